@@ -1,4 +1,4 @@
-"""The shell around the groups: which shards this node leads, their logs and view, and the calls to them."""
+"""The shell around the groups: the shards that this node leads, their logs and view, and calls to them."""
 
 from tidelog_node.coordination.coordinator import GroupCoordinator
 from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC, OffsetsTopicSettings

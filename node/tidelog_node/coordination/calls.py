@@ -1,4 +1,4 @@
-"""The calls that wait for the answers of one shard, and the bound on those of all shards together."""
+"""The calls that wait for the answers of one shard, and the limit on those of all shards together."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.events import GroupResponse
 
 _CALL_BYTES = 4 * 1024
-"""What a call takes beside its request: messages, tasks, futures."""
+"""The memory of a call in addition to its request: messages, tasks, futures."""
 
 
 class CallBounds:
-    """How many calls wait on a node, and how many bytes their requests have; beyond that calls are refused."""
+    """Limits on the number of waiting calls of a node and the bytes of their requests.
+
+    Calls beyond them are refused.
+    """
 
     def __init__(self, max_calls: int, max_bytes: int) -> None:
         self._max_calls = max_calls
@@ -25,10 +28,10 @@ class CallBounds:
 
     @contextlib.contextmanager
     def taking(self, request_bytes: int) -> Iterator[None]:
-        """Count a call while it is under way.
+        """Count a call while it is in progress.
 
         Raises:
-            TidelogError: COORDINATOR_NOT_AVAILABLE: there are too many; clients wait a little and ask again.
+            TidelogError: COORDINATOR_NOT_AVAILABLE: there are too many calls. Clients retry after a short time.
         """
         size = _CALL_BYTES + request_bytes
         if self.calls and (self.calls >= self._max_calls or self.bytes + size > self._max_bytes):
@@ -52,20 +55,20 @@ class WaitingCalls:
         self._ids = itertools.count()
 
     def add(self) -> tuple[int, asyncio.Future[GroupResponse]]:
-        """Return a new id, and what ends with the answer."""
+        """Return a new id and the future of its answer."""
         call_id = next(self._ids)
         future: asyncio.Future[GroupResponse] = asyncio.get_running_loop().create_future()
         self._futures[call_id] = future
         return call_id, future
 
     def answer(self, call_id: int, response: GroupResponse) -> None:
-        """Answer a call, unless nobody waits for it any more."""
+        """Answer a call if somebody still waits for it."""
         future = self._futures.pop(call_id, None)
         if future is not None and not future.done():
             future.set_result(response)
 
     def abandon(self, call_id: int) -> bool:
-        """Wait for an answer no more; returns whether there was none yet."""
+        """Forget a call, and return whether it was unanswered."""
         return self._futures.pop(call_id, None) is not None
 
     def fail_all(self, error: TidelogError) -> None:

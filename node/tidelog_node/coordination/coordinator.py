@@ -1,7 +1,7 @@
 """The group coordinator of a node: a shard of groups for each partition of __consumer_offsets that this node leads.
 
-Which those are the partitions themselves say: with each metadata image, and when a call comes, the drivers are brought
-in line with them. A driver ends by itself when its leadership does, so calls never reach a shard that is not led here.
+The partitions determine the shards: each metadata image and each call updates the drivers from them. A driver ends by
+itself when its leadership ends, so a call never reaches a shard that this node does not lead.
 """
 
 from __future__ import annotations
@@ -36,30 +36,33 @@ MAX_CALLS = 100_000
 MAX_CALL_BYTES = 128 * 1024**2
 MAX_SESSION_WAITS = 10_000
 MOVED_MS = 15_000
-"""The default of group.consumer.max.heartbeat.interval.ms: within it each member of the consumer protocol sends a
-heartbeat. Members of the classic protocol send one every 3 s by default."""
+"""The default of group.consumer.max.heartbeat.interval.ms.
+
+Each member of the consumer protocol sends a heartbeat within it; members of the classic protocol send one every 3 s by
+default.
+"""
 SESSION_WAIT_MS = 3_000
-"""Heartbeats of the same connection wait as well: half of the shortest session timeout of members by default."""
+"""Half of the default minimum session timeout. Heartbeats on the same connection wait as well."""
 _TOPICS_INTERVAL_S = 0.1
-"""Images come often; groups need not hear of each."""
+"""A limit on the rate of topic updates to groups, since images may arrive often."""
 
 
 class TopicCreator(Protocol):
-    """Who creates topics."""
+    """The background creation of topics."""
 
     def want(self, names: Iterable[str]) -> None:
-        """Have topics created in the background."""
+        """Request the creation of topics in the background."""
         ...
 
     def failure_of(self, name: str) -> str | None:
-        """Return why an internal topic could not be created."""
+        """Return the reason why an internal topic could not be created, or None."""
         ...
 
 
 class GroupCoordinator:
-    """One per node, on its event loop; ``run`` is its task. ``log_directories`` are the paths of those online.
+    """One per node, on its event loop. ``run`` is its task. ``log_directories`` returns the online directories.
 
-    ``has_session`` says whether no controller can have given this node's leaderships to others yet.
+    ``has_session`` returns whether it is certain that no controller has given this node's leaderships to other nodes.
     """
 
     def __init__(
@@ -99,11 +102,11 @@ class GroupCoordinator:
         self._session_waits = SessionWaits(has_session, clock, session_wait_ms, MAX_SESSION_WAITS)
         self._drivers: dict[int, ShardDriver] = {}
         self._ended_ms: dict[int, int] = {}
-        """When this node last ceased to coordinate a shard, by the clock that never goes back."""
+        """The time at which this node last ceased to coordinate each shard, on the monotonic clock."""
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Coordinate until cancelled; what waits then is answered NOT_COORDINATOR."""
+        """Coordinate until cancelled. Waiting calls are then answered with NOT_COORDINATOR."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -119,9 +122,9 @@ class GroupCoordinator:
             await self._views.close()
 
     def coordinator_of(self, group_id: str, listener: str | None = None) -> pb.Coordinator:
-        """Return who coordinates a group (FindCoordinator); has __consumer_offsets created when it is not there.
+        """Return the coordinator of a group (FindCoordinator), and request __consumer_offsets if it does not exist.
 
-        The address is that of the coordinator's listener of this name; None: its gRPC endpoint.
+        The address is that of the coordinator's listener of this name, or its gRPC endpoint if ``listener`` is None.
         """
         try:
             _check_length(group_id)
@@ -135,7 +138,8 @@ class GroupCoordinator:
         """Return the partition of __consumer_offsets that a group belongs to.
 
         Raises:
-            TidelogError: NOT_COORDINATOR: the topic is not there; INVALID_GROUP_ID: no record has room for the id.
+            TidelogError: NOT_COORDINATOR if the topic does not exist, INVALID_GROUP_ID if the id is too long for a
+                record.
         """
         _check_length(group_id)
         topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
@@ -146,7 +150,7 @@ class GroupCoordinator:
     def has_coordinated(self, group_id: str) -> bool:
         """Return whether this node coordinates the group, or did until less than ``moved_ms`` ago.
 
-        Members may not have heard of another coordinator yet: each does with its next heartbeat.
+        Members may not know the new coordinator yet; each learns of it with its next heartbeat.
         """
         try:
             index = self.shard_of(group_id)
@@ -158,12 +162,12 @@ class GroupCoordinator:
         return ended_ms is not None and self._clock.monotonic_ms() - ended_ms < self._moved_ms
 
     def shards(self) -> list[int]:
-        """Return the shards that this node leads, those included that are being loaded."""
+        """Return the shards that this node leads, including those that are loading."""
         self._follow_registry()
         return sorted(index for index, driver in self._drivers.items() if driver.is_leading)
 
     async def wait_for_session(self) -> None:
-        """Wait before offsets are told until the node may tell them, for SESSION_WAIT_MS at most.
+        """Wait until the node may return committed offsets, for SESSION_WAIT_MS at most.
 
         A node that coordinates no group does not wait, so that clients are sent to the coordinator at once.
         """
@@ -173,9 +177,9 @@ class GroupCoordinator:
     async def call(self, shard: int, request: GroupRequest, client: ClientIdentity) -> GroupResponse:
         """Return the answer of one shard.
 
-        OffsetFetch is never refused with COORDINATOR_NOT_AVAILABLE: librdkafka does not repeat it then, and the
-        consumer waits for the offsets of its partitions for ever. COORDINATOR_LOAD_IN_PROGRESS it repeats, unless its
-        assignment has changed since it asked; so the call comes after :meth:`wait_for_session`.
+        OffsetFetch never fails with COORDINATOR_NOT_AVAILABLE. librdkafka does not retry after it, and the consumer
+        would wait forever for the offsets of its partitions. It retries after COORDINATOR_LOAD_IN_PROGRESS, unless its
+        assignment has changed since the request. Callers therefore first call :meth:`wait_for_session`.
 
         Raises:
             TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
@@ -219,7 +223,7 @@ class GroupCoordinator:
             self._follow_partition(index)
 
     def _follow_partition(self, index: int) -> None:
-        """Have a driver for a partition that is led here; an earlier one must have ended first."""
+        """Start a driver for a partition that this node leads, once an earlier driver has ended."""
         driver = self._drivers.get(index)
         if driver is not None:
             if not driver.is_leading:
@@ -252,7 +256,7 @@ class GroupCoordinator:
             await asyncio.sleep(_TOPICS_INTERVAL_S)
 
     async def _forget_lost_shards(self) -> None:
-        """Take out of the view what is of partitions that this node has no replica of any more."""
+        """Delete the shards of partitions of which this node no longer has a replica from the view."""
         image, known = self._metadata.image, None
         while True:
             image = await self._metadata.next_image(image)
@@ -261,11 +265,14 @@ class GroupCoordinator:
                 continue
             known = topic
             with contextlib.suppress(ViewFailedError):
-                # Who uses the view finds it broken as well, and has it replaced.
+                # Users of the view also find it broken and replace it.
                 self._forget_all_but(topic, await self._views.current())
 
     def _forget_all_but(self, topic: TopicImage | None, view: GroupView) -> None:
-        """No driver may begin meanwhile: it could find a position without the records before it."""
+        """Delete other shards from the view.
+
+        No driver may begin meanwhile, since it could find a position without the records before it.
+        """
         partitions = {} if topic is None else topic.partitions
         ours = {index for index, partition in partitions.items() if self._partitions.broker_id in partition.replicas}
         for name in view.shards():

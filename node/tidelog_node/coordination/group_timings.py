@@ -1,4 +1,4 @@
-"""What is set on single groups, taken from one metadata image after the other."""
+"""The timings set on single groups, updated from metadata images."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tidelog_quorum.metadata import ConfigResource, ConfigResourceType, Metadata
 
 
 class GroupTimings:
-    """One per node. ``current`` is replaced when anything in it changes, never changed."""
+    """One per node. ``current`` is immutable and replaced on every change."""
 
     def __init__(self) -> None:
         self.current: Mapping[str, OwnTimings] = {}
         self._seen: Mapping[ConfigResource, Mapping[str, str]] = {}
 
     def follow(self, image: MetadataImage) -> None:
-        """Take over an image."""
+        """Apply an image."""
         if image.configs is self._seen:
             return
         self._seen = image.configs

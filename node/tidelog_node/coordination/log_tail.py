@@ -1,4 +1,4 @@
-"""What of a shard's log is not in its view: where to go on, and the records of a part of the log."""
+"""The part of a shard's log that its view lacks: the offset to resume from, and the records."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SHARE_OF_RETENTION = 2
 
 
 def offset_to_resume(log: PartitionLog, position: ViewPosition | None, end_offset: int, now_ms: int) -> int | None:
-    """Return from where a view is to be completed with the log up to ``end_offset``; None: it does not fit the log.
+    """Return the offset from which to complete a view up to ``end_offset``, or None if the view does not fit the log.
 
-    It fits when the log has the record that was applied last, in the same leader epoch (KIP-101): not after an unclean
-    election. A record that deletes a key stays ``delete.retention.ms`` in the log, so that whoever begins to read in
-    time sees it; a view that is older than half of that may have missed one, unless the log has nothing new for it.
+    It fits if the log contains the last applied record in the same leader epoch (KIP-101), which is not the case after
+    an unclean election. A tombstone stays in the log for ``delete.retention.ms``, so that a reader that begins in time
+    sees it. A view older than half of that may have missed one, unless the log has nothing new for it.
     """
     if position is None or not log.log_start_offset <= position.offset <= end_offset:
         return None
@@ -36,14 +36,14 @@ def offset_to_resume(log: PartitionLog, position: ViewPosition | None, end_offse
 
 
 def epoch_before(log: PartitionLog, offset: int) -> int:
-    """Return the leader epoch in which the record before ``offset`` was written; -1 when nobody knows."""
+    """Return the leader epoch of the record before ``offset``, -1 if unknown."""
     entries = log.epoch_entries
     found = bisect.bisect_left(entries, offset, key=lambda entry: entry.start_offset)
     return entries[found - 1].epoch if found else -1
 
 
 def records_in(batches: bytes) -> tuple[list[GroupRecord], int, int]:
-    """Return the records of whole batches, the offset behind them and the last one's leader epoch.
+    """Return the records of whole batches, the offset after them, and the last batch's leader epoch.
 
     Raises:
         TidelogError: CORRUPT_MESSAGE.

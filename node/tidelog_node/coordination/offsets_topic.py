@@ -1,4 +1,4 @@
-"""The topic of the groups: its name, which partition has a group, and how it is created."""
+"""The topic __consumer_offsets: its name, its creation, and the partition of each group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INT32, _SIGN = 2**32, 2**31
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopicSettings:
-    """How __consumer_offsets is created (``offsets.topic.*``), and the codec of what is written to it."""
+    """The settings for the creation of __consumer_offsets (``offsets.topic.*``) and the codec of its records."""
 
     num_partitions: int
     replication_factor: int
@@ -27,7 +27,7 @@ class OffsetsTopicSettings:
         return CODECS[self.compression_codec]
 
     def creatable(self) -> pb.CreatableTopic:
-        """Return what to ask the controller for (GroupCoordinatorService.groupMetadataTopicConfigs)."""
+        """Return the creation request to the controller (GroupCoordinatorService.groupMetadataTopicConfigs)."""
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -48,7 +48,7 @@ def partition_for(group_id: str, partitions: int) -> int:
 
 
 def java_hash(text: str) -> int:
-    """Return Java's String.hashCode: over the units of UTF-16, an int32."""
+    """Return Java's String.hashCode over the UTF-16 units, an int32."""
     number = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(data[::2], data[1::2], strict=True):

@@ -1,7 +1,7 @@
-"""Calls that wait while their node has no session with the controllers, and so may not tell committed offsets.
+"""Calls that wait while their node has no session with the controllers and may not return committed offsets.
 
-A refused OffsetFetch is costly: librdkafka drops the partitions that it asked about when its assignment has changed
-since. Most sessions come back within the time that a call waits here, and it is not refused then.
+A refused OffsetFetch is costly, since librdkafka drops the partitions of the request if its assignment has changed
+meanwhile. Most sessions return within the wait, and the call then succeeds.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class SessionWaits:
         self._timeout_ms = timeout_ms
         self._max_waiting = max_waiting
         self._deadlines: dict[asyncio.Future[None], int] = {}
-        """Earliest first, as all wait for the same time."""
+        """Earliest first, since all calls wait for the same time."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
-        """How many calls wait."""
+        """The number of waiting calls."""
         return len(self._deadlines)
 
     async def wait(self) -> None:
-        """Return when there is a session, when the time is over, or at once when too many calls wait already."""
+        """Return when there is a session, after the timeout, or at once if too many calls already wait."""
         if self._has_session() or len(self._deadlines) >= self._max_waiting:
             return
         loop = asyncio.get_running_loop()
@@ -46,7 +46,7 @@ class SessionWaits:
             self._deadlines.pop(ended, None)
 
     def end(self) -> None:
-        """Let all calls go on."""
+        """End the wait of all calls."""
         for ended in self._deadlines:
             _finish(ended)
         if self._timer is not None:
@@ -54,7 +54,7 @@ class SessionWaits:
             self._timer = None
 
     def _look(self) -> None:
-        """Let the calls go on whose wait is over, and look again later while there are others."""
+        """End the waits that are over, and restart the timer if others remain."""
         self._timer = None
         if self._has_session():
             self.end()

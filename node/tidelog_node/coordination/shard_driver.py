@@ -1,18 +1,18 @@
-"""Runs one shard of groups, as long as this node leads its partition of __consumer_offsets in one leader epoch.
+"""The execution of one shard of groups while this node leads its partition of __consumer_offsets in one leader epoch.
 
-The decisions are those of the shard's core (:mod:`tidelog_node.groups`); the driver feeds it one event after the other
-and does what it commands. What becomes of writes:
+The shard's core (:mod:`tidelog_node.groups`) decides. The driver passes it one event after another and executes its
+commands. Writes are processed as follows:
 
-- A write is one batch, appended while this node leads in the shard's leader epoch. One that the log refuses is told to
-  the core as failed; nothing of it is in the log.
-- It is committed when the high watermark has passed it. Then, and not before, it goes into the view, and the core
-  learns of it, in the order of the log.
-- One that is neither, since replicas are slow, stays: nothing else is known of it until it is committed or somebody
-  else leads. Whoever waits for it is answered COORDINATOR_NOT_AVAILABLE after ``offsets.commit.timeout.ms``, but for
-  the calls that wait for other members as well.
+- A write is one batch, appended while this node leads in the shard's leader epoch. If the log refuses it, the core is
+  notified of the failure and the log contains none of it.
+- It is committed when the high watermark has passed it. Only then is it added to the view and reported to the core, in
+  the order of the log.
+- A write that slow replicas delay stays pending until it is committed or another node leads. A call that waits for it
+  fails with COORDINATOR_NOT_AVAILABLE after ``offsets.commit.timeout.ms``, except for calls that wait for other members
+  as well.
 
-When the leadership ends the core is dropped with all that it has in mind, and every call is answered NOT_COORDINATOR.
-The same is done, and the shard loaded again, when the view cannot be read or written, or for a fault that has no name.
+When the leadership ends, the core and all its state are dropped, and every call is answered with NOT_COORDINATOR. The
+same happens, followed by a reload of the shard, if the view cannot be read or written or an unexpected error occurs.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ class ShardCore(Protocol):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When it wants :class:`TimePassed`, by the clock that never goes back; None: never."""
+        """The time of the next :class:`TimePassed` on the monotonic clock, or None."""
         ...
 
     def step(self, event: Event, now_ms: int, wall_ms: int) -> list[Command]:
-        """Take in an event, and return what is to be done, in order; ``wall_ms`` is the time of day."""
+        """Process an event and return the commands in order. ``wall_ms`` is the time of day."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ShardEnvironment:
-    """What the shards of a node share. ``topics()`` and ``timings()`` are those of the newest metadata."""
+    """The dependencies that the shards of a node share. ``topics()`` and ``timings()`` return the newest metadata."""
 
     views: GroupViews
     clock: Clock
@@ -87,15 +87,15 @@ class ShardEnvironment:
     topics: Callable[[], Mapping[str, TopicInfo]]
     timings: Callable[[], Mapping[str, OwnTimings]]
     is_held: Callable[[Partition], bool]
-    """True if a partition is still one of this node's."""
+    """Returns whether this node still hosts a partition."""
     compression: str
     commit_timeout_ms: int
     has_session: Callable[[], bool]
-    """True if no controller can have given this node's leaderships to others yet."""
+    """Returns whether it is certain that no controller has given this node's leaderships to other nodes."""
 
 
 class ShardDriver:
-    """One per partition and term of office; ``run`` is its task, which ends with the term. On the event loop."""
+    """One per partition and leadership term, on the event loop. ``run`` is its task and ends with the term."""
 
     def __init__(self, partition: Partition, leader: LeaderState, environment: ShardEnvironment) -> None:
         self.partition = partition
@@ -112,12 +112,12 @@ class ShardDriver:
 
     @property
     def is_leading(self) -> bool:
-        """True if the partition is led here, and still in the term of this driver."""
+        """True if this node leads the partition in the term of this driver."""
         return self.partition.state.leader is self._leader and self._environment.is_held(self.partition)
 
     @property
     def hindrance(self) -> str | None:
-        """Why the groups are not served though this node leads; None when they are."""
+        """The reason why the groups are not served although this node leads, or None if they are."""
         if self._core is not None or not self.is_leading:
             return None
         committed, end = self.partition.high_watermark, self.partition.log.log_end_offset
@@ -126,14 +126,14 @@ class ShardDriver:
         return f"{self.partition} is being read"
 
     def wake(self, topic: TopicRef, index: int) -> None:
-        """Look at the partition: its high watermark or its role is another."""
+        """Check the partition again after a change of its high watermark or role."""
         self._woken.set()
 
     def mark(self, topic: TopicRef, index: int) -> None:
-        """Do nothing: what does not hurry a reader is no business of a coordinator."""
+        """Do nothing: a change that is not urgent does not affect a coordinator."""
 
     def tell_topics(self) -> None:
-        """Tell the shard of the topics that there are now, when they are others than before."""
+        """Notify the shard if the topics have changed."""
         if self._core is not None:
             topics = self._environment.topics()
             if topics is not self._told:
@@ -141,7 +141,7 @@ class ShardDriver:
                 self._post(TopicsChanged(topics))
 
     def tell_timings(self) -> None:
-        """Tell the shard of what is set on groups, when it is other than before."""
+        """Notify the shard if the timings set on groups have changed."""
         if self._core is not None:
             timings = self._environment.timings()
             if timings != self._told_timings:
@@ -156,7 +156,7 @@ class ShardDriver:
         """
         self._check_may_call()
         if isinstance(request, pb.OffsetCommitRequest):
-            # Of a topic that this node already knows an offset may be committed.
+            # The commit must be accepted for every topic that this node already knows.
             self.tell_topics()
         call_id, future = self._calls.add()
         self._post(RequestReceived(call_id, request, client))
@@ -174,7 +174,7 @@ class ShardDriver:
         return response
 
     async def run(self) -> None:
-        """Load the shard and run it until the leadership ends, or cancelled."""
+        """Load and run the shard until the leadership ends or the task is cancelled."""
         partition = self.partition
         waiters = partition.waiters.high_watermark
         waiters.add(self, partition.topic, partition.index)
@@ -188,7 +188,7 @@ class ShardDriver:
             self._drop()
 
     async def _run_on(self, view: GroupView) -> GroupView | None:
-        """Load and run until something fails; returns the view when it is that."""
+        """Load and run the shard until it fails, and return the view if the view is the cause."""
         try:
             await self._load_and_serve(view)
         except LeadershipEndedError:
@@ -246,7 +246,7 @@ class ShardDriver:
         return TimePassed() if is_due else None
 
     def _handle(self, core: ShardCore, event: Event) -> None:
-        """Take in an event, and what became of the writes that it led to, before any other."""
+        """Process an event, and then the results of its writes before any other event."""
         events = deque([event])
         clock = self._environment.clock
         while events:
@@ -279,7 +279,7 @@ class ShardDriver:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{text}, more than {_MAX_UNCOMMITTED_BYTES}")
 
     def _check_may_answer(self, request: GroupRequest) -> None:
-        """Refuse to tell offsets that another coordinator may have gone beyond: no replica was asked for these."""
+        """Refuse to return offsets that another coordinator may have advanced, since no replica confirmed these."""
         if isinstance(request, pb.OffsetFetchGroup) and not self._environment.has_session():
             text = f"no controller has heard of this node for a session: {self.partition} may have another leader"
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
@@ -290,7 +290,7 @@ class ShardDriver:
             self._woken.set()
 
     def _set_timer(self, deadline_ms: int | None) -> None:
-        """Look again at the deadline."""
+        """Set the timer for the deadline."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -299,7 +299,7 @@ class ShardDriver:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._woken.set)
 
     def _drop(self) -> None:
-        """Forget the shard's state, and answer everybody."""
+        """Drop the shard's state and answer all calls."""
         self._core = None
         self._set_timer(None)
         self._inbox.clear()

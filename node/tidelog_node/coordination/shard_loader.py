@@ -1,9 +1,9 @@
-"""Brings a shard's view to its log's end, so that the shard can be led here.
+"""The loading of a shard: it brings the shard's view to the end of its log.
 
-What is in the view is committed, and so must be what a new leader adds to it: it waits until its high watermark has
-reached the end that its log had when it was elected. Kafka's loader reads to the log's end at once, and keeps what is
-not yet committed apart; here groups are answered COORDINATOR_LOAD_IN_PROGRESS for that long, some milliseconds in most
-elections, as followers fetch from the new leader.
+The view contains only committed records, so a new leader must not add others to it. It waits until its high watermark
+reaches the end that its log had at the election. Kafka's loader reads to the log's end at once and keeps uncommitted
+records apart. Here groups receive COORDINATOR_LOAD_IN_PROGRESS during the wait, some milliseconds in most elections,
+while followers fetch from the new leader.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LONG_MS = 1_000
 
 
 class LeadershipEndedError(Exception):
-    """The shard is not led by this node in the same term any more."""
+    """This node no longer leads the shard in the same term."""
 
 
 class ShardLoader:
-    """Loads one shard, whose partition this node leads as long as ``is_leading()``; all on the event loop."""
+    """Loads one shard whose partition this node leads as long as ``is_leading()``, on the event loop."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ShardLoader:
         views: GroupViews,
         clock: Clock,
     ) -> None:
-        """``woken`` is set when the high watermark has moved, and when the leadership ends."""
+        """``woken`` is set when the high watermark has moved and when the leadership ends."""
         self._partition = partition
         self._is_leading = is_leading
         self._woken = woken
@@ -48,12 +48,12 @@ class ShardLoader:
         self._clock = clock
 
     async def load(self, view: GroupView) -> ShardView:
-        """Return the shard's part of the view, with all that is in the log.
+        """Return the shard's part of the view, complete up to the end of the log.
 
         Raises:
-            LeadershipEndedError: somebody else leads meanwhile.
-            ViewFailedError: RocksDB refuses.
-            TidelogError: the log cannot be read.
+            LeadershipEndedError: Another node has become the leader.
+            ViewFailedError: RocksDB failed.
+            TidelogError: The log cannot be read.
         """
         started_ms = self._clock.monotonic_ms()
         end_offset = self._partition.log.log_end_offset
@@ -69,7 +69,7 @@ class ShardLoader:
         end = ViewPosition(end_offset, epoch_before(self._partition.log, end_offset), self._clock.wall_ms())
         await self._views.in_thread(shard.apply, (), end)
         if end_offset - begun >= _MANY_RECORDS:
-            # A crash would have all of them read again.
+            # Without a flush, a crash would cause all of them to be read again.
             await self._views.in_thread(view.begin_flush)
         self._check_leading()
         self._note_end(begun, end_offset, started_ms)
@@ -98,7 +98,7 @@ class ShardLoader:
         return log.log_start_offset
 
     def _apply(self, shard: ShardView, batches: bytes) -> int:
-        """In a thread: add a part of the log to the view, and return where the next one begins."""
+        """Add a part of the log to the view, in a thread, and return the offset of the next part."""
         records, next_offset, epoch = records_in(batches)
         shard.apply(records, ViewPosition(next_offset, epoch, self._clock.wall_ms()))
         return next_offset

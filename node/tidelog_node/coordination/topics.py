@@ -1,4 +1,4 @@
-"""The topics of the cluster as groups see them, taken from one metadata image after the other."""
+"""The topics of the cluster as groups see them, updated from metadata images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog_quorum.metadata.image import TopicImage
 
 
 class GroupTopics:
-    """One per node. ``current`` is replaced when anything in it changes, never changed."""
+    """One per node. ``current`` is immutable and replaced on every change."""
 
     def __init__(self) -> None:
         self.current: Mapping[str, TopicInfo] = {}
@@ -20,7 +20,7 @@ class GroupTopics:
         self._racks: dict[BrokerId, str] = {}
 
     def follow(self, image: MetadataImage) -> bool:
-        """Take over an image; returns whether something changed that groups care for."""
+        """Apply an image and return whether anything relevant to groups has changed."""
         if image is self._image:
             return False
         self._image = image

@@ -1,10 +1,10 @@
 """The groups' view: the newest committed value of every key of __consumer_offsets, in one RocksDB per node.
 
-It is a cache of the log, never the truth. There is no write-ahead log: after a crash the view is that of some moment
-before, whole, since a shard's records and its position are written as one; the log's tail is read again from there.
-Where the database cannot be opened or read it is made anew, and the logs are read from their start.
+It is a cache of the log, never the source of truth. There is no write-ahead log. After a crash the view is consistent
+but outdated, since a shard's records and its position are written atomically; the tail of the log is then read again. A
+database that cannot be opened or read is recreated, and the logs are read from their start.
 
-Safe to use from several threads. One shard is used by one at a time.
+The view is safe to use from several threads. Each shard is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _MEMTABLE_BYTES = 4 * 1024**2
 
 
 class ViewFailedError(TidelogError):
-    """RocksDB refuses (KAFKA_STORAGE_ERROR): the view is of no use any more, and is to be made anew."""
+    """RocksDB failed (KAFKA_STORAGE_ERROR). The view is unusable and must be recreated."""
 
 
 class GroupView:
-    """An open view. Blocking; any method but ``close`` raises :class:`ViewFailedError` when RocksDB refuses."""
+    """An open view. It blocks. Every method except ``close`` raises :class:`ViewFailedError` if RocksDB fails."""
 
     def __init__(self, database: Rdict, directory: Path) -> None:
         self.directory = directory
@@ -55,10 +55,10 @@ class GroupView:
 
     @classmethod
     def open(cls, directory: Path) -> GroupView:
-        """Open the view in a folder; one that cannot be read, or is of another format, is replaced by an empty one.
+        """Open the view in a folder. A view that is unreadable or has another format is replaced by an empty one.
 
         Raises:
-            ViewFailedError: not even an empty one can be made.
+            ViewFailedError: An empty view cannot be created either.
         """
         try:
             view = cls._open(directory)
@@ -73,10 +73,10 @@ class GroupView:
 
     @classmethod
     def create(cls, directory: Path) -> GroupView:
-        """Make an empty view in a folder, in place of what is there.
+        """Create an empty view in a folder and replace its content.
 
         Raises:
-            ViewFailedError: RocksDB refuses.
+            ViewFailedError: RocksDB failed.
         """
         shutil.rmtree(directory, ignore_errors=True)
         view = cls._open(directory)
@@ -89,7 +89,7 @@ class GroupView:
             directory.parent.mkdir(parents=True, exist_ok=True)
             return cls(Rdict(str(directory), _options()), directory)
         except Exception as error:
-            # rocksdict raises bare Exception for whatever RocksDB reports.
+            # rocksdict raises a bare Exception for every error of RocksDB.
             raise _failed(directory, "opened", error) from error
 
     def shard(self, name: ShardName) -> ShardView:
@@ -101,7 +101,7 @@ class GroupView:
         return [shard_of_position(key) for key, _ in self.items(*all_positions())]
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, None when there is none."""
+        """Return the value of a key, or None."""
         try:
             value: bytes | None = self._database.get(key)
         except Exception as error:
@@ -109,7 +109,7 @@ class GroupView:
         return value
 
     def items(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what is from ``start`` to before ``end``, in the order of the keys."""
+        """Yield the items from ``start`` to before ``end``, in the order of their keys."""
         iterator = self._iterate(start, end)
         while iterator.valid():
             yield iterator.key(), iterator.value()
@@ -117,7 +117,7 @@ class GroupView:
         self._check(iterator)
 
     def first_key(self, start: bytes, end: bytes) -> bytes | None:
-        """Return the least key from ``start`` to before ``end``, None when there is none."""
+        """Return the least key from ``start`` to before ``end``, or None."""
         iterator = self._iterate(start, end)
         if iterator.valid():
             key: bytes = iterator.key()
@@ -126,21 +126,21 @@ class GroupView:
         return None
 
     def write(self, batch: WriteBatch) -> None:
-        """Write all of a batch or nothing, without that it be on the disk."""
+        """Write a batch atomically, without waiting for the disk."""
         try:
             self._database.write(batch, self._write_options)
         except Exception as error:
             raise _failed(self.directory, "written", error) from error
 
     def begin_flush(self) -> None:
-        """Have what was written until now put on the disk in the background."""
+        """Begin to flush all writes to the disk in the background."""
         try:
             self._database.flush(wait=False)
         except Exception as error:
             raise _failed(self.directory, "flushed", error) from error
 
     def close(self) -> None:
-        """Put what was written on the disk and release the folder; what cannot be written is in the logs."""
+        """Flush all writes and release the folder. If that fails, the logs still have the records."""
         try:
             self._database.close()
         except Exception as error:  # noqa: BLE001  # as above
@@ -157,14 +157,14 @@ class GroupView:
         return iterator
 
     def _check(self, iterator: RdictIter) -> None:
-        """RocksDB ends an iteration at a block it cannot read as it does at the last key; the status tells which."""
+        """Raise an error if the iteration stopped at an unreadable block and not after the last key."""
         try:
             iterator.status()
         except Exception as error:
             raise _failed(self.directory, "read", error) from error
 
     def _has_known_format(self) -> bool:
-        """Check the format; an empty database gets the one of this version."""
+        """Return whether the format is known. An empty database receives the format of this version."""
         known = str(FORMAT_VERSION).encode()
         found = self.get(FORMAT_KEY)
         if found is None and self.first_key(b"", b"\xff") is None:
@@ -176,17 +176,17 @@ class GroupView:
 
 
 class ShardView:
-    """What is committed of one shard: the ``GroupStore`` of its groups, and how far the log is in it."""
+    """The committed records of one shard, as the ``GroupStore`` of its groups, and the applied position of its log."""
 
     def __init__(self, view: GroupView, name: ShardName) -> None:
         self.name = name
         self._view = view
 
     def position(self) -> ViewPosition | None:
-        """Return how far the log is applied; None for a shard of which nothing is here.
+        """Return the applied position of the log, or None if the view has none for this shard.
 
         Raises:
-            ViewFailedError: RocksDB refuses.
+            ViewFailedError: RocksDB failed.
         """
         data = self._view.get(position_key(self.name))
         if data is None:
@@ -197,10 +197,10 @@ class ShardView:
             raise _failed(self._view.directory, "read", error) from error
 
     def records_of(self, group_id: str) -> list[GroupRecord]:
-        """Return the records of one group, in the order of their keys.
+        """Return the records of one group in the order of their keys.
 
         Raises:
-            ViewFailedError: RocksDB refuses.
+            ViewFailedError: RocksDB failed.
         """
         items = self._view.items(*records_of_group(self.name, group_id.encode()))
         return [GroupRecord(split_entry_key(self.name, key)[1], value) for key, value in items]
@@ -209,7 +209,7 @@ class ShardView:
         """Yield the ids of all groups that have a record, each once.
 
         Raises:
-            ViewFailedError: RocksDB refuses.
+            ViewFailedError: RocksDB failed.
         """
         start, end = all_records(self.name)
         while (key := self._view.first_key(start, end)) is not None:
@@ -218,12 +218,12 @@ class ShardView:
             start = records_of_group(self.name, group)[1]
 
     def apply(self, records: Iterable[GroupRecord], position: ViewPosition | None = None) -> None:
-        """Take over committed records, in the order of the log, and with them the position behind them.
+        """Apply committed records, in the order of the log, together with the position after them.
 
-        What is not a group's record is passed over. Without a position it stays as it is.
+        Records that do not belong to a group are skipped. Without a position the current one stays.
 
         Raises:
-            ViewFailedError: nothing is taken over.
+            ViewFailedError: RocksDB failed and nothing was applied.
         """
         batch = WriteBatch(raw_mode=True)
         for record in records:
@@ -239,10 +239,10 @@ class ShardView:
         self._view.write(batch)
 
     def clear(self) -> None:
-        """Forget everything of the shard.
+        """Delete all entries of the shard.
 
         Raises:
-            ViewFailedError: RocksDB refuses.
+            ViewFailedError: RocksDB failed.
         """
         batch = WriteBatch(raw_mode=True)
         batch.delete(position_key(self.name))
@@ -254,7 +254,7 @@ def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_write_buffer_size(_MEMTABLE_BYTES)
-    # A write that waits for a slow disk would hold Python's lock: there must be room until it has caught up.
+    # A write that waits for a slow disk holds Python's lock, so there must be enough buffers until the disk catches up.
     options.set_max_write_buffer_number(8)
     options.set_max_background_jobs(2)
     options.set_compression_type(DBCompressionType.lz4())

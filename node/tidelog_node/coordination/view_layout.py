@@ -1,8 +1,8 @@
 """The keys and values of the groups' view in RocksDB.
 
-A shard is named by its partition of __consumer_offsets and the topic's id, so that a topic that is created again begins
-with nothing. Behind that name comes for a record: its group, prefixed by its length, then the rest of its key. All
-records of a group are thus neighbours, in the order of their keys. A shard has one more entry, its position.
+A shard is named by its partition of __consumer_offsets and the topic id, so that a topic that is created again begins
+empty. In a record's key that name is followed by the group, prefixed by its length, and the rest of the record's key.
+All records of a group are therefore adjacent, in the order of their keys. A shard has one more entry, its position.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _TYPE_SIZE = 2
 
 @dataclass(frozen=True, slots=True)
 class ViewPosition:
-    """How far the log is applied: all below ``offset``, whose last record was written in ``leader_epoch``.
+    """The applied part of the log: all records below ``offset``, the last of which was written in ``leader_epoch``.
 
-    ``written_ms`` is the time of day when that was so.
+    ``written_ms`` is the time of day of this state.
     """
 
     offset: int
@@ -36,13 +36,13 @@ class ViewPosition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardName:
-    """A partition of __consumer_offsets, and of which topic of that name."""
+    """A partition of __consumer_offsets and the id of its topic."""
 
     partition: int
     topic_id: TopicId
 
     def encode(self) -> bytes:
-        """Return the bytes that all keys of the shard have behind their kind."""
+        """Return the bytes that follow the kind in all keys of the shard."""
         return _SHARD.pack(self.partition, self.topic_id)
 
 
@@ -52,12 +52,12 @@ def position_key(name: ShardName) -> bytes:
 
 
 def all_positions() -> tuple[bytes, bytes]:
-    """Return the range of keys of all shards' positions."""
+    """Return the key range of all shards' positions."""
     return _POSITION_KIND, _RECORD_KIND
 
 
 def shard_of_position(key: bytes) -> ShardName:
-    """Return whose position a key is of."""
+    """Return the shard of a position's key."""
     partition, topic_id = _SHARD.unpack(key[len(_POSITION_KIND) :])
     return ShardName(partition, TopicId(topic_id))
 
@@ -68,23 +68,27 @@ def encode_position(position: ViewPosition) -> bytes:
 
 
 def decode_position(data: bytes) -> ViewPosition:
-    """Return a position; raises struct.error."""
+    """Decode a position.
+
+    Raises:
+        struct.error: The bytes have another length.
+    """
     return ViewPosition(*_POSITION.unpack(data))
 
 
 def all_records(name: ShardName) -> tuple[bytes, bytes]:
-    """Return the range of keys of a shard's records."""
+    """Return the key range of a shard's records."""
     return _RECORD_KIND + name.encode(), after(_RECORD_KIND + name.encode())
 
 
 def records_of_group(name: ShardName, group: bytes) -> tuple[bytes, bytes]:
-    """Return the range of keys of a group's records."""
+    """Return the key range of a group's records."""
     prefix = _group_prefix(name, group)
     return prefix, after(prefix)
 
 
 def entry_key(name: ShardName, record_key: bytes) -> bytes | None:
-    """Return where a record is; None for a key that is not one of a group's records."""
+    """Return the view's key for a record, or None for a key that does not belong to a group."""
     if len(record_key) < _TYPE_AND_LENGTH.size:
         return None
     _, length = _TYPE_AND_LENGTH.unpack_from(record_key)
@@ -96,7 +100,7 @@ def entry_key(name: ShardName, record_key: bytes) -> bytes | None:
 
 
 def split_entry_key(name: ShardName, key: bytes) -> tuple[bytes, bytes]:
-    """Return the group and the record's key of an entry."""
+    """Return an entry's group and the key of its record."""
     start = len(_RECORD_KIND) + _SHARD.size
     (length,) = _LENGTH.unpack_from(key, start)
     group_start = start + _LENGTH.size
@@ -106,7 +110,7 @@ def split_entry_key(name: ShardName, key: bytes) -> tuple[bytes, bytes]:
 
 
 def after(prefix: bytes) -> bytes:
-    """Return the least key that is above all that begin with ``prefix``, which is not of 0xff alone."""
+    """Return the least key above all keys that begin with ``prefix``, which must not consist of 0xff alone."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1])
 

@@ -1,7 +1,7 @@
-"""The view that a node uses now: opened where there is a log directory, made anew when it is broken.
+"""The current view of a node, opened in an online log directory and recreated if it breaks.
 
-What blocks runs in one thread of its own, a piece at a time, so that many shards that load neither take all threads of
-the process nor each other's turn.
+Blocking operations run one at a time in a dedicated thread, so that loading many shards neither occupies all threads of
+the process nor starves one shard.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RETRY_S = 1.0
 
 
 class GroupViews:
-    """One per node, on its event loop. ``directories`` says which log directories are online now, the first first."""
+    """One per node, on its event loop. ``directories`` returns the log directories that are online, in order."""
 
     def __init__(self, directories: Callable[[], list[Path]]) -> None:
         self._directories = directories
@@ -34,7 +34,10 @@ class GroupViews:
         self._current: GroupView | None = None
 
     async def in_thread(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return what a function that blocks returns. It has ended when this does, also when that is cancelled."""
+        """Run a blocking function in the thread and return its result.
+
+        Even after a cancellation it has ended on return.
+        """
         future = self._threads.submit(function, *args, **kwargs)
         try:
             return await asyncio.wrap_future(future)
@@ -46,7 +49,7 @@ class GroupViews:
             raise
 
     async def current(self, broken: GroupView | None = None) -> GroupView:
-        """Return the view; another one than ``broken``, which is closed and made anew. Tries until that succeeds."""
+        """Return the view. If it is ``broken``, close and recreate it. Retry until that succeeds."""
         async with self._replacing:
             while self._current is None or self._current is broken:
                 try:
@@ -58,14 +61,14 @@ class GroupViews:
             return self._current
 
     async def close(self) -> None:
-        """Close the view; nothing is called afterwards."""
+        """Close the view. No method may be called afterwards."""
         view, self._current = self._current, None
         if view is not None:
             await self.in_thread(view.close)
         self._threads.shutdown(wait=False)
 
     def _open(self, broken: GroupView | None) -> GroupView:
-        """In the thread: open the view in the first directory where there can be one; make it anew when it broke."""
+        """Open the view in the first usable directory, in the thread, or recreate it if it broke."""
         if broken is not None:
             logger.error("The view of the groups in %s is broken and is made anew from the logs", broken.directory)
             broken.close()

@@ -1,4 +1,4 @@
-"""What a shard writes: one batch in its partition's log per write, and what is not yet committed of it."""
+"""The writes of a shard: one batch in its partition's log per write, and the writes that are not committed yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog_node.groups.events import GroupRecord
 
 @dataclass(frozen=True, slots=True)
 class Uncommitted:
-    """A write that is in the log; it is committed when the high watermark is at ``end_offset``."""
+    """A write that is in the log. It is committed when the high watermark reaches ``end_offset``."""
 
     write_id: int
     end_offset: int
@@ -21,19 +21,19 @@ class Uncommitted:
 
 
 class UncommittedWrites:
-    """The writes of a shard that are not committed yet, in the order of the log."""
+    """The uncommitted writes of a shard, in the order of the log."""
 
     def __init__(self) -> None:
         self._writes: deque[Uncommitted] = deque()
         self.bytes = 0
 
     def add(self, write: Uncommitted) -> None:
-        """Note a write that was appended."""
+        """Note an appended write."""
         self._writes.append(write)
         self.bytes += write.size
 
     def pop(self, high_watermark: int) -> Uncommitted | None:
-        """Return the oldest write when it is committed, and forget it."""
+        """Return and remove the oldest write if it is committed."""
         if not self._writes or self._writes[0].end_offset > high_watermark:
             return None
         write = self._writes.popleft()

@@ -1,4 +1,4 @@
-"""What a fetch asks and answers, whichever listener it came by."""
+"""Fetch requests and responses, independent of the listener."""
 
 from tidelog_node.fetching.messages import (
     CurrentLeader,

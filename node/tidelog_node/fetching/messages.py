@@ -1,4 +1,4 @@
-"""Fetch requests and responses as handlers and fetchers see them: no wire format, records by reference."""
+"""Fetch requests and responses as handlers and fetchers use them: without a wire format, with records by reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class SessionStep(NamedTuple):
-    """Which session a request goes on with, and how (KIP-227); ``ends_wait``: it only ends the wait of that request."""
+    """The session and its epoch that a request continues (KIP-227). ``ends_wait`` means that it only ends that wait."""
 
     id: int = 0
     epoch: int = 0
@@ -24,12 +24,12 @@ class SessionStep(NamedTuple):
 
 @dataclass(slots=True)
 class FetchRequest:
-    """A fetch. ``wanted`` and ``forgotten`` have topics by name, or by id.
+    """A fetch. ``wanted`` and ``forgotten`` have topics by name or id.
 
-    ``replica`` is who a follower is, in which registration; None for a consumer. ``session`` is None for a request that
-    names all its partitions and of which the node keeps nothing. ``uses_topic_ids``: whether the version names topics
-    by their ids alone, None where a listener leaves that to each topic. ``may_read_followers``: whether a consumer is
-    answered by a replica that does not lead, too (KIP-392).
+    ``replica`` is a follower's id and registration epoch, None for a consumer. ``session`` is None for a request that
+    names all its partitions and leaves no state on the node. ``uses_topic_ids`` is whether the version names topics by
+    id alone, None if each topic decides. ``may_read_followers`` is whether a replica that does not lead may answer a
+    consumer (KIP-392).
     """
 
     wanted: dict[PartitionKey, FetchSpec]
@@ -46,7 +46,7 @@ class FetchRequest:
     may_read_followers: bool = False
 
     def ending_wait(self) -> FetchRequest:
-        """Return the request by which a leader is asked to answer this one now, which must be of a session."""
+        """Return the request that asks a leader to answer this request now. It must belong to a session."""
         assert self.session is not None, "there is no session by which to name it"
         session = SessionStep(self.session.id, self.session.epoch, ends_wait=True)
         return FetchRequest({}, 0, replica=self.replica, cluster_id=self.cluster_id, session=session)
@@ -54,7 +54,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class CurrentLeader:
-    """Who leads a partition, as far as the answering node knows (KIP-951)."""
+    """The leader of a partition, as far as the answering node knows (KIP-951)."""
 
     leader_id: BrokerId
     leader_epoch: LeaderEpoch
@@ -62,10 +62,10 @@ class CurrentLeader:
 
 @dataclass(slots=True)
 class FetchResult:
-    """The answer for one partition; -1 and None stand for what is not known or not there.
+    """The answer for one partition. -1 and None stand for unknown or absent values.
 
-    ``records`` are whole batches, of which the first may begin before the offset that was asked for. ``aborted`` are,
-    for readers of committed transactions, the producer id and first offset of each that is to be left out.
+    ``records`` are whole batches; the first may begin before the requested offset. For readers of committed
+    transactions, ``aborted`` contains the producer id and first offset of each transaction to skip.
     """
 
     index: int
@@ -82,7 +82,7 @@ class FetchResult:
 
 @dataclass(slots=True)
 class FetchResponse:
-    """The partitions' answers by topic, in order. ``session_id`` 0: the node keeps none. ``error``: nothing else."""
+    """The partitions' answers by topic, in order. A ``session_id`` of 0 means no session; an ``error`` stands alone."""
 
     topics: dict[TopicRef, list[FetchResult]] = field(default_factory=dict)
     session_id: int = 0
@@ -90,7 +90,7 @@ class FetchResponse:
 
     @property
     def size(self) -> int:
-        """The bytes of all records."""
+        """The total size of the records in bytes."""
         return sum([len(result.records) for results in self.topics.values() for result in results])
 
     @property

@@ -1,4 +1,4 @@
-"""Fetches as messages of gRPC, both ways. A topic without a name is one that is asked for by its id."""
+"""Conversions between fetches and gRPC messages. A topic without a name is referred to by its id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog_node.replication.truncation import EpochEnd
 
 
 def request_from_proto(request: pb.FetchRequest) -> FetchRequest:
-    """Return a request as it came."""
+    """Return the request of a message."""
     made = _without_partitions(request)
     made.wanted = {(t.name or t.topic_id, p.index): _spec(t.topic_id, p) for t in request.topics for p in t.partitions}
     made.forgotten = [(t.name or t.topic_id, index) for t in request.forgotten_topics for index in t.partitions]
@@ -22,7 +22,7 @@ def request_from_proto(request: pb.FetchRequest) -> FetchRequest:
 
 
 def request_from_proto_in_steps(request: pb.FetchRequest) -> Generator[None, None, FetchRequest]:
-    """Return the same, one partition a step."""
+    """Return the request of a message, converted one partition per step."""
     made, forgotten = _without_partitions(request), []
     for topic in request.topics:
         yield
@@ -41,7 +41,7 @@ def request_from_proto_in_steps(request: pb.FetchRequest) -> Generator[None, Non
 
 
 def request_to_proto(request: FetchRequest) -> pb.FetchRequest:
-    """Return a request as it is sent."""
+    """Return the message of a request."""
     topics: dict[TopicRef, pb.FetchTopic] = {}
     for (ref, index), spec in request.wanted.items():
         topic = topics.get(ref)
@@ -75,10 +75,10 @@ def request_to_proto(request: FetchRequest) -> pb.FetchRequest:
 
 
 class _ResponseToProto:
-    """Makes a message of a response, in one step or in many."""
+    """Conversion of a response to a message, in one step or many."""
 
     def __call__(self, response: FetchResponse) -> pb.FetchResponse:
-        """Return a response as it is sent."""
+        """Return the message of a response."""
         message = _without_topics(response)
         for ref, results in response.topics.items():
             topic = _add_topic(message, ref)
@@ -87,7 +87,7 @@ class _ResponseToProto:
         return message
 
     def in_steps(self, response: FetchResponse) -> Generator[None, None, pb.FetchResponse]:
-        """Return the same, one result a step."""
+        """Return the message of a response, converted one topic per step."""
         message = _without_topics(response)
         for ref, results in response.topics.items():
             topic = _add_topic(message, ref)
@@ -101,7 +101,7 @@ response_to_proto = _ResponseToProto()
 
 
 def response_from_proto(message: pb.FetchResponse) -> FetchResponse:
-    """Return a response as it came."""
+    """Return the response of a message."""
     error = error_for(message.error.code, message.error.message) if message.HasField("error") else None
     topics: dict[TopicRef, list[FetchResult]] = {
         topic.name or topic.topic_id: [_result(p) for p in topic.partitions] for topic in message.topics

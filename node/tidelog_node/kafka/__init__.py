@@ -1,1 +1,1 @@
-"""Kafka's binary protocol as a second front door: unmodified Kafka clients, and fetches from node to node."""
+"""Kafka's binary protocol: the listener for unmodified Kafka clients, and fetches between nodes."""

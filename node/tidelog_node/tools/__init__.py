@@ -1,1 +1,1 @@
-"""Tools that read what a node has on its disk, without the node: ``tidelog log dump`` and ``tidelog log verify``."""
+"""Tools that read a node's files without the node: ``tidelog log dump`` and ``tidelog log verify``."""

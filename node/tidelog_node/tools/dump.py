@@ -1,4 +1,4 @@
-"""Turns each kind of file into rows with Kafka's field names (kafka-dump-log), and finds what is wrong on the way."""
+"""Rows with Kafka's field names (kafka-dump-log) for each kind of file, and the problems found on the way."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_SEQUENCE = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to show. ``index_sanity_check`` and ``verify_index_only`` show no entries, only what is wrong with them."""
+    """The content to show. ``index_sanity_check`` and ``verify_index_only`` show only problems, no entries."""
 
     deep: bool = False
     print_data: bool = False
@@ -35,7 +35,11 @@ class DumpOptions:
 
 
 def dump(file: LogFile, options: DumpOptions) -> Iterator[Finding]:
-    """Yield what is in a file, in its order. Raises OSError when it cannot be read."""
+    """Yield the content of a file in order.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
     match file.kind:
         case FileKind.SEGMENT:
             return _dump_segment(file, options)
@@ -45,7 +49,7 @@ def dump(file: LogFile, options: DumpOptions) -> Iterator[Finding]:
 
 
 def batch_fields(position: int, header: RecordBatchHeader, is_valid: bool) -> dict[str, Value]:
-    """Return the fields of a batch as kafka-dump-log names and orders them."""
+    """Return the fields of a batch with kafka-dump-log's names and order."""
     return {
         "baseOffset": header.base_offset,
         "lastOffset": header.last_offset,
@@ -208,7 +212,7 @@ def _dump_offsets(file: LogFile, data: bytes) -> Iterator[Finding]:
 
 
 def _dump_properties(file: LogFile, data: bytes) -> Iterator[Finding]:
-    """``partition.metadata`` and ``meta.properties``: lines of name and value."""
+    """Yield the ``name: value`` lines of ``partition.metadata`` or ``meta.properties``."""
     separator = ":" if file.kind is FileKind.PARTITION_METADATA else "="
     lines = [line.strip() for line in data.decode("latin-1").splitlines()]
     pairs = [line.partition(separator) for line in lines if line and not line.startswith("#")]

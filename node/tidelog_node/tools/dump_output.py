@@ -1,4 +1,4 @@
-"""How ``tidelog log dump`` shows what it found: a table that lines up, Kafka's lines, or JSON lines."""
+"""Output formats of ``tidelog log dump``: an aligned table, Kafka's lines, or JSON lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Write = Callable[[str], None]
 
 
 class DumpFormat(enum.StrEnum):
-    """``lines`` are those of kafka-dump-log."""
+    """The output formats. ``lines`` is the format of kafka-dump-log."""
 
     TABLE = "table"
     LINES = "lines"
@@ -29,23 +29,26 @@ class DumpFormat(enum.StrEnum):
 
 
 class DumpOutput(Protocol):
-    """Gets the files in turn, the findings of each between ``begin`` and ``end``. Problems are written in place."""
+    """The output of files in turn, with each file's findings between ``begin`` and ``end``.
+
+    Problems appear in place.
+    """
 
     def begin(self, file: LogFile) -> None:
-        """A file begins."""
+        """Begin a file."""
 
     def row(self, row: Row) -> None:
         """Show a row."""
 
     def remark(self, finding: Problem | Note) -> None:
-        """Show what is wrong or odd."""
+        """Show a problem or note."""
 
     def end(self) -> None:
-        """The file is done."""
+        """End the file."""
 
 
 def dump_output(dump_format: DumpFormat, write: Write) -> DumpOutput:
-    """Return the output of a format; ``write`` gets one line at a time."""
+    """Return the output of a format. ``write`` receives one line at a time."""
     match dump_format:
         case DumpFormat.TABLE:
             return _Table(write)
@@ -56,7 +59,7 @@ def dump_output(dump_format: DumpFormat, write: Write) -> DumpOutput:
 
 
 class _Lines:
-    """kafka-dump-log's text, field by field; what is wrong goes to stderr, as there."""
+    """kafka-dump-log's text, field by field. Problems go to stderr, as in Kafka."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -78,7 +81,7 @@ class _Lines:
 
 
 class _JsonLines:
-    """One object per finding, with the file and the kind in front."""
+    """One object per finding, beginning with the file and the kind."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -98,7 +101,7 @@ class _JsonLines:
 
 
 class _Table:
-    """Columns as wide as the widest of the first cells; a later wider one widens the rest."""
+    """Columns as wide as the widest of the first cells. A wider later cell widens the following rows."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -221,7 +224,7 @@ def _plain_cells(fields: dict[str, Value]) -> dict[str, str]:
 
 
 def _title(name: str) -> str:
-    """Return a field's name as the title of its column: ``lastStableOffset`` as ``LAST STABLE OFFSET``."""
+    """Return a field's name as a column title, for example ``LAST STABLE OFFSET`` for ``lastStableOffset``."""
     if "." in name or "_" in name:
         return name
     return "".join(f" {letter}" if letter.isupper() else letter.upper() for letter in name)

@@ -1,4 +1,4 @@
-"""What the tools find in files: rows to show, problems, and notes about what is odd but allowed."""
+"""The tools' findings in files: rows to show, problems, and notes on unusual but valid content."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Value = str | int | bool | None | list[str]
-"""What a field of a row holds."""
+"""The value of a field in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One batch, record or entry, with Kafka's names for its fields; ``kind`` says which, as ``batch``."""
+    """One batch, record or entry with Kafka's field names. ``kind`` is its type, for example ``batch``."""
 
     kind: str
     fields: dict[str, Value]
@@ -19,7 +19,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong in a file, at a byte where that is known."""
+    """A problem in a file, at a byte position if known."""
 
     path: Path
     text: str
@@ -32,7 +32,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that deserves a word and is no problem."""
+    """A remark on content that is unusual but not a problem."""
 
     path: Path
     text: str

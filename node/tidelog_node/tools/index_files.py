@@ -1,9 +1,9 @@
-"""The ``.index`` and ``.timeindex`` files: their entries, and whether they fit the batches.
+"""The ``.index`` and ``.timeindex`` files: their entries, and checks against the batches.
 
-A check is given the segment's batches one after the other and walks along its entries with them, so it needs no memory
-of its own. It asks what Kafka's dump tool asks: each entry of the offset index is a batch's last offset and the
-position where that batch begins; each entry of the time index is the last offset of a batch and the batch's max
-timestamp, which no batch before it exceeds. Entries of zeros at the end are a preallocated rest, not entries.
+A check receives the segment's batches in order and advances along its entries with them, so it needs no extra memory.
+It verifies the same rules as Kafka's dump tool. Each entry of the offset index is a batch's last offset and the
+position where that batch begins. Each entry of the time index is the last offset of a batch and the batch's max
+timestamp, which no earlier batch exceeds. Zero entries at the end are preallocated space, not entries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TIME_ENTRY = struct.Struct(">qi")
 
 
 class _IndexFile:
-    """Entries of one index; ``problems`` grows while the checks run."""
+    """The entries of one index. ``problems`` grows during the checks."""
 
     entry_struct: struct.Struct
 
@@ -35,20 +35,20 @@ class _IndexFile:
         return self._count
 
     def byte(self, index: int) -> int:
-        """Return where an entry stands in the file."""
+        """Return the position of an entry in the file."""
         return index * self.entry_struct.size
 
     def fields(self, index: int) -> tuple[int, int]:
-        """Return an entry's two numbers as they stand in the file."""
+        """Return an entry's two numbers as the file contains them."""
         first, second = self.entry_struct.unpack_from(self._data, self.byte(index))
         return first, second
 
     def relative_offset(self, index: int) -> int:
-        """Return an entry's offset, relative to the base offset."""
+        """Return an entry's offset relative to the base offset."""
         raise NotImplementedError
 
     def sanity(self) -> list[Problem]:
-        """Return what is wrong with the file by itself: its length, and the order of its entries."""
+        """Return the problems of the file by itself: its length and the order of its entries."""
         found = []
         if len(self._data) % self.entry_struct.size:
             text = f"{len(self._data)} bytes are not a multiple of an entry's {self.entry_struct.size}"
@@ -66,11 +66,11 @@ class _IndexFile:
         return found
 
     def see(self, position: int, header: RecordBatchHeader) -> None:
-        """Check the entries that the segment's next batch answers."""
+        """Check the entries that refer to the segment's next batch."""
         raise NotImplementedError
 
     def finish(self) -> list[Problem]:
-        """Return all problems, after the last batch; entries that are left have none."""
+        """Return all problems after the last batch. The remaining entries have no batch."""
         while self._cursor < self._count:
             self.problems.append(self._problem(self._cursor, f"no batch is where the entry {self._shown()} points"))
             self._cursor += 1
@@ -86,7 +86,7 @@ class _IndexFile:
         whole = len(self._data) // self.entry_struct.size
         rest = self._data[: whole * self.entry_struct.size].rstrip(b"\0")
         used = -(-len(rest) // self.entry_struct.size)
-        # One entry of zeros is a real one: the first batch is one record with the base offset, at byte 0.
+        # A single zero entry is valid: the first batch is one record with the base offset, at byte 0.
         return used if used or whole != 1 else 1
 
 

@@ -1,4 +1,4 @@
-"""The files at the top of a log directory, in themselves and against what the partitions turned out to hold."""
+"""Checks of the files at the top of a log directory, alone and against the content of the partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from tidelog_node.tools.verification import PartitionReport
 
 
 class LogDirFiles:
-    """The checkpoints and properties of a log directory; read before its partitions, which may grow meanwhile."""
+    """The checkpoints and properties of a log directory.
+
+    They are read before its partitions, which may grow meanwhile.
+    """
 
     def __init__(self, log_dir: Path) -> None:
         self.problems: list[Problem] = []
@@ -28,9 +31,10 @@ class LogDirFiles:
                     }
 
     def compare(self, reports: Mapping[tuple[str, int], PartitionReport]) -> list[Note]:
-        """Return what the checkpoints say that the partitions do not bear out.
+        """Return notes on the checkpoint entries that disagree with the partitions.
 
-        Notes only: a node that stopped in the middle of a truncation or a deletion leaves such entries, and starts.
+        They are notes, not problems, since a node that stops during a truncation or deletion leaves such entries and
+        starts.
         """
         notes = []
         for path, offsets in self._offsets.items():

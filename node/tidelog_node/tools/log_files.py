@@ -1,4 +1,4 @@
-"""Which file of a log directory is what, by its name; and which files and partitions a path stands for."""
+"""The kinds of files in a log directory, by name, and the files and partitions at a path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class FileKind(enum.Enum):
-    """What a file holds; the value is its suffix or name."""
+    """The kind of a file. The value is its suffix or name."""
 
     SEGMENT = ".log"
     OFFSET_INDEX = ".index"
@@ -41,9 +41,9 @@ _NAMED = {kind.value: kind for kind in FileKind}
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file that the tools know; ``base_offset`` is the number in its name, or -1.
+    """A file of a known kind. ``base_offset`` is the number in its name, or -1.
 
-    ``is_live`` is False for one that is about to be deleted, or not in place yet.
+    ``is_live`` is False for a file that is about to be deleted or is not in place yet.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class LogFile:
 
 
 def log_file(path: Path) -> LogFile | None:
-    """Return what a path is by its name; None when no file of a log has that name."""
+    """Return the kind and base offset that a path's name describes, or None for an unknown name."""
     if path.name in _NAMED and not path.name.startswith(".log"):
         return LogFile(path, _NAMED[path.name], -1, is_live=True)
     match = _NUMBERED.fullmatch(path.name)
@@ -69,17 +69,17 @@ def files_of(directory: Path) -> list[LogFile]:
 
 
 def is_partition(directory: Path) -> bool:
-    """True if a directory holds a partition's segments, or has a partition's name."""
+    """Return whether a directory contains a partition's segments or has a partition's name."""
     return any(directory.glob("[0-9]" * 20 + ".log")) or _PARTITION.fullmatch(directory.name) is not None
 
 
 def partitions_of(log_dir: Path) -> list[Path]:
-    """Return the partitions' directories in a log directory; those that are being deleted are left out."""
+    """Return the partitions' directories in a log directory, without those that are being deleted."""
     return [path for path in sorted(log_dir.iterdir()) if path.is_dir() and _PARTITION.fullmatch(path.name)]
 
 
 def topic_partition(directory: Path) -> tuple[str, int] | None:
-    """Return topic and partition number of a directory's name; None for any other name, also of a future replica."""
+    """Return the topic and partition of a directory's name, or None for other names and for future replicas."""
     match = _PARTITION.fullmatch(directory.name)
     return None if match is None or match[3] else (match["topic"], int(match["number"]))
 
@@ -88,7 +88,7 @@ def expand(path: Path) -> Iterator[LogFile]:
     """Yield the file, or all files of a directory and of the partitions in it.
 
     Raises:
-        ValueError: it is no file of a log, or a directory without any.
+        ValueError: The path is not a log file, or is a directory without any.
     """
     if path.is_file():
         file = log_file(path)

@@ -7,7 +7,7 @@ import json
 
 
 class PayloadFormat(enum.StrEnum):
-    """How bytes are shown; ``auto`` is text where all of it is printable, else hex."""
+    """The format of shown bytes. ``auto`` is text if all of it is printable, otherwise hex."""
 
     AUTO = "auto"
     TEXT = "text"
@@ -16,7 +16,7 @@ class PayloadFormat(enum.StrEnum):
 
 
 def shown(data: bytes | None, payload_format: PayloadFormat) -> str | None:
-    """Return bytes as one line of text; None stays None. What is no JSON is shown as by ``auto``."""
+    """Return bytes as one line of text, or None for None. Invalid JSON is shown as with ``auto``."""
     if data is None:
         return None
     match payload_format:

@@ -1,9 +1,9 @@
-"""Reads the batches of one ``.log`` file from its beginning, on the disk of a node that may be running.
+"""A sequential reader of the batches of one ``.log`` file, also on the disk of a running node.
 
-The file is opened for reading and read in chunks, never mapped: a file that shrinks meanwhile must not end the process.
-What follows the last whole batch is one of: nothing; zeros, which a preallocated segment has; or bytes that are no
-batch. A file that was changed a moment ago may end in a write that is under way, so its end is looked at again before
-it is called torn. Memory: one chunk, or the largest batch.
+The file is read in chunks and never mapped, since a file that shrinks meanwhile must not crash the process. After the
+last whole batch there is nothing, or zeros, which a preallocated segment has, or bytes that are not a batch. A recently
+changed file may end in a write in progress, so its end is read again before it is reported as torn. Memory use is one
+chunk or the largest batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOOKS = 4
 
 
 class ScannedBatch(NamedTuple):
-    """A batch whose header is sound and whose bytes are all there; ``data`` is valid until the next one is read."""
+    """A complete batch with a valid header. ``data`` is valid until the next batch is read."""
 
     position: int
     header: RecordBatchHeader
@@ -38,10 +38,10 @@ class ScannedBatch(NamedTuple):
 
 
 class SegmentScan:
-    """One pass over a segment; a context manager that holds the file open.
+    """One pass over a segment. It is a context manager that keeps the file open.
 
-    After the pass ``fault`` says what is wrong behind the last batch, which begins at ``end``; ``preallocated`` counts
-    the zeros there.
+    After the pass ``fault`` describes the problem after the last batch, which ends at ``end``, and ``preallocated`` is
+    the number of zeros there.
     """
 
     def __init__(self, path: Path, check_crc: bool = True) -> None:
@@ -65,11 +65,15 @@ class SegmentScan:
 
     @property
     def size(self) -> int:
-        """The file's size in bytes, as it was last seen."""
+        """The file's size in bytes when it was last checked."""
         return self._size
 
     def batches(self) -> Iterator[ScannedBatch]:
-        """Yield the batches in order; stop behind the last whole one. Raises OSError."""
+        """Yield the batches in order up to the last whole one.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
         while True:
             batch = self._next()
             if batch is None:
@@ -118,7 +122,7 @@ class SegmentScan:
         return time.time() - os.fstat(self._handle).st_mtime < _RECENT_S
 
     def _is_zero_from(self, position: int) -> bool:
-        """True if only zeros follow, holes included; cheap unless they do."""
+        """Return whether only zeros, or holes, follow. The check is cheap unless they do."""
         if bytes(self._view(position, HEADER_SIZE)).strip(b"\0"):
             return False
         while position < self._size:
@@ -137,7 +141,7 @@ class SegmentScan:
             return self._size if error.errno == errno.ENXIO else position
 
     def _view(self, position: int, size: int) -> memoryview:
-        """Return the bytes at a position: ``size`` of them, fewer only at the end of the file."""
+        """Return ``size`` bytes at a position, fewer only at the end of the file."""
         start = position - self._start
         if start < 0 or start + size > self._length:
             self._read(position, size)

@@ -1,10 +1,10 @@
-"""Decides whether a partition's files fit together: what ``tidelog log verify`` says of one directory.
+"""The consistency check of a partition's files, reported by ``tidelog log verify``.
 
-Checked are the structure and CRC of every batch (with ``deep`` also each record); that offsets and leader epochs only
-grow, within and across segments (gaps are legal: compaction makes them); both indexes against the batches; aborted
-transactions against their markers; producer snapshots, leader epochs and ``partition.metadata`` in themselves and
-against the log. Small files are read before the batches. What is wrong is looked at twice where the directory was
-changed a moment ago, so that a node at work is not taken for a damaged one.
+It checks the structure and CRC of every batch, and with ``deep`` also each record. Offsets and leader epochs must
+increase within and across segments; gaps are legal after compaction. Both indexes are checked against the batches,
+aborted transactions against their markers, and producer snapshots, leader epochs and ``partition.metadata`` by
+themselves and against the log. Small files are read before the batches. If the directory was changed recently, problems
+are checked twice, so that a running node is not reported as damaged.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _RECENT_S = 10.0
 _PAUSE_S = 0.25
 
 Advance = Callable[[int], None]
-"""Told how many bytes of batches were read since the last call."""
+"""Receives the number of bytes of batches read since the last call."""
 
 
 @dataclass(slots=True)
 class PartitionReport:
-    """What was found in one partition's directory; offsets are -1 when there is no segment."""
+    """The findings in one partition's directory. Offsets are -1 if there is no segment."""
 
     directory: Path
     segments: int = 0
@@ -50,7 +50,11 @@ class PartitionReport:
 
 
 def verify_partition(directory: Path, deep: bool, advance: Advance) -> PartitionReport:
-    """Check the files of a partition's directory. Raises OSError when they cannot be read."""
+    """Check the files of a partition's directory.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
     report = _Partition(directory, deep, advance).verify()
     if report.problems and _is_changing(directory):
         time.sleep(_PAUSE_S)
@@ -152,7 +156,7 @@ class _Partition:
         self._least_epoch = epoch
         index = bisect.bisect_right(self._epochs, (offset, MAX_RELATIVE_OFFSET)) - 1
         known = self._epochs[index][1] if index >= 0 else -1
-        # An epoch is in the file before a recovery point above its first batch is: newer ones may not be there yet.
+        # An epoch enters the file before a recovery point above its first batch, so newer epochs may still be missing.
         is_older = bool(self._epochs) and epoch <= self._epochs[-1][1]
         if is_older and known != epoch:
             text = f"batch at offset {offset} has leader epoch {epoch}, {FileKind.LEADER_EPOCHS.value} says {known}"
@@ -161,7 +165,7 @@ class _Partition:
     def _index_checks(
         self, segment: LogFile, by_kind: dict[tuple[FileKind, int], LogFile]
     ) -> list[OffsetIndexFile | TimeIndexFile]:
-        """Return the segment's indexes that are sound in themselves."""
+        """Return the segment's indexes that are valid by themselves."""
         checks: list[OffsetIndexFile | TimeIndexFile] = []
         for kind, index_class in ((FileKind.OFFSET_INDEX, OffsetIndexFile), (FileKind.TIME_INDEX, TimeIndexFile)):
             file = by_kind.get((kind, segment.base_offset))
@@ -185,7 +189,7 @@ class _Partition:
         return _AbortedCheck(file.path, b"" if fault else data)
 
     def _check_bounds(self, files: list[LogFile]) -> None:
-        """Check what refers to offsets against the log's end, which is known by now."""
+        """Check the offsets in other files against the end of the log, which is now known."""
         end_offset = self._report.end_offset
         if end_offset < 0:
             return
@@ -218,7 +222,7 @@ class _Partition:
 
 
 class _AbortedCheck:
-    """Walks along a transaction index with the control batches of its segment."""
+    """Checks a transaction index against the control batches of its segment."""
 
     def __init__(self, path: Path, data: bytes) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Kafka's numbers of its APIs, those that are served or known here."""
+"""Kafka's API keys, those that are served or known here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """Names as in Kafka's ``ApiKeys``."""
+    """The API keys, with the names of Kafka's ``ApiKeys``."""
 
     PRODUCE = 0
     FETCH = 1

@@ -1,7 +1,7 @@
-"""Makes readers and writers of messages from their declarations: a pair per class and version, when first asked for.
+"""Readers and writers of messages, generated from their declarations on first use per class and version.
 
-Of each there are two: one that does all at once, and one that pauses after every few elements of arrays, so that the
-event loop may turn to others meanwhile.
+Each exists in two forms: one that processes the message at once, and one that pauses after every few array elements, so
+that the event loop can run other tasks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _StepRead: TypeAlias = Callable[[Reader], _Steps]
 _StepWrite: TypeAlias = Callable[[Writer, Any], _Steps]
 _Plain: TypeAlias = list[tuple[str, _Read, _Write]]
 _Tagged: TypeAlias = dict[int, tuple[str, _Read, _Write, Any]]
-"""By their tags, in order, with their defaults."""
+"""By tag in ascending order, with their defaults."""
 M = TypeVar("M", bound=Message)
 _made: dict[tuple[type[Structure], int, bool], tuple[_Read, _Write]] = {}
 _made_in_steps: dict[tuple[type[Structure], int, bool], tuple[_StepRead, _StepWrite]] = {}
@@ -44,31 +44,31 @@ def decode(kind: type[M], reader: Reader, version: int) -> M:
     """Read a message's body.
 
     Raises:
-        MalformedMessageError: the bytes are not such a message.
+        MalformedMessageError: The bytes are not such a message.
     """
     message: M = _struct(kind, version, is_flexible=version >= kind.FLEXIBLE)[0](reader)
     return message
 
 
 def encode(message: Message, writer: Writer, version: int) -> None:
-    """Write a message's body; fields that the version does not have are left out.
+    """Write a message's body without the fields that the version does not have.
 
     Raises:
-        struct.error: a number does not fit its field.
-        ValueError: a field is null that cannot be in this version.
+        struct.error: A number does not fit its field.
+        ValueError: A field is null that cannot be null in this version.
     """
     kind = type(message)
     _struct(kind, version, is_flexible=version >= kind.FLEXIBLE)[1](writer, message)
 
 
 def decode_in_steps(kind: type[M], reader: Reader, version: int) -> Generator[None, None, M]:
-    """As :func:`decode`, in steps of some 0.1 ms."""
+    """Read a message's body like :func:`decode`, in steps of about 0.1 ms."""
     message: M = yield from _struct_in_steps(kind, version, is_flexible=version >= kind.FLEXIBLE)[0](reader)
     return message
 
 
 def encode_in_steps(message: Message, writer: Writer, version: int) -> Generator[None, None, None]:
-    """As :func:`encode`, in steps of some 0.1 ms; nobody may change the message meanwhile."""
+    """Write a message's body like :func:`encode`, in steps of about 0.1 ms. The message must not change meanwhile."""
     kind = type(message)
     yield from _struct_in_steps(kind, version, is_flexible=version >= kind.FLEXIBLE)[1](writer, message)
 
@@ -215,7 +215,7 @@ def _array_in_steps(
 def _elements_in_steps(
     kind: Kind | type[Structure], version: int, *, is_flexible: bool
 ) -> tuple[Callable[[Reader, int], _Steps], Callable[[Writer, list[Any]], _Steps]]:
-    """Elements that have arrays themselves pause within and after each, others after several."""
+    """Return a reader and writer that pause within and after elements with arrays, and after several other elements."""
     if not isinstance(kind, Kind) and _arrays(kind, _fields(kind, version, is_flexible=is_flexible)[0]):
         read_steps, write_steps = _struct_in_steps(kind, version, is_flexible=is_flexible)
 
@@ -283,7 +283,7 @@ def _nullable_struct(read: _Read, write: _Write) -> tuple[_Read, _Write]:
 
 
 def _lengths(is_flexible: bool, is_nullable: bool, plain: tuple[_Read, _Write]) -> tuple[_Read, _Write]:
-    """Return how a length is read, None for null, and written."""
+    """Return the reader and the writer of a length. None stands for null."""
     read_plain, write_plain = plain
 
     def read(reader: Reader) -> int | None:
@@ -351,7 +351,7 @@ def _array(read_one: _Read, write_one: _Write, *, is_flexible: bool, is_nullable
 
 
 def _named(kind: type[Structure], name: str, functions: tuple[_Read, _Write]) -> tuple[_Read, _Write]:
-    """Have errors of a field's writer say which field it was."""
+    """Return the functions with a writer whose errors name the field."""
     read, write = functions
 
     def write_named(writer: Writer, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""The words in which messages are declared: dataclasses whose fields say their type and the versions that have them.
+"""The declaration of messages: dataclasses whose fields state their type and versions.
 
 A message's class names its API, its versions and the first flexible one (KIP-482)::
 
@@ -15,7 +15,7 @@ A message's class names its API, its versions and the first flexible one (KIP-48
         topic_names: list[str] = array(STRING, until=5)
         timeout_ms: int = int32()
 
-A field that a version does not have keeps its default when it is read, and is left out when it is written.
+A field that a version does not have keeps its default when the message is read and is omitted when it is written.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ BYTES: Final = Kind.BYTES
 
 
 class Structure:
-    """A dataclass of fields declared with the functions below."""
+    """A dataclass whose fields are declared with the functions below."""
 
 
 class Message(Structure):
-    """A request's or a response's body."""
+    """The body of a request or response."""
 
     API_KEY: ClassVar[int]
     VERSIONS: ClassVar[tuple[int, int]]
-    """The first and the last that the class describes."""
+    """The first and last version that the class describes."""
     FLEXIBLE: ClassVar[int]
-    """The first flexible version; LAST_VERSION where none is."""
+    """The first flexible version, or LAST_VERSION if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A field: ``nullable`` is the first version in which it may be null, ``tag`` its number as a tagged field."""
+    """A field. ``nullable`` is the first version in which it may be null, ``tag`` its number as a tagged field."""
 
     kind: Kind | type[Structure]
     is_array: bool = False
@@ -76,17 +76,20 @@ class Spec:
     nullable: int | None = None
     tag: int | None = None
     tagged: int = 0
-    """The first version in which a field with a tag is tagged; before, since ``since``, it has a place."""
+    """The first version in which a field with a tag is tagged.
+
+    In earlier versions, from ``since`` on, it is a regular field.
+    """
 
 
 def spec_of(field: dataclasses.Field[Any]) -> Spec:
-    """Return what a field was declared with."""
+    """Return the declaration of a field."""
     spec: Spec = field.metadata[_METADATA_KEY]
     return spec
 
 
 def boolean(*, default: bool = False, **options: Any) -> Any:
-    """Declare a field of one byte. Options are those of :class:`Spec`."""
+    """Declare a boolean field of one byte. The options are those of :class:`Spec`."""
     return _field(Kind.BOOLEAN, default, options)
 
 
@@ -101,7 +104,7 @@ def int16(*, default: int = 0, **options: Any) -> Any:
 
 
 def uint16(*, default: int = 0, **options: Any) -> Any:
-    """Declare a field of two bytes without a sign."""
+    """Declare an unsigned field of two bytes."""
     return _field(Kind.UINT16, default, options)
 
 
@@ -121,28 +124,28 @@ def float64(*, default: float = 0.0, **options: Any) -> Any:
 
 
 def uuid(*, default: bytes = bytes(16), **options: Any) -> Any:
-    """Declare sixteen bytes."""
+    """Declare a field of sixteen bytes."""
     return _field(Kind.UUID, default, options)
 
 
 def string(*, default: str | None = "", **options: Any) -> Any:
-    """Declare a string, nullable from the version ``nullable`` on."""
+    """Declare a string field, nullable from version ``nullable`` on."""
     return _field(Kind.STRING, default, options)
 
 
 def data(*, default: bytes | None = b"", **options: Any) -> Any:
-    """Declare bytes, records included: a memoryview when they are read, nullable from the version ``nullable`` on."""
+    """Declare a field of bytes or records, read as a memoryview and nullable from version ``nullable`` on."""
     return _field(Kind.BYTES, default, options)
 
 
 def structure(kind: type[Structure], **options: Any) -> Any:
-    """Declare a struct; null (from ``nullable`` on, flexible versions) is None."""
+    """Declare a struct field. It is nullable, in flexible versions, from version ``nullable`` on."""
     factory: Any = (lambda: None) if options.get("nullable") is not None else kind
     return dataclasses.field(default_factory=factory, metadata={_METADATA_KEY: Spec(kind, **options)})
 
 
 def array(kind: Kind | type[Structure], *, default_null: bool = False, **options: Any) -> Any:
-    """Declare a list of primitives or structs, nullable from the version ``nullable`` on."""
+    """Declare a list of primitives or structs, nullable from version ``nullable`` on."""
     factory: Any = (lambda: None) if default_null else list
     spec = Spec(kind, is_array=True, **options)
     return dataclasses.field(default_factory=factory, metadata={_METADATA_KEY: spec})

@@ -1,4 +1,4 @@
-"""Makes frames of what a connection receives, as far as they may be received: four bytes of length, then so many."""
+"""Assembly of a connection's received bytes into frames: a length of four bytes, then as many bytes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ _ANNOUNCEMENT: Final = Struct(">ih")
 _LENGTH_BYTES: Final = _LENGTH.size
 _HTTP2_PREFACE: Final = int.from_bytes(b"PRI ")
 _FIRST_BYTES: Final = 1024**2
-"""So much of a frame gets memory before it is there; what is larger gets more as it comes, to be paid for in bytes."""
+"""The initial memory of a partially received frame.
+
+It grows as bytes arrive, so that a sender must send bytes to use memory.
+"""
 
 
 class Announced(NamedTuple):
-    """The next frame, as its first bytes announce it: its size in bytes and the API that it is for."""
+    """The next frame as announced by its first bytes: its size in bytes and its API."""
 
     size: int
     api_key: int
 
 
 class FrameReceiver:
-    """One per connection, which puts what it receives into :meth:`buffer` and calls :meth:`received`.
+    """One per connection. The connection receives bytes into :meth:`buffer` and calls :meth:`received`.
 
-    Small frames come through ``scratch``, which all connections of an event loop share: nothing may stay in it, see
-    :meth:`keep`. A frame that is not there as a whole gets a bytearray of its own, into which the rest is received
-    without a copy; it is made by :meth:`is_whole`, before which the caller sees to it that there is room.
+    Small frames pass through ``scratch``, which all connections of an event loop share, so nothing may stay in it, see
+    :meth:`keep`. An incomplete frame gets a bytearray of its own, and the rest is received into it without a copy.
+    :meth:`is_whole` creates it; the caller reserves the memory first.
     """
 
     __slots__ = ("_announced", "_data", "_end", "_filled", "_max_size", "_own", "_position", "_scratch")
@@ -40,33 +43,33 @@ class FrameReceiver:
         self._position = self._end = 0
         self._own: bytearray | None = None
         self._announced = Announced(0, 0)
-        """The frame that ``_own`` is for."""
+        """The frame in ``_own``."""
         self._filled = 0
 
     @property
     def is_partial(self) -> bool:
-        """True if bytes are there that are no frame yet, or were not asked for."""
+        """True if there are bytes of an incomplete or unclaimed frame."""
         return self._own is not None or self._position < self._end
 
     @property
     def partial_bytes(self) -> int:
-        """How many bytes are there of the next frame, or frames."""
+        """The number of received bytes of the next frame or frames."""
         return self._filled if self._own is not None else self._end - self._position
 
     def buffer(self) -> memoryview:
-        """Return where the next bytes go."""
+        """Return the buffer for the next bytes."""
         own = self._own
         if own is not None:
             if self._filled == len(own):
                 own += bytes(min(len(own), self._announced.size - len(own)))
             return memoryview(own)[self._filled :]
-        # They are copied, not moved: perhaps nothing comes, and the next to receive is another connection.
+        # The bytes are copied, not moved, since nothing may arrive and another connection may receive next.
         left = self._end - self._position
         self._scratch[:left] = self._data[self._position : self._end]
         return self._scratch[left:]
 
     def received(self, count: int) -> None:
-        """Count ``count`` bytes that are in :meth:`buffer` now, asked for just before."""
+        """Count ``count`` bytes received into the last :meth:`buffer`."""
         if self._own is not None:
             self._filled += count
         else:
@@ -74,10 +77,10 @@ class FrameReceiver:
             self._data, self._position, self._end = self._scratch, 0, left + count
 
     def announced(self) -> Announced | None:
-        """Return what the next frame will be, None while its first bytes are not there.
+        """Return the size and API of the next frame, or None until its first bytes have arrived.
 
         Raises:
-            MalformedMessageError: it cannot be a request, or has more bytes than a request may have.
+            MalformedMessageError: The frame is not a request, or exceeds the maximum request size.
         """
         if self._own is not None:
             return self._announced
@@ -92,7 +95,7 @@ class FrameReceiver:
         return Announced(size, api_key)
 
     def is_whole(self) -> bool:
-        """Return whether the announced frame is all there; one that is not is received into its own bytes from now."""
+        """Return whether the announced frame is complete. An incomplete one gets its own buffer from now on."""
         if self._own is not None:
             return self._filled == self._announced.size
         begin = self._position + _LENGTH_BYTES
@@ -108,7 +111,7 @@ class FrameReceiver:
         return False
 
     def take(self) -> bytearray:
-        """Return the announced frame, which :meth:`is_whole`, without its length; it is the caller's."""
+        """Return the announced frame without its length, once it :meth:`is_whole`. The caller owns it."""
         if self._own is not None:
             frame, self._own, self._filled = self._own, None, 0
             return frame
@@ -118,7 +121,7 @@ class FrameReceiver:
         return bytearray(self._data[begin : begin + size])
 
     def keep(self) -> None:
-        """Move what is left out of the shared bytes, before another connection receives."""
+        """Move the remaining bytes out of the shared buffer before another connection receives."""
         if self._position == self._end:
             self._data, self._position, self._end = self._scratch, 0, 0
         elif self._data is self._scratch:

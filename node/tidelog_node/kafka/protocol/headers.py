@@ -1,8 +1,9 @@
-"""The headers before requests and responses.
+"""The headers of requests and responses.
 
-A request's is of version 1, or 2 in an API's flexible versions, which adds tagged fields (KIP-482); version 0, without
-a client id, belongs to ControlledShutdown alone, which is not served. A response's is of version 0, or 1 likewise; but
-of ApiVersions always 0, so that a client can read it that asked in a version which the node does not know (KIP-511).
+A request header has version 1, or version 2 with tagged fields in an API's flexible versions (KIP-482). Version 0,
+without a client id, is used by ControlledShutdown alone, which is not served. A response header has version 0 or, in
+flexible versions, 1. For ApiVersions it is always 0, so that a client can read it even if the node does not know the
+requested version (KIP-511).
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ LEAST_REQUEST_BYTES: Final = _FIXED.size
 
 
 class RequestHeader(NamedTuple):
-    """What stands before a request, its tagged fields apart. ``client_id`` is None where the client has none."""
+    """The header of a request without its tagged fields. ``client_id`` is None if the client has none."""
 
     api_key: int
     version: int
     correlation_id: int
     client_id: bytes | None
     end: int
-    """Where the body begins, or in flexible versions the tagged fields: see :meth:`Reader.skip_tagged_fields`."""
+    """The start of the body, or in flexible versions of the tagged fields: see :meth:`Reader.skip_tagged_fields`."""
 
 
 def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
-    """Read the header of a request; no text is decoded.
+    """Read the header of a request. No text is decoded.
 
     Raises:
-        MalformedMessageError: the frame is too short, or the client id's length is none.
+        MalformedMessageError: The frame is too short, or the length of the client id is invalid.
     """
     size = len(frame)
     if size < _FIXED.size:
@@ -53,21 +54,21 @@ def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
 
 
 def response_head(size: int, correlation_id: int, *, has_tags: bool) -> bytes:
-    """Return what stands before a response's body of ``size`` bytes, the frame's length included."""
+    """Return the frame length and header of a response whose body has ``size`` bytes."""
     if has_tags:
         return _RESPONSE.pack(size + 5, correlation_id) + _NO_TAGS
     return _RESPONSE.pack(size + 4, correlation_id)
 
 
 def response_has_tags(api_key: int, *, is_flexible: bool) -> bool:
-    """Return whether the header of a response has tagged fields: it is of version 1 then, otherwise of version 0."""
+    """Return whether the header of a response has version 1, with tagged fields, and not version 0."""
     return is_flexible and api_key != ApiKey.API_VERSIONS
 
 
 def write_request_header(
     writer: Writer, api_key: int, version: int, correlation_id: int, client_id: str, *, is_flexible: bool
 ) -> None:
-    """Write what stands before a request's body, without the frame's length."""
+    """Write a request's header without the frame's length."""
     encoded = client_id.encode()
     writer.buffer += _FIXED.pack(api_key, version, correlation_id, len(encoded)) + encoded
     if is_flexible:
@@ -75,10 +76,10 @@ def write_request_header(
 
 
 def read_response_header(reader: Reader, *, has_tags: bool) -> int:
-    """Read what stands before a response's body, without the frame's length; return the correlation id.
+    """Read a response's header without the frame's length, and return the correlation id.
 
     Raises:
-        MalformedMessageError: the bytes end too soon or cannot be.
+        MalformedMessageError: The bytes end too soon or are invalid.
     """
     correlation_id = reader.int32()
     if has_tags:

@@ -1,4 +1,4 @@
-"""Writes the topics of Metadata responses by hand: there may be a hundred thousand partitions in one.
+"""Hand-written encoding of the topics in Metadata responses, which may have a hundred thousand partitions.
 
 The bytes are those that :class:`~tidelog_node.kafka.protocol.messages.metadata.MetadataResponseTopic` declares.
 """
@@ -23,7 +23,7 @@ _OFFLINE_SINCE, _EPOCH_SINCE, _OPERATIONS_SINCE, _IDS_SINCE, _NULL_NAMES_SINCE =
 
 
 class TopicWriter:
-    """Makes the bytes of topics in one version; keeps those of lists of replicas, of which there are few different."""
+    """The encoding of topics in one version. It caches the bytes of replica lists, few of which differ."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -33,7 +33,10 @@ class TopicWriter:
     def topic(
         self, error: int, name: str | None, topic_id: bytes, is_internal: bool, partitions: Iterable[Partition]
     ) -> bytes:
-        """Return a topic without its last field: :meth:`ending` comes behind. A name is null from version 12 on."""
+        """Return a topic without its last field, which :meth:`ending` returns.
+
+        The name may be null from version 12 on.
+        """
         writer = Writer()
         writer.int16(error)
         self._name(writer, name)
@@ -47,12 +50,12 @@ class TopicWriter:
         return bytes(writer.buffer)
 
     def ending(self, operations: int) -> bytes:
-        """Return the end of a topic: the operations that its client may do, as bits."""
+        """Return the end of a topic: its client's authorized operations as bits."""
         ending = _OPERATIONS(operations) if self.version >= _OPERATIONS_SINCE else b""
         return ending + b"\0" if self._is_flexible else ending
 
     def count(self, writer: Writer, count: int) -> None:
-        """Write how many elements an array has."""
+        """Write the number of elements of an array."""
         if self._is_flexible:
             writer.unsigned_varint(count + 1)
         else:

@@ -1,8 +1,9 @@
 """The order of a connection's requests and responses.
 
-Kafka reads a connection's next request when the one before has been answered. Here those of APIs that overlap begin
-while others of them are under way, so that a client's pipelined requests wait together; nobody can tell, because they
-begin in order, what is not of these APIs waits for all before it, and responses leave in the order of the requests.
+Kafka reads a connection's next request when the previous one has been answered. Here requests of overlapping APIs begin
+while others of them are in progress, so that a client's pipelined requests wait together. Clients cannot observe this:
+requests begin in order, a request of another API waits for all before it, and responses are sent in the order of the
+requests.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from tidelog_node.kafka.protocol.writer import Buffer
 
 
 class Exchange:
-    """A request that has begun. ``answer`` is its response's body, when ``is_answered``; None for none at all."""
+    """A request that has begun.
+
+    Once ``is_answered``, ``answer`` is the body of its response, or None for no response.
+    """
 
     __slots__ = ("answer", "correlation_id", "has_tags", "is_answered", "overlaps", "size")
 
@@ -25,11 +29,11 @@ class Exchange:
         self.is_answered = False
         self.answer: Sequence[Buffer] | None = None
         self.size = 0
-        """The bytes of the body."""
+        """The size of the body in bytes."""
 
 
 class Pipeline:
-    """The requests of a connection that have begun and whose responses have not left, ``limit`` at most."""
+    """The requests of a connection, ``limit`` at most, that have begun and whose responses have not been sent."""
 
     __slots__ = ("_exchanges", "_limit", "_under_way")
 
@@ -42,19 +46,19 @@ class Pipeline:
         return len(self._exchanges)
 
     def may_begin(self, *, overlaps: bool) -> bool:
-        """Return whether the next request may begin, of an API that overlaps or not."""
+        """Return whether the next request may begin, given whether its API overlaps."""
         if not self._under_way:
             return len(self._exchanges) < self._limit
         return overlaps and self._exchanges[-1].overlaps and len(self._exchanges) < self._limit
 
     def begin(self, exchange: Exchange) -> None:
-        """Put a request behind the others; it :meth:`may_begin`."""
+        """Append a request that :meth:`may_begin`."""
         assert self.may_begin(overlaps=exchange.overlaps), "a request begins out of order"
         self._exchanges.append(exchange)
         self._under_way += 1
 
     def answer(self, exchange: Exchange, body: Sequence[Buffer] | None) -> None:
-        """Take the answer to a request, once."""
+        """Set the answer to a request, once."""
         assert not exchange.is_answered, f"request {exchange.correlation_id} is answered twice"
         exchange.answer = body
         exchange.size = sum(map(len, body)) if body is not None else 0
@@ -62,7 +66,7 @@ class Pipeline:
         self._under_way -= 1
 
     def take_answered(self) -> list[Exchange]:
-        """Return the exchanges whose responses may leave, in order; they are over."""
+        """Remove and return, in order, the exchanges whose responses can be sent."""
         exchanges = self._exchanges
         taken = []
         while exchanges and exchanges[0].is_answered:
@@ -70,14 +74,14 @@ class Pipeline:
         return taken
 
     def clear(self) -> list[Exchange]:
-        """Return all exchanges, and forget them."""
+        """Remove and return all exchanges."""
         left = list(self._exchanges)
         self._exchanges.clear()
         self._under_way = 0
         return left
 
     def check_invariants(self) -> None:
-        """Only requests of overlapping APIs are under way together, and all are counted."""
+        """Assert that only requests of overlapping APIs are in progress together and that all are counted."""
         under_way = [e for e in self._exchanges if not e.is_answered]
         assert len(under_way) == self._under_way, (len(under_way), self._under_way)
         assert len(under_way) <= 1 or all(e.overlaps for e in under_way), "requests overlap that must not"

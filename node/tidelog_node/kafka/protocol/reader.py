@@ -1,4 +1,4 @@
-"""Reads Kafka's primitive types from bytes that nobody vouches for."""
+"""A reader of Kafka's primitive types from untrusted bytes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ _UINT32: Final = Struct(">I").unpack_from
 _INT64: Final = Struct(">q").unpack_from
 _FLOAT64: Final = Struct(">d").unpack_from
 MAX_ELEMENTS: Final = 100_000
-"""How many elements the arrays of one message may have, all together: each becomes an object much larger than it, and
-takes some ten microseconds to answer, of which only a few are shared with others where it is one step of a group."""
+"""The maximum number of elements in all arrays of one message together.
+
+Each becomes an object much larger than its bytes, and takes some ten microseconds to answer, of which only a few are
+shared where it is one step of a group.
+"""
 
 
 class MalformedMessageError(Exception):
-    """The bytes are not what they claim to be: whoever sent them does not speak the protocol."""
+    """The bytes are not a valid message: the sender does not speak the protocol."""
 
 
 class Http2PrefaceError(MalformedMessageError):
-    """An HTTP/2 connection begins: a client of Tidelog tries gRPC on the address that it was given."""
+    """The bytes begin an HTTP/2 connection: a Tidelog client tries gRPC on the address that it was given."""
 
 
 class Reader:
-    """A place in ``view``. Lengths and counts are held against the bytes that remain before anything is made of them.
+    """A position in ``view``. Lengths and counts are checked against the remaining bytes before use.
 
-    Every method raises :class:`MalformedMessageError` where the bytes end too soon or cannot be.
+    Every method raises :class:`MalformedMessageError` if the bytes end too soon or are invalid.
     """
 
     __slots__ = ("_elements", "end", "position", "view")
@@ -40,11 +43,11 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """The number of remaining bytes."""
         return self.end - self.position
 
     def advance(self, size: int) -> int:
-        """Step over ``size`` bytes, and return where they begin."""
+        """Skip ``size`` bytes and return their position."""
         begin = self.position
         if size < 0 or size > self.end - begin:
             raise MalformedMessageError(f"{size} bytes are announced at {begin}, {self.end - begin} remain")
@@ -52,7 +55,7 @@ class Reader:
         return begin
 
     def boolean(self) -> bool:
-        """Read one byte; all but zero are true."""
+        """Read one byte. Every value except zero is true."""
         return self.view[self.advance(1)] != 0
 
     def int8(self) -> int:
@@ -66,7 +69,7 @@ class Reader:
         return value
 
     def uint16(self) -> int:
-        """Read two bytes without a sign."""
+        """Read two bytes as an unsigned number."""
         value: int = _UINT16(self.view, self.advance(2))[0]
         return value
 
@@ -76,7 +79,7 @@ class Reader:
         return value
 
     def uint32(self) -> int:
-        """Read four bytes without a sign."""
+        """Read four bytes as an unsigned number."""
         value: int = _UINT32(self.view, self.advance(4))[0]
         return value
 
@@ -96,7 +99,7 @@ class Reader:
         return bytes(self.view[begin : begin + 16])
 
     def unsigned_varint(self) -> int:
-        """Read at most five bytes of seven bits each, the lowest first."""
+        """Read at most five bytes of seven bits each, lowest bits first."""
         byte = self.view[self.advance(1)]
         if byte < 0x80:
             return byte
@@ -111,7 +114,7 @@ class Reader:
                 raise MalformedMessageError(f"the varint that ends at {self.position} has more than five bytes")
 
     def blob(self, length: int) -> memoryview:
-        """Read ``length`` bytes, by reference."""
+        """Read ``length`` bytes by reference."""
         begin = self.advance(length)
         return self.view[begin : begin + length]
 
@@ -124,7 +127,7 @@ class Reader:
             raise MalformedMessageError(f"the string at {begin} is not UTF-8: {error}") from error
 
     def count(self, count: int) -> int:
-        """Check how many elements an array claims to have: each takes a byte at least."""
+        """Check the announced number of array elements, each of which has at least one byte."""
         if count > self.end - self.position or count > self._elements:
             limit = min(self.end - self.position, self._elements)
             raise MalformedMessageError(f"{count} elements are announced at {self.position}, at most {limit} can be")
@@ -132,7 +135,7 @@ class Reader:
         return count
 
     def skip_tagged_fields(self) -> None:
-        """Step over the tagged fields of a struct, none of which is known here (KIP-482)."""
+        """Skip the tagged fields of a struct, none of which is known here (KIP-482)."""
         for _ in range(self.count(self.unsigned_varint())):
             self.unsigned_varint()
             self.advance(self.unsigned_varint())

@@ -1,4 +1,4 @@
-"""Writes Kafka's primitive types; large values stay where they are."""
+"""A writer of Kafka's primitive types that keeps large values by reference."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _UINT32: Final = Struct(">I").pack
 _INT64: Final = Struct(">q").pack
 _FLOAT64: Final = Struct(">d").pack
 _BY_REFERENCE: Final = 4_096
-"""Blobs of so many bytes or more are not copied."""
+"""Blobs of at least this size are not copied."""
 
 
 class Writer:
-    """Collects a message. ``buffer`` is what is being written; :meth:`chunks` returns all in order, for ``writelines``.
+    """The bytes of a message. ``buffer`` is its current part; :meth:`chunks` returns all parts for ``writelines``.
 
-    Values out of their type's range raise :class:`struct.error`: they are the caller's.
+    Values out of their type's range raise :class:`struct.error`; the caller must handle it.
     """
 
     __slots__ = ("_chunks", "buffer")
@@ -30,7 +30,7 @@ class Writer:
         self.buffer = bytearray()
 
     def chunks(self) -> list[Buffer]:
-        """Return what was written, without copies of its large parts."""
+        """Return the written bytes without copying the large parts."""
         return [*self._chunks, self.buffer] if self.buffer else self._chunks
 
     def boolean(self, value: bool) -> None:
@@ -46,7 +46,7 @@ class Writer:
         self.buffer += _INT16(value)
 
     def uint16(self, value: int) -> None:
-        """Write two bytes without a sign."""
+        """Write two bytes of an unsigned number."""
         self.buffer += _UINT16(value)
 
     def int32(self, value: int) -> None:
@@ -54,7 +54,7 @@ class Writer:
         self.buffer += _INT32(value)
 
     def uint32(self, value: int) -> None:
-        """Write four bytes without a sign."""
+        """Write four bytes of an unsigned number."""
         self.buffer += _UINT32(value)
 
     def int64(self, value: int) -> None:
@@ -66,20 +66,24 @@ class Writer:
         self.buffer += _FLOAT64(value)
 
     def uuid(self, value: bytes) -> None:
-        """Write sixteen bytes; none at all stands for sixteen zeros. Raises ValueError when there are others."""
+        """Write sixteen bytes, or sixteen zeros for no bytes.
+
+        Raises:
+            ValueError: There is another number of bytes.
+        """
         if len(value) not in (0, 16):
             raise ValueError(f"a UUID has 16 bytes, not {len(value)}")
         self.buffer += value or bytes(16)
 
     def unsigned_varint(self, value: int) -> None:
-        """Write seven bits a byte, the lowest first."""
+        """Write seven bits per byte, lowest bits first."""
         while value > 0x7F:
             self.buffer.append(value & 0x7F | 0x80)
             value >>= 7
         self.buffer.append(value)
 
     def blob(self, value: Buffer) -> None:
-        """Write bytes as they are, large ones by reference."""
+        """Write bytes, large ones by reference."""
         if len(value) < _BY_REFERENCE:
             self.buffer += value
             return

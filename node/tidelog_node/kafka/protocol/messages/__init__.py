@@ -1,1 +1,1 @@
-"""Requests and responses, one module per API or family of APIs, declared once for all their versions."""
+"""Requests and responses, one module per API or family of APIs, each declared once for all versions."""

@@ -1,7 +1,8 @@
-"""ApiVersions: what a node serves (KIP-35, KIP-511, KIP-584).
+"""ApiVersions: the APIs and features of a node (KIP-35, KIP-511, KIP-584).
 
-Tag 10000 is Tidelog's own: a client of Tidelog that was given a Kafka listener's address asks where the node serves
-gRPC. Others do not ask and are not told; a server that does not know the tag skips it.
+Tag 10000 is an extension of Tidelog. A Tidelog client that was given a Kafka listener's address uses it to ask for the
+node's gRPC address. Other clients neither send it nor receive an answer to it; a server that does not know the tag
+skips it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ GRPC_LISTENER_TAG: Final = 10_000
 
 @dataclass(slots=True)
 class ApiVersionsRequest(Message):
-    """The client's software, and whether it wants to know where the node serves gRPC."""
+    """The client's software, and whether it asks for the node's gRPC address."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.API_VERSIONS, (0, 4), 3
 
@@ -37,7 +38,7 @@ class ApiVersion(Structure):
 
 @dataclass(slots=True)
 class SupportedFeature(Structure):
-    """The levels of a feature that the node's software has."""
+    """The levels of a feature that the node's software supports."""
 
     name: str = string()
     min_version: int = int16()
@@ -55,10 +56,10 @@ class FinalizedFeature(Structure):
 
 @dataclass(slots=True)
 class ApiVersionsResponse(Message):
-    """Its header is always of version 0, so that every client can read it.
+    """The APIs and features of the node. The header always has version 0, so that every client can read it.
 
-    ``grpc_listener`` is ``host:port``, as it is advertised, or empty while the node is not registered; None for a
-    client that did not ask.
+    ``grpc_listener`` is the advertised ``host:port``, empty while the node is not registered, or None for a client that
+    did not ask.
     """
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.API_VERSIONS, (0, 4), 3

@@ -1,6 +1,6 @@
 """DescribeConfigs, ListConfigResources, AlterConfigs and IncrementalAlterConfigs.
 
-By KIP-133, KIP-226, KIP-339, KIP-524, KIP-569, KIP-714 and KIP-1142.
+They follow KIP-133, KIP-226, KIP-339, KIP-524, KIP-569, KIP-714 and KIP-1142.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog_node.kafka.protocol.fields import (
 
 @dataclass(slots=True)
 class DescribeConfigsResource(Structure):
-    """Null or no ``configuration_keys`` ask for all."""
+    """A resource to describe. Null or empty ``configuration_keys`` request all settings."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -33,7 +33,7 @@ class DescribeConfigsResource(Structure):
 
 @dataclass(slots=True)
 class DescribeConfigsRequest(Message):
-    """The resources whose settings are asked for."""
+    """The resources whose settings are requested."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_CONFIGS, (1, 4), 4
 
@@ -44,7 +44,7 @@ class DescribeConfigsRequest(Message):
 
 @dataclass(slots=True)
 class DescribeConfigsSynonym(Structure):
-    """A layer in which a setting is set."""
+    """A level at which a setting is set."""
 
     name: str = string()
     value: str | None = string(nullable=0)
@@ -53,7 +53,7 @@ class DescribeConfigsSynonym(Structure):
 
 @dataclass(slots=True)
 class DescribeConfigsResourceResult(Structure):
-    """A setting with where it comes from."""
+    """A setting and its source."""
 
     name: str = string()
     value: str | None = string(nullable=0)
@@ -88,7 +88,7 @@ class DescribeConfigsResponse(Message):
 
 @dataclass(slots=True)
 class ListConfigResourcesRequest(Message):
-    """No ``resource_types`` ask for all; version 0 asks for client metrics."""
+    """A request for resources. Empty ``resource_types`` request all types; version 0 requests client metrics."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_CONFIG_RESOURCES, (0, 1), 0
 
@@ -97,7 +97,7 @@ class ListConfigResourcesRequest(Message):
 
 @dataclass(slots=True)
 class ConfigResource(Structure):
-    """Something that has settings."""
+    """A resource that has settings."""
 
     resource_name: str = string()
     resource_type: int = int8(default=16, since=1)
@@ -105,7 +105,7 @@ class ConfigResource(Structure):
 
 @dataclass(slots=True)
 class ListConfigResourcesResponse(Message):
-    """The resources of the types that were asked for."""
+    """The resources of the requested types."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_CONFIG_RESOURCES, (0, 1), 0
 
@@ -116,7 +116,7 @@ class ListConfigResourcesResponse(Message):
 
 @dataclass(slots=True)
 class AlterableConfig(Structure):
-    """A setting that the resource is to have."""
+    """A setting and its new value."""
 
     name: str = string()
     value: str | None = string(nullable=0)
@@ -124,7 +124,7 @@ class AlterableConfig(Structure):
 
 @dataclass(slots=True)
 class AlterConfigsResource(Structure):
-    """All settings that the resource is to have; those that are not named are removed."""
+    """The complete new settings of a resource. Settings that are not named are removed."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -143,7 +143,7 @@ class AlterConfigsRequest(Message):
 
 @dataclass(slots=True)
 class AlterConfigsResourceResponse(Structure):
-    """What became of a resource."""
+    """The result of one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable=0)

@@ -20,7 +20,7 @@ class FeatureUpdateKey(Structure):
 
 @dataclass(slots=True)
 class UpdateFeaturesRequest(Message):
-    """Changes of levels, all or none."""
+    """Changes of feature levels, applied all or none."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_FEATURES, (0, 2), 0
 
@@ -31,7 +31,7 @@ class UpdateFeaturesRequest(Message):
 
 @dataclass(slots=True)
 class UpdatableFeatureResult(Structure):
-    """What became of a feature."""
+    """The result of one feature."""
 
     feature: str = string()
     error_code: int = int16()
@@ -40,7 +40,7 @@ class UpdatableFeatureResult(Structure):
 
 @dataclass(slots=True)
 class UpdateFeaturesResponse(Message):
-    """From version 2 on the error is that of all."""
+    """The results. From version 2 on there is one error for all of them."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_FEATURES, (0, 2), 0
 

@@ -1,4 +1,4 @@
-"""What Fetch's requests and responses have in common: how topics are named, lengths, tagged fields."""
+"""The common parts of Fetch requests and responses: topics, lengths, tagged fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITH_ENDPOINTS: Final = 16
 
 
 class Tags:
-    """The tagged fields of a struct, to be added with ascending numbers."""
+    """The tagged fields of a struct, added in ascending order of their numbers."""
 
     __slots__ = ("_body", "_count")
 
@@ -36,13 +36,13 @@ class Tags:
         self._body.buffer += content
 
     def write(self, writer: Writer) -> None:
-        """Write all of them."""
+        """Write all fields."""
         writer.unsigned_varint(self._count)
         writer.buffer += self._body.buffer
 
 
 def skip_tags(reader: Reader) -> None:
-    """Step over the tagged fields of a struct, of which there are mostly none."""
+    """Skip the tagged fields of a struct, with a fast path for none."""
     position = reader.position
     if position < reader.end and not reader.view[position]:
         reader.position = position + 1
@@ -51,10 +51,10 @@ def skip_tags(reader: Reader) -> None:
 
 
 def read_count(reader: Reader, *, is_flexible: bool) -> int:
-    """Read how many elements an array has.
+    """Read the number of elements of an array.
 
     Raises:
-        MalformedMessageError: none, which is not the same as 0, or more than there can be.
+        MalformedMessageError: The array is null, which differs from empty, or announces more elements than possible.
     """
     count = reader.unsigned_varint() - 1 if is_flexible else reader.int32()
     if count < 0:
@@ -63,7 +63,7 @@ def read_count(reader: Reader, *, is_flexible: bool) -> int:
 
 
 def write_count(writer: Writer, count: int, *, is_flexible: bool) -> None:
-    """Write how many elements an array has."""
+    """Write the number of elements of an array."""
     if is_flexible:
         writer.unsigned_varint(count + 1)
     else:
@@ -71,7 +71,7 @@ def write_count(writer: Writer, count: int, *, is_flexible: bool) -> None:
 
 
 def read_string(reader: Reader, *, is_flexible: bool) -> str | None:
-    """Read a string, which may be null."""
+    """Read a nullable string."""
     length = reader.unsigned_varint() - 1 if is_flexible else reader.int16()
     if length < -1:
         raise MalformedMessageError(f"the length of the string before {reader.position} is {length}")
@@ -79,7 +79,7 @@ def read_string(reader: Reader, *, is_flexible: bool) -> str | None:
 
 
 def write_string(writer: Writer, value: str | None, *, is_flexible: bool) -> None:
-    """Write a string, which may be null."""
+    """Write a nullable string."""
     encoded = b"" if value is None else value.encode()
     length = -1 if value is None else len(encoded)
     if is_flexible:
@@ -90,7 +90,7 @@ def write_string(writer: Writer, value: str | None, *, is_flexible: bool) -> Non
 
 
 def read_topic(reader: Reader, version: int) -> TopicRef:
-    """Read how a topic is named: by its name, from version 13 on by its id."""
+    """Read a topic's name, or from version 13 on its id."""
     if version >= WITH_TOPIC_IDS:
         return reader.uuid()
     name = read_string(reader, is_flexible=version >= FLEXIBLE)
@@ -100,7 +100,7 @@ def read_topic(reader: Reader, version: int) -> TopicRef:
 
 
 def write_topic(writer: Writer, topic: TopicRef, version: int) -> None:
-    """Write a topic's name or id, of which the version has one."""
+    """Write a topic's name or id, depending on the version."""
     if isinstance(topic, bytes):
         assert version >= WITH_TOPIC_IDS, "the version names topics by their names"
         writer.uuid(topic)

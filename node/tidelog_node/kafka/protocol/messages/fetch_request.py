@@ -1,8 +1,8 @@
-"""Requests of Fetch (API 1), versions 4 to 18, both ways: those of :mod:`tidelog_node.fetching`.
+"""Encoding and decoding of Fetch requests (API 1), versions 4 to 18, as types of :mod:`tidelog_node.fetching`.
 
-What a request has and a version has not is left out. Tidelog's own tagged field, :data:`ENDS_WAIT_TAG`, has no bytes:
-the request does nothing but end the wait of the one of the same session and epoch. Kafka counts its tags up from zero,
-and whoever does not know one skips it (KIP-482).
+Fields that a version does not have are omitted. Tidelog's own tagged field, :data:`ENDS_WAIT_TAG`, has no bytes: the
+request only ends the wait of the request with the same session and epoch. Kafka numbers its tags from zero, and a
+receiver skips unknown tags (KIP-482).
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _ReadPartition: TypeAlias = Callable[[Reader, bytes], tuple[int, FetchSpec]]
 
 
 def decode_request(reader: Reader, version: int) -> FetchRequest:
-    """Read a request's body; nothing of the result refers to the reader's bytes.
+    """Read a request's body. The result does not refer to the reader's bytes.
 
     Raises:
-        MalformedMessageError: the bytes are no such request.
+        MalformedMessageError: The bytes are not such a request.
     """
     request = _decode_head(reader, version)
     request.wanted = _decode_wanted(reader, version)
@@ -63,10 +63,10 @@ def decode_request(reader: Reader, version: int) -> FetchRequest:
 
 
 def decode_request_in_steps(reader: Reader, version: int) -> Generator[None, None, FetchRequest]:
-    """Read the same, one partition a step.
+    """Read a request's body, one partition per step.
 
     Raises:
-        MalformedMessageError: the bytes are no such request.
+        MalformedMessageError: The bytes are not such a request.
     """
     request = _decode_head(reader, version)
     is_flexible, read = version >= FLEXIBLE, _partition_reader(version)
@@ -87,7 +87,7 @@ def decode_request_in_steps(reader: Reader, version: int) -> Generator[None, Non
 
 
 def encode_request(request: FetchRequest, writer: Writer, version: int) -> None:
-    """Write a request's body; its topics must be named as the version names them."""
+    """Write a request's body. Its topics must have the names or ids that the version uses."""
     replica_id, replica_epoch = request.replica or (NO_BROKER, _NONE)
     if version < WITH_REPLICA_STATE:
         writer.int32(replica_id)

@@ -1,6 +1,6 @@
-"""Responses of Fetch (API 1), versions 4 to 18, both ways: those of :mod:`tidelog_node.fetching`, records by reference.
+"""Encoding and decoding of Fetch responses (API 1), versions 4 to 18, with records by reference.
 
-What a response has and a version has not is left out.
+The responses are those of :mod:`tidelog_node.fetching`. Fields that a version does not have are omitted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.replication import EpochEnd
 
 _STORAGE_ERROR_SINCE: Final = 6
-"""Clients of older versions do not know KAFKA_STORAGE_ERROR (KIP-112), and are told what makes them look elsewhere."""
+"""Clients of older versions do not know KAFKA_STORAGE_ERROR (KIP-112).
+
+They receive an error that makes them find another leader.
+"""
 _DIVERGING_TAG, _LEADER_TAG = 0, 1
 _ENDPOINTS_TAG = 0
 _NONE = -1
@@ -44,7 +47,7 @@ _ABORTED = Struct(">qq")
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a leader is that a response names (KIP-951)."""
+    """The address of a leader that a response names (KIP-951)."""
 
     node_id: int
     host: str
@@ -55,7 +58,7 @@ class NodeEndpoint(NamedTuple):
 def encode_response(
     response: FetchResponse, writer: Writer, version: int, endpoints: Sequence[NodeEndpoint] = ()
 ) -> None:
-    """Write a response's body; ``endpoints`` are those of the leaders that it names."""
+    """Write a response's body. ``endpoints`` are the addresses of the named leaders."""
     is_flexible = version >= FLEXIBLE
     _encode_head(response, writer, version)
     for topic, results in response.topics.items():
@@ -72,7 +75,10 @@ def encode_response(
 def encode_response_in_steps(
     response: FetchResponse, writer: Writer, version: int, endpoints: Sequence[NodeEndpoint] = ()
 ) -> Generator[None, None, None]:
-    """Write the same, one partition a step; the response is used up, since to free all of it takes long."""
+    """Write a response's body, one partition per step.
+
+    The response is consumed, since freeing all of it at once takes long.
+    """
     is_flexible = version >= FLEXIBLE
     _encode_head(response, writer, version)
     for topic, results in response.topics.items():
@@ -89,10 +95,10 @@ def encode_response_in_steps(
 
 
 def decode_response(reader: Reader, version: int) -> FetchResponse:
-    """Read a response's body; its records refer to the reader's bytes.
+    """Read a response's body. Its records refer to the reader's bytes.
 
     Raises:
-        MalformedMessageError: the bytes are no such response.
+        MalformedMessageError: The bytes are not such a response.
     """
     reader.int32()
     is_flexible = version >= FLEXIBLE

@@ -1,4 +1,4 @@
-"""Groups as administrators see them: DescribeGroups, ListGroups, DeleteGroups (KIP-518, KIP-848, KIP-1043)."""
+"""Administrative requests for groups: DescribeGroups, ListGroups, DeleteGroups (KIP-518, KIP-848, KIP-1043)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog_node.kafka.protocol.messages.group_consumers import NO_OPERATIONS
 
 @dataclass(slots=True)
 class DescribeGroupsRequest(Message):
-    """Which groups to describe."""
+    """The groups to describe."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_GROUPS, (0, 6), 5
 
@@ -33,7 +33,7 @@ class DescribedGroupMember(Structure):
 
 @dataclass(slots=True)
 class DescribedGroup(Structure):
-    """A classic group; ``protocol_data`` is its assignor."""
+    """A classic group. ``protocol_data`` is its assignor."""
 
     error_code: int = int16()
     error_message: str | None = string(since=6, nullable=6, default=None)
@@ -57,7 +57,7 @@ class DescribeGroupsResponse(Message):
 
 @dataclass(slots=True)
 class ListGroupsRequest(Message):
-    """Empty filters: all groups."""
+    """A request for all groups that pass the filters. Empty filters pass every group."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_GROUPS, (0, 5), 3
 
@@ -67,7 +67,7 @@ class ListGroupsRequest(Message):
 
 @dataclass(slots=True)
 class ListedGroup(Structure):
-    """A group's line."""
+    """A group's entry."""
 
     group_id: str = string()
     protocol_type: str = string()
@@ -88,7 +88,7 @@ class ListGroupsResponse(Message):
 
 @dataclass(slots=True)
 class DeleteGroupsRequest(Message):
-    """Which groups are to go."""
+    """The groups to delete."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_GROUPS, (0, 2), 2
 
@@ -97,7 +97,7 @@ class DeleteGroupsRequest(Message):
 
 @dataclass(slots=True)
 class DeletableGroupResult(Structure):
-    """True if a group is gone."""
+    """The result of one group."""
 
     group_id: str = string()
     error_code: int = int16()

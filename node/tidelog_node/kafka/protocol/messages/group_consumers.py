@@ -21,7 +21,7 @@ from tidelog_node.kafka.protocol.fields import (
 )
 
 NO_OPERATIONS = -(2**31)
-"""The authorized operations where nobody has asked for them."""
+"""The value of the authorized operations if the client did not ask for them."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class HeartbeatTopicPartitions(Structure):
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatRequest(Message):
-    """Null says "as before"; ``member_id`` is the member's own from version 1 on (KIP-1082)."""
+    """A member's heartbeat. Null means unchanged. From version 1 on the member chooses ``member_id`` (KIP-1082)."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), 0
 
@@ -54,14 +54,14 @@ class ConsumerGroupHeartbeatRequest(Message):
 
 @dataclass(slots=True)
 class HeartbeatAssignment(Structure):
-    """What a member is to own."""
+    """A member's assignment."""
 
     topic_partitions: list[HeartbeatTopicPartitions] = array(HeartbeatTopicPartitions)
 
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatResponse(Message):
-    """``assignment`` null says "as before"."""
+    """The answer to a heartbeat. A null ``assignment`` means unchanged."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), 0
 
@@ -76,7 +76,7 @@ class ConsumerGroupHeartbeatResponse(Message):
 
 @dataclass(slots=True)
 class ConsumerGroupDescribeRequest(Message):
-    """Which groups to describe."""
+    """The groups to describe."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), 0
 
@@ -95,14 +95,14 @@ class DescribedTopicPartitions(Structure):
 
 @dataclass(slots=True)
 class DescribedAssignment(Structure):
-    """What a member owns, or is to own."""
+    """A member's current or target assignment."""
 
     topic_partitions: list[DescribedTopicPartitions] = array(DescribedTopicPartitions)
 
 
 @dataclass(slots=True)
 class DescribedConsumerGroupMember(Structure):
-    """``member_type`` is 0 for the classic protocol, 1 for this one, -1 where it is not known."""
+    """A member. ``member_type`` is 0 for the classic protocol, 1 for the consumer protocol, -1 if unknown."""
 
     member_id: str = string()
     instance_id: str | None = string(nullable=0, default=None)
@@ -119,7 +119,7 @@ class DescribedConsumerGroupMember(Structure):
 
 @dataclass(slots=True)
 class DescribedConsumerGroup(Structure):
-    """A group."""
+    """A consumer group."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable=0, default=None)

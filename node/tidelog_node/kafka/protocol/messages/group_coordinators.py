@@ -1,4 +1,4 @@
-"""FindCoordinator: which node coordinates groups and transactions (KIP-98, KIP-699)."""
+"""FindCoordinator: the nodes that coordinate groups and transactions (KIP-98, KIP-699)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tidelog_node.kafka.protocol.fields import STRING, Message, Structure, array
 
 @dataclass(slots=True)
 class FindCoordinatorRequest(Message):
-    """One key up to version 3, several from 4 on; ``key_type`` 0 is a group, 1 a transactional id, 2 a share."""
+    """A request for coordinators: one key up to version 3, several from version 4 on.
+
+    ``key_type`` is 0 for a group, 1 for a transactional id and 2 for a share group.
+    """
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.FIND_COORDINATOR, (0, 6), 3
 
@@ -21,7 +24,7 @@ class FindCoordinatorRequest(Message):
 
 @dataclass(slots=True)
 class Coordinator(Structure):
-    """The coordinator of one key; node -1, no host and port -1 on error."""
+    """The coordinator of one key. On error the node is -1, the host is empty and the port is -1."""
 
     key: str = string()
     node_id: int = int32()
@@ -33,7 +36,7 @@ class Coordinator(Structure):
 
 @dataclass(slots=True)
 class FindCoordinatorResponse(Message):
-    """In the request's order."""
+    """The coordinators in the order of the request."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.FIND_COORDINATOR, (0, 6), 3
 

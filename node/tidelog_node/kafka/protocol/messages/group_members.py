@@ -1,4 +1,4 @@
-"""The classic protocol of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-345, KIP-394, KIP-559, KIP-814)."""
+"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-345, KIP-394, KIP-559, KIP-814)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog_node.kafka.protocol.fields import Message, Structure, array, boolea
 
 @dataclass(slots=True)
 class JoinGroupRequestProtocol(Structure):
-    """A protocol that a member can use, with what it says for it."""
+    """A protocol that a member supports, with the member's metadata for it."""
 
     name: str = string()
     metadata: bytes = data()
@@ -18,7 +18,7 @@ class JoinGroupRequestProtocol(Structure):
 
 @dataclass(slots=True)
 class JoinGroupRequest(Message):
-    """In version 0 the session timeout is the rebalance timeout too."""
+    """A request to join a group. In version 0 the session timeout is also the rebalance timeout."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.JOIN_GROUP, (0, 9), 6
 
@@ -34,7 +34,7 @@ class JoinGroupRequest(Message):
 
 @dataclass(slots=True)
 class JoinGroupResponseMember(Structure):
-    """A member as its leader is told of it."""
+    """A member as the group's leader sees it."""
 
     member_id: str = string()
     group_instance_id: str | None = string(since=5, nullable=5, default=None)
@@ -43,7 +43,7 @@ class JoinGroupResponseMember(Structure):
 
 @dataclass(slots=True)
 class JoinGroupResponse(Message):
-    """``members`` are for the leader alone."""
+    """The generation that the member has joined. Only the leader receives ``members``."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.JOIN_GROUP, (0, 9), 6
 
@@ -60,7 +60,7 @@ class JoinGroupResponse(Message):
 
 @dataclass(slots=True)
 class SyncGroupRequestAssignment(Structure):
-    """What the leader assigns to a member."""
+    """The leader's assignment for a member."""
 
     member_id: str = string()
     assignment: bytes = data()
@@ -68,7 +68,7 @@ class SyncGroupRequestAssignment(Structure):
 
 @dataclass(slots=True)
 class SyncGroupRequest(Message):
-    """``assignments`` are by the leader alone."""
+    """A request for the member's assignment. Only the leader sends ``assignments``."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.SYNC_GROUP, (0, 5), 4
 
@@ -83,7 +83,7 @@ class SyncGroupRequest(Message):
 
 @dataclass(slots=True)
 class SyncGroupResponse(Message):
-    """What the member is assigned."""
+    """The member's assignment."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.SYNC_GROUP, (0, 5), 4
 
@@ -96,7 +96,7 @@ class SyncGroupResponse(Message):
 
 @dataclass(slots=True)
 class HeartbeatRequest(Message):
-    """That a member lives."""
+    """A sign of life from a member."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.HEARTBEAT, (0, 4), 4
 
@@ -108,7 +108,7 @@ class HeartbeatRequest(Message):
 
 @dataclass(slots=True)
 class HeartbeatResponse(Message):
-    """True if the member is to join again."""
+    """The answer to a heartbeat. An error tells the member to join again."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.HEARTBEAT, (0, 4), 4
 
@@ -118,7 +118,7 @@ class HeartbeatResponse(Message):
 
 @dataclass(slots=True)
 class MemberIdentity(Structure):
-    """A member that leaves; with an empty id, whoever has the instance id."""
+    """A leaving member. If the id is empty, the instance id names it."""
 
     member_id: str = string(since=3)
     group_instance_id: str | None = string(since=3, nullable=3, default=None)
@@ -127,7 +127,7 @@ class MemberIdentity(Structure):
 
 @dataclass(slots=True)
 class LeaveGroupRequest(Message):
-    """One member up to version 2, several from 3 on."""
+    """A request to remove members: one up to version 2, several from version 3 on."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.LEAVE_GROUP, (0, 5), 4
 
@@ -138,7 +138,7 @@ class LeaveGroupRequest(Message):
 
 @dataclass(slots=True)
 class MemberResponse(Structure):
-    """What became of one member."""
+    """The result of one member."""
 
     member_id: str = string(since=3)
     group_instance_id: str | None = string(since=3, nullable=3)
@@ -147,7 +147,7 @@ class MemberResponse(Structure):
 
 @dataclass(slots=True)
 class LeaveGroupResponse(Message):
-    """In the request's order."""
+    """The results in the order of the request."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.LEAVE_GROUP, (0, 5), 4
 

@@ -1,4 +1,7 @@
-"""The offsets of groups: OffsetCommit, OffsetFetch, OffsetDelete (KIP-211, KIP-447, KIP-496, KIP-709, KIP-848)."""
+"""Committed offsets of groups.
+
+OffsetCommit, OffsetFetch, OffsetDelete (KIP-211, KIP-447, KIP-496, KIP-709, KIP-848).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from tidelog_node.kafka.protocol.fields import (
 
 @dataclass(slots=True)
 class OffsetCommitRequestPartition(Structure):
-    """Leader epoch -1: not known."""
+    """An offset to commit. A leader epoch of -1 means unknown."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -32,7 +35,7 @@ class OffsetCommitRequestPartition(Structure):
 
 @dataclass(slots=True)
 class OffsetCommitRequestTopic(Structure):
-    """By name up to version 9, by id from 10 on."""
+    """A topic, by name up to version 9 and by id from version 10 on."""
 
     name: str = string(until=9)
     topic_id: bytes = uuid(since=10)
@@ -41,7 +44,10 @@ class OffsetCommitRequestTopic(Structure):
 
 @dataclass(slots=True)
 class OffsetCommitRequest(Message):
-    """Generation or epoch -1 with an empty member id: no member commits. Retention -1: that of the cluster."""
+    """A commit of offsets. A retention time of -1 means the cluster's.
+
+    A generation or epoch of -1 with an empty member id is a commit from a client that is not a member.
+    """
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_COMMIT, (2, 10), 8
 
@@ -55,7 +61,7 @@ class OffsetCommitRequest(Message):
 
 @dataclass(slots=True)
 class OffsetCommitResponsePartition(Structure):
-    """True if a partition's offset is committed."""
+    """The result of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -63,7 +69,7 @@ class OffsetCommitResponsePartition(Structure):
 
 @dataclass(slots=True)
 class OffsetCommitResponseTopic(Structure):
-    """As the request has it."""
+    """A topic's results, with the name or id of the request."""
 
     name: str = string(until=9)
     topic_id: bytes = uuid(since=10)
@@ -72,7 +78,7 @@ class OffsetCommitResponseTopic(Structure):
 
 @dataclass(slots=True)
 class OffsetCommitResponse(Message):
-    """In the request's order."""
+    """The results in the order of the request."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_COMMIT, (2, 10), 8
 
@@ -82,7 +88,7 @@ class OffsetCommitResponse(Message):
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopic(Structure):
-    """By name up to version 9, by id from 10 on."""
+    """A topic, by name up to version 9 and by id from version 10 on."""
 
     name: str = string(until=9)
     topic_id: bytes = uuid(since=10)
@@ -91,7 +97,7 @@ class OffsetFetchRequestTopic(Structure):
 
 @dataclass(slots=True)
 class OffsetFetchRequestGroup(Structure):
-    """Topics null: all that the group has offsets of."""
+    """A group whose offsets are requested. Null topics request all committed offsets."""
 
     group_id: str = string()
     member_id: str | None = string(since=9, nullable=9, default=None)
@@ -101,7 +107,7 @@ class OffsetFetchRequestGroup(Structure):
 
 @dataclass(slots=True)
 class OffsetFetchRequest(Message):
-    """One group up to version 7, several from 8 on."""
+    """A request for committed offsets: of one group up to version 7, of several from version 8 on."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_FETCH, (1, 10), 6
 
@@ -113,7 +119,7 @@ class OffsetFetchRequest(Message):
 
 @dataclass(slots=True)
 class OffsetFetchResponsePartition(Structure):
-    """Offset -1: none is committed."""
+    """A committed offset, -1 if there is none."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -124,7 +130,7 @@ class OffsetFetchResponsePartition(Structure):
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopic(Structure):
-    """By name up to version 9, by id from 10 on."""
+    """A topic, by name up to version 9 and by id from version 10 on."""
 
     name: str = string(until=9)
     topic_id: bytes = uuid(since=10)
@@ -133,7 +139,7 @@ class OffsetFetchResponseTopic(Structure):
 
 @dataclass(slots=True)
 class OffsetFetchResponseGroup(Structure):
-    """What a group has committed."""
+    """The committed offsets of a group."""
 
     group_id: str = string()
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic)
@@ -142,7 +148,7 @@ class OffsetFetchResponseGroup(Structure):
 
 @dataclass(slots=True)
 class OffsetFetchResponse(Message):
-    """In version 1 a group's error is that of each partition."""
+    """The committed offsets. In version 1 each partition has the error of the group."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_FETCH, (1, 10), 6
 
@@ -169,7 +175,7 @@ class OffsetDeleteRequestTopic(Structure):
 
 @dataclass(slots=True)
 class OffsetDeleteRequest(Message):
-    """Which offsets of a group are to go."""
+    """The offsets of a group to delete."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_DELETE, (0, 0), LAST_VERSION
 
@@ -179,7 +185,7 @@ class OffsetDeleteRequest(Message):
 
 @dataclass(slots=True)
 class OffsetDeleteResponsePartition(Structure):
-    """True if a partition's offset is gone."""
+    """The result of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -195,7 +201,7 @@ class OffsetDeleteResponseTopic(Structure):
 
 @dataclass(slots=True)
 class OffsetDeleteResponse(Message):
-    """With an error of the group no topics."""
+    """The results per topic. If the group has an error, there are no topics."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_DELETE, (0, 0), LAST_VERSION
 

@@ -18,7 +18,7 @@ class DescribableLogDirTopic(Structure):
 
 @dataclass(slots=True)
 class DescribeLogDirsRequest(Message):
-    """Null asks for all replicas of the node, an empty list for none."""
+    """A request for replicas: null for all of the node, an empty list for none."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_LOG_DIRS, (1, 4), 2
 
@@ -27,7 +27,7 @@ class DescribeLogDirsRequest(Message):
 
 @dataclass(slots=True)
 class DescribeLogDirsPartition(Structure):
-    """A replica; a future one will replace the replica that is being moved."""
+    """A replica. A future one will replace the replica that is being moved."""
 
     partition_index: int = int32()
     partition_size: int = int64()
@@ -45,7 +45,7 @@ class DescribeLogDirsTopic(Structure):
 
 @dataclass(slots=True)
 class DescribeLogDirsResult(Structure):
-    """A log directory, with the space of its file system; -1 where that is not known."""
+    """A log directory, and the space of its file system, -1 if unknown."""
 
     error_code: int = int16()
     log_dir: str = string()
@@ -75,7 +75,7 @@ class AlterReplicaLogDirTopic(Structure):
 
 @dataclass(slots=True)
 class AlterReplicaLogDir(Structure):
-    """A directory and the replicas that are to move there."""
+    """A directory, and the replicas to move to it."""
 
     path: str = string()
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
@@ -92,7 +92,7 @@ class AlterReplicaLogDirsRequest(Message):
 
 @dataclass(slots=True)
 class AlterReplicaLogDirPartitionResult(Structure):
-    """True if a move began."""
+    """The result of one move."""
 
     partition_index: int = int32()
     error_code: int = int16()

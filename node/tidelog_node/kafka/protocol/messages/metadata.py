@@ -1,4 +1,4 @@
-"""What clients ask about the cluster and its topics: Metadata, DescribeCluster, DescribeTopicPartitions (KIP-966)."""
+"""Metadata of the cluster and its topics: Metadata, DescribeCluster, DescribeTopicPartitions (KIP-966)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tidelog_node.kafka.protocol.fields import (
 )
 
 NO_OPERATIONS: Final = -(2**31)
-"""What a client may do is not told, for it has not asked."""
+"""The value of the authorized operations if the client did not ask for them."""
 
 
 @dataclass(slots=True)
 class MetadataRequestTopic(Structure):
-    """A topic by its name, or from version 12 on by its id."""
+    """A topic, by name or from version 12 on also by id."""
 
     topic_id: bytes = uuid(since=10)
     name: str | None = string(nullable=10)
@@ -34,7 +34,7 @@ class MetadataRequestTopic(Structure):
 
 @dataclass(slots=True)
 class MetadataRequest(Message):
-    """``topics`` that are null are all; in version 0 none are."""
+    """A request for metadata. Null ``topics`` request all, as empty ones do in version 0."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.METADATA, (0, 13), 9
 
@@ -46,7 +46,7 @@ class MetadataRequest(Message):
 
 @dataclass(slots=True)
 class MetadataResponseBroker(Structure):
-    """A broker, as it is reached by the listener of the request."""
+    """A broker, with its address on the listener of the request."""
 
     node_id: int = int32()
     host: str = string()
@@ -56,7 +56,7 @@ class MetadataResponseBroker(Structure):
 
 @dataclass(slots=True)
 class MetadataResponsePartition(Structure):
-    """A partition; its leader is -1 where there is none, or none that the client can reach."""
+    """A partition. The leader is -1 if there is none or if the client cannot reach it."""
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -69,7 +69,7 @@ class MetadataResponsePartition(Structure):
 
 @dataclass(slots=True)
 class MetadataResponseTopic(Structure):
-    """A topic; without a name where an id is not known."""
+    """A topic. It has no name if the id is unknown."""
 
     error_code: int = int16()
     name: str | None = string(nullable=12)
@@ -96,7 +96,7 @@ class MetadataResponse(Message):
 
 @dataclass(slots=True)
 class DescribeClusterRequest(Message):
-    """``endpoint_type`` 1 are brokers, 2 controllers (KIP-919)."""
+    """A request for the cluster's nodes. ``endpoint_type`` is 1 for brokers and 2 for controllers (KIP-919)."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_CLUSTER, (0, 2), 0
 
@@ -107,7 +107,7 @@ class DescribeClusterRequest(Message):
 
 @dataclass(slots=True)
 class DescribeClusterBroker(Structure):
-    """A broker, as it is reached by the listener of the request."""
+    """A broker, with its address on the listener of the request."""
 
     broker_id: int = int32()
     host: str = string()
@@ -134,7 +134,7 @@ class DescribeClusterResponse(Message):
 
 @dataclass(slots=True)
 class Cursor(Structure):
-    """The first partition that is still to be told of."""
+    """The first partition that has not been returned yet."""
 
     topic_name: str = string()
     partition_index: int = int32()
@@ -149,7 +149,7 @@ class DescribedTopicName(Structure):
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsRequest(Message):
-    """No ``topics`` are all."""
+    """A request for topics and their partitions. Empty ``topics`` request all."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), 0
 
@@ -187,7 +187,7 @@ class DescribedTopic(Structure):
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsResponse(Message):
-    """``next_cursor`` is where the next request begins; null when all was told."""
+    """The partitions. ``next_cursor`` is the start of the next request, null if all were returned."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), 0
 

@@ -1,4 +1,4 @@
-"""What is asked about a partition's offsets: ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
+"""Requests about a partition's offsets: ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog_node.kafka.protocol.fields import Message, Structure, array, int8, 
 
 @dataclass(slots=True)
 class ListOffsetsPartition(Structure):
-    """A time to look for, or a negative number that stands for a place (KIP-79, KIP-734, KIP-405, KIP-1005)."""
+    """A timestamp to look up, or a negative number for a special position (KIP-79, KIP-734, KIP-405, KIP-1005)."""
 
     partition_index: int = int32()
     current_leader_epoch: int = int32(default=-1, since=4)
@@ -27,7 +27,7 @@ class ListOffsetsTopic(Structure):
 
 @dataclass(slots=True)
 class ListOffsetsRequest(Message):
-    """Asks for one offset per partition; ``timeout_ms`` is for storage that is not here."""
+    """A request for one offset per partition. ``timeout_ms`` is for remote storage, which does not exist here."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_OFFSETS, (1, 11), 6
 
@@ -39,7 +39,7 @@ class ListOffsetsRequest(Message):
 
 @dataclass(slots=True)
 class ListOffsetsPartitionResponse(Structure):
-    """The offset, -1 where there is none."""
+    """The offset, -1 if there is none."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -68,7 +68,7 @@ class ListOffsetsResponse(Message):
 
 @dataclass(slots=True)
 class OffsetForLeaderPartition(Structure):
-    """The epoch whose end is asked for."""
+    """The epoch whose end is requested."""
 
     partition: int = int32()
     current_leader_epoch: int = int32(default=-1)
@@ -85,7 +85,7 @@ class OffsetForLeaderTopic(Structure):
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochRequest(Message):
-    """Asks where leader epochs end (KIP-320)."""
+    """A request for the ends of leader epochs (KIP-320)."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 4), 4
 
@@ -95,7 +95,7 @@ class OffsetForLeaderEpochRequest(Message):
 
 @dataclass(slots=True)
 class EpochEndOffset(Structure):
-    """The largest epoch not above the one asked for and its end, exclusive; -1 for both when not known."""
+    """The largest epoch not above the requested one, and its exclusive end; both -1 if unknown."""
 
     error_code: int = int16()
     partition: int = int32()
@@ -123,7 +123,7 @@ class OffsetForLeaderEpochResponse(Message):
 
 @dataclass(slots=True)
 class DeleteRecordsPartition(Structure):
-    """Everything below the offset goes; -1 stands for the high watermark."""
+    """A partition whose records below the offset are deleted. -1 stands for the high watermark."""
 
     partition_index: int = int32()
     offset: int = int64()
@@ -139,7 +139,7 @@ class DeleteRecordsTopic(Structure):
 
 @dataclass(slots=True)
 class DeleteRecordsRequest(Message):
-    """Asks for records to be deleted (KIP-107)."""
+    """A request to delete records (KIP-107)."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_RECORDS, (0, 2), 2
 
@@ -149,7 +149,7 @@ class DeleteRecordsRequest(Message):
 
 @dataclass(slots=True)
 class DeleteRecordsPartitionResult(Structure):
-    """The least start of the logs of all replicas that live, -1 on error."""
+    """The smallest log start offset of all live replicas, -1 on error."""
 
     partition_index: int = int32()
     low_watermark: int = int64()
@@ -166,7 +166,7 @@ class DeleteRecordsTopicResult(Structure):
 
 @dataclass(slots=True)
 class DeleteRecordsResponse(Message):
-    """An outcome per partition."""
+    """A result per partition."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_RECORDS, (0, 2), 2
 

@@ -1,7 +1,7 @@
-"""Produce, read and written by hand: what most of a node's bytes come by.
+"""Hand-written encoding and decoding of Produce, the API that carries most of a node's bytes.
 
-A request of version 3 to 13 is read in one pass; its records stay in the frame that they came in. Versions 0 to 2 are
-read and answered only to say that they are not supported (KIP-896, KAFKA-18659).
+A request of version 3 to 13 is read in one pass, and its records stay in the received frame. Versions 0 to 2 are read
+and answered only with an unsupported-version error (KIP-896, KAFKA-18659).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST_WITH_START_OFFSET = 5
 _FIRST_WITH_MESSAGES = 8
 _NULL = -1
 _MAX_MESSAGE = 8_000
-"""Characters of an error's text that are sent: in UTF-8 fewer bytes than an int16 counts."""
+"""The maximum number of characters of an error text that are sent. In UTF-8 they fit an int16 length."""
 
 _INT32 = Struct(">i").unpack_from
 _ACKS_AND_TIMEOUT = Struct(">hi").unpack_from
@@ -43,7 +43,7 @@ _LEADER_TAG = _ENDPOINTS_TAG = 0
 
 
 class ProducePartition:
-    """The records for one partition; empty where there are none."""
+    """The records for one partition, possibly empty."""
 
     __slots__ = ("index", "records")
 
@@ -53,7 +53,7 @@ class ProducePartition:
 
 
 class ProduceTopic:
-    """The records for one topic. From version 13 on it comes by id, and ``name`` is empty until it is looked up."""
+    """The records for one topic. From version 13 on it has an id, and ``name`` is empty until it is looked up."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
@@ -64,7 +64,7 @@ class ProduceTopic:
 
 
 class ProduceRequest:
-    """A request; ``acks`` is -1 for all in-sync replicas, 1 for the leader, 0 for no answer at all."""
+    """A request. ``acks`` is -1 for all in-sync replicas, 1 for the leader, 0 for no response."""
 
     __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
 
@@ -76,11 +76,11 @@ class ProduceRequest:
 
 
 class Leader(Protocol):
-    """Who leads a partition (KIP-951)."""
+    """The leader of a partition (KIP-951)."""
 
     @property
     def leader_id(self) -> int:
-        """The node, -1 for nobody."""
+        """The node, -1 for none."""
         ...
 
     @property
@@ -90,21 +90,21 @@ class Leader(Protocol):
 
 
 class RecordError(Protocol):
-    """A record for which a batch is refused, by its place in it (KIP-467)."""
+    """A record for which a batch is refused (KIP-467)."""
 
     @property
     def batch_index(self) -> int:
-        """Its place, from 0."""
+        """The record's position in the batch, from 0."""
         ...
 
     @property
     def message(self) -> str:
-        """What is wrong with it."""
+        """The problem with the record."""
         ...
 
 
 class PartitionResult(Protocol):
-    """What is answered for a partition."""
+    """The answer for one partition."""
 
     index: int
     base_offset: int
@@ -113,36 +113,36 @@ class PartitionResult(Protocol):
 
     @property
     def error_code(self) -> int:
-        """Kafka's number, 0 for success."""
+        """Kafka's error code, 0 for success."""
         ...
 
     @property
     def error_message(self) -> str | None:
-        """What went wrong, None for success."""
+        """The error text, None for success."""
         ...
 
     @property
     def record_errors(self) -> Sequence[RecordError]:
-        """The records for which the batch is refused, where that is known."""
+        """The records for which the batch is refused, if known."""
         ...
 
     @property
     def leader(self) -> Leader | None:
-        """Who leads, where that helps."""
+        """The leader, if it helps the client."""
         ...
 
 
 class TopicResult(Protocol):
-    """What is answered for a topic."""
+    """The answer for one topic."""
 
     @property
     def name(self) -> str:
-        """The topic."""
+        """The topic's name."""
         ...
 
     @property
     def topic_id(self) -> bytes:
-        """Its id, for version 13 on."""
+        """The topic's id, for version 13 on."""
         ...
 
     @property
@@ -152,7 +152,7 @@ class TopicResult(Protocol):
 
 
 class NodeEndpoint(Protocol):
-    """Where the leader that a response names is reached."""
+    """The address of a leader that a response names."""
 
     @property
     def host(self) -> str:
@@ -166,7 +166,7 @@ class NodeEndpoint(Protocol):
 
     @property
     def rack(self) -> str | None:
-        """The rack, None for none."""
+        """The rack, or None."""
         ...
 
 
@@ -174,7 +174,7 @@ def decode_request(reader: Reader, version: int) -> ProduceRequest:
     """Read a request's body.
 
     Raises:
-        MalformedMessageError: the bytes are no such request.
+        MalformedMessageError: The bytes are not such a request.
     """
     try:
         return _decode_flexible(reader, version) if version >= FLEXIBLE else _decode_plain(reader, version)
@@ -185,7 +185,7 @@ def decode_request(reader: Reader, version: int) -> ProduceRequest:
 def encode_response(
     topics: Sequence[TopicResult], endpoints: Mapping[int, NodeEndpoint], writer: Writer, version: int
 ) -> None:
-    """Write a response's body. ``endpoints`` are those of the leaders it names, by node, for version 10 on."""
+    """Write a response's body. From version 10 on ``endpoints`` has the addresses of the named leaders by node."""
     if version >= FLEXIBLE:
         _encode_flexible(topics, endpoints, writer, version)
     else:
@@ -219,7 +219,7 @@ def _plain_count(reader: Reader) -> int:
 
 
 def _decode_flexible(reader: Reader, version: int) -> ProduceRequest:
-    """Read with the position in a local variable, which takes a third of the time that the reader's methods take."""
+    """Read with the position in a local variable, which takes a third of the time of the reader's methods."""
     view, position = reader.view, reader.position
     length, position = _varint(view, position)
     transactional_id = None
@@ -250,7 +250,7 @@ def _decode_topic(reader: Reader, version: int) -> ProduceTopic:
         (index,) = _INT32(view, position)
         size, position = _varint(view, position + 4)
         limit = position + size - 1 if size else position
-        # The tags of the partition take a byte at least.
+        # The tags of the partition have at least one byte.
         if limit >= end:
             raise MalformedMessageError(f"{size - 1} bytes of records are announced at {position} of {end}")
         partitions.append(ProducePartition(index, view[position:limit]))
@@ -264,7 +264,7 @@ def _decode_topic(reader: Reader, version: int) -> ProduceTopic:
 
 
 def _varint(view: memoryview, position: int) -> tuple[int, int]:
-    """Return an unsigned varint of at most five bytes, and where it ends."""
+    """Return an unsigned varint of at most five bytes, and its end."""
     byte = view[position]
     position += 1
     if byte < 0x80:

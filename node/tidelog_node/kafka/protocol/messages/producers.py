@@ -1,4 +1,4 @@
-"""Producers' ids, and what a partition knows of its producers: InitProducerId and DescribeProducers."""
+"""Producer ids and the producers that a partition knows: InitProducerId and DescribeProducers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog_node.kafka.protocol.fields import INT32, Message, Structure, array,
 
 @dataclass(slots=True)
 class InitProducerIdRequest(Message):
-    """Asks for an id; a producer that has one already says which (KIP-360), -1 for none."""
+    """A request for a producer id. A producer that has an id already sends it (KIP-360), otherwise -1."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.INIT_PRODUCER_ID, (0, 5), 2
 
@@ -42,7 +42,7 @@ class TopicRequest(Structure):
 
 @dataclass(slots=True)
 class DescribeProducersRequest(Message):
-    """Asks who writes to partitions with an id (KIP-664)."""
+    """A request for the producers that write to partitions with a producer id (KIP-664)."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_PRODUCERS, (0, 0), 0
 
@@ -51,7 +51,7 @@ class DescribeProducersRequest(Message):
 
 @dataclass(slots=True)
 class ProducerState(Structure):
-    """A producer as the partition's log has it; -1 stands for none."""
+    """A producer's state in the partition's log. -1 stands for none."""
 
     producer_id: int = int64()
     producer_epoch: int = int32()

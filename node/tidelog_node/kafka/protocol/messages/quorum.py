@@ -21,7 +21,7 @@ from tidelog_node.kafka.protocol.fields import (
 
 @dataclass(slots=True)
 class QuorumPartition(Structure):
-    """A partition of the metadata log: there is one."""
+    """A partition of the metadata log. There is only one."""
 
     partition_index: int = int32()
 
@@ -36,7 +36,7 @@ class QuorumTopic(Structure):
 
 @dataclass(slots=True)
 class DescribeQuorumRequest(Message):
-    """Names the metadata log."""
+    """A request for the state of the metadata log."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_QUORUM, (0, 2), 0
 
@@ -45,7 +45,7 @@ class DescribeQuorumRequest(Message):
 
 @dataclass(slots=True)
 class ReplicaState(Structure):
-    """A controller. ``log_end_offset`` is one after the last that it has; times are -1 where they are not known."""
+    """A controller. ``log_end_offset`` is its last offset plus one. Unknown times are -1."""
 
     replica_id: int = int32()
     replica_directory_id: bytes = uuid(since=2)
@@ -78,7 +78,7 @@ class QuorumTopicState(Structure):
 
 @dataclass(slots=True)
 class QuorumListener(Structure):
-    """Where a controller can be reached."""
+    """The address of a controller."""
 
     name: str = string()
     host: str = string()
@@ -107,7 +107,7 @@ class DescribeQuorumResponse(Message):
 
 @dataclass(slots=True)
 class UnregisterBrokerRequest(Message):
-    """The broker that the cluster is to forget."""
+    """The broker to remove from the cluster."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.UNREGISTER_BROKER, (0, 0), 0
 
@@ -116,7 +116,7 @@ class UnregisterBrokerRequest(Message):
 
 @dataclass(slots=True)
 class UnregisterBrokerResponse(Message):
-    """True if it did."""
+    """The result of the removal."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.UNREGISTER_BROKER, (0, 0), 0
 
@@ -127,7 +127,7 @@ class UnregisterBrokerResponse(Message):
 
 @dataclass(slots=True)
 class AddRaftVoterRequest(Message):
-    """The controller that gets a vote. Version 1 is newer than Kafka 4.1."""
+    """The controller to add as a voter. Version 1 is newer than Kafka 4.1."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_RAFT_VOTER, (0, 0), 0
 
@@ -140,7 +140,7 @@ class AddRaftVoterRequest(Message):
 
 @dataclass(slots=True)
 class AddRaftVoterResponse(Message):
-    """True if it has it."""
+    """The result of the addition."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_RAFT_VOTER, (0, 0), 0
 
@@ -151,7 +151,7 @@ class AddRaftVoterResponse(Message):
 
 @dataclass(slots=True)
 class RemoveRaftVoterRequest(Message):
-    """The controller that loses its vote."""
+    """The controller to remove from the voters."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.REMOVE_RAFT_VOTER, (0, 0), 0
 
@@ -162,7 +162,7 @@ class RemoveRaftVoterRequest(Message):
 
 @dataclass(slots=True)
 class RemoveRaftVoterResponse(Message):
-    """True if it has lost it."""
+    """The result of the removal."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.REMOVE_RAFT_VOTER, (0, 0), 0
 
@@ -181,7 +181,7 @@ class KRaftVersionFeature(Structure):
 
 @dataclass(slots=True)
 class UpdateRaftVoterRequest(Message):
-    """The controller that has another address."""
+    """The controller whose address changes."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_RAFT_VOTER, (0, 0), 0
 
@@ -195,7 +195,7 @@ class UpdateRaftVoterRequest(Message):
 
 @dataclass(slots=True)
 class CurrentLeader(Structure):
-    """The leading controller; the id is -1 while it is unknown."""
+    """The leading controller. The id is -1 if unknown."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
@@ -205,7 +205,7 @@ class CurrentLeader(Structure):
 
 @dataclass(slots=True)
 class UpdateRaftVoterResponse(Message):
-    """True if the address is changed."""
+    """The result of the change."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_RAFT_VOTER, (0, 0), 0
 

@@ -18,7 +18,7 @@ class TopicPartitions(Structure):
 
 @dataclass(slots=True)
 class ElectLeadersRequest(Message):
-    """Null asks for elections of all partitions. ``election_type`` is 0 for preferred, 1 for unclean."""
+    """A request for elections. Null requests all partitions. ``election_type`` is 0 for preferred, 1 for unclean."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.ELECT_LEADERS, (0, 2), 2
 
@@ -29,7 +29,7 @@ class ElectLeadersRequest(Message):
 
 @dataclass(slots=True)
 class PartitionResult(Structure):
-    """What became of an election."""
+    """The result of one election."""
 
     partition_id: int = int32()
     error_code: int = int16()
@@ -46,7 +46,7 @@ class ReplicaElectionResult(Structure):
 
 @dataclass(slots=True)
 class ElectLeadersResponse(Message):
-    """One result per partition; where all are asked for, those that needed no election have none."""
+    """One result per partition. If all were requested, partitions that needed no election have none."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.ELECT_LEADERS, (0, 2), 2
 
@@ -57,7 +57,7 @@ class ElectLeadersResponse(Message):
 
 @dataclass(slots=True)
 class ReassignablePartition(Structure):
-    """Null replicas cancel the reassignment that is under way."""
+    """A partition to reassign. Null replicas cancel the reassignment in progress."""
 
     partition_index: int = int32()
     replicas: list[int] | None = array(INT32, nullable=0, default_null=True)
@@ -73,7 +73,7 @@ class ReassignableTopic(Structure):
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsRequest(Message):
-    """Reassignments to begin or to cancel."""
+    """Reassignments to begin or cancel."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.ALTER_PARTITION_REASSIGNMENTS, (0, 1), 0
 
@@ -84,7 +84,7 @@ class AlterPartitionReassignmentsRequest(Message):
 
 @dataclass(slots=True)
 class ReassignablePartitionResponse(Structure):
-    """True if a reassignment began or was cancelled."""
+    """The result of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -122,7 +122,7 @@ class ListPartitionReassignmentsTopics(Structure):
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsRequest(Message):
-    """Null asks for all that are under way."""
+    """A request for reassignments. Null requests all that are in progress."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), 0
 
@@ -134,7 +134,7 @@ class ListPartitionReassignmentsRequest(Message):
 
 @dataclass(slots=True)
 class OngoingPartitionReassignment(Structure):
-    """A reassignment under way; ``replicas`` has those that come and those that go."""
+    """A reassignment in progress. ``replicas`` includes those being added and removed."""
 
     partition_index: int = int32()
     replicas: list[int] = array(INT32)
@@ -152,7 +152,7 @@ class OngoingTopicReassignment(Structure):
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsResponse(Message):
-    """The reassignments that are under way."""
+    """The reassignments in progress."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), 0
 

@@ -38,7 +38,7 @@ class CreatableTopicConfig(Structure):
 
 @dataclass(slots=True)
 class CreatableTopic(Structure):
-    """A topic that is wanted: -1 partitions or replicas take the defaults, and are what manual assignments need."""
+    """A topic to create. -1 partitions or replicas mean the defaults and are required for manual assignments."""
 
     name: str = string()
     num_partitions: int = int32()
@@ -49,7 +49,7 @@ class CreatableTopic(Structure):
 
 @dataclass(slots=True)
 class CreateTopicsRequest(Message):
-    """``validate_only`` checks everything and creates nothing."""
+    """The topics to create. ``validate_only`` validates the request and creates nothing."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.CREATE_TOPICS, (2, 7), 5
 
@@ -60,7 +60,7 @@ class CreateTopicsRequest(Message):
 
 @dataclass(slots=True)
 class CreatableTopicConfigs(Structure):
-    """A setting that a new topic has (KIP-525)."""
+    """A setting of a created topic (KIP-525)."""
 
     name: str = string()
     value: str | None = string(nullable=5)
@@ -71,7 +71,7 @@ class CreatableTopicConfigs(Structure):
 
 @dataclass(slots=True)
 class CreatableTopicResult(Structure):
-    """What became of a topic; ``topic_config_error_code`` is that of ``configs`` alone."""
+    """The result of one topic. ``topic_config_error_code`` applies to ``configs`` alone."""
 
     name: str = string()
     topic_id: bytes = uuid(since=7)
@@ -95,7 +95,7 @@ class CreateTopicsResponse(Message):
 
 @dataclass(slots=True)
 class DeleteTopicState(Structure):
-    """A topic by its name, or, where that is null, by its id."""
+    """A topic by its name, or by its id if the name is null."""
 
     name: str | None = string(default=None, nullable=6)
     topic_id: bytes = uuid()
@@ -114,7 +114,7 @@ class DeleteTopicsRequest(Message):
 
 @dataclass(slots=True)
 class DeletableTopicResult(Structure):
-    """What became of a topic; the name is null where the id is not known."""
+    """The result of one topic. The name is null if the id is unknown."""
 
     name: str | None = string(nullable=6)
     topic_id: bytes = uuid(since=6)
@@ -141,7 +141,7 @@ class CreatePartitionsAssignment(Structure):
 
 @dataclass(slots=True)
 class CreatePartitionsTopic(Structure):
-    """``count`` is how many partitions the topic is to have; null assignments let the controller choose."""
+    """A topic and its new number of partitions. Null assignments let the controller choose the brokers."""
 
     name: str = string()
     count: int = int32()
@@ -150,7 +150,7 @@ class CreatePartitionsTopic(Structure):
 
 @dataclass(slots=True)
 class CreatePartitionsRequest(Message):
-    """``validate_only`` checks everything and adds nothing."""
+    """The topics to extend. ``validate_only`` validates the request and adds nothing."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.CREATE_PARTITIONS, (0, 3), 2
 
@@ -161,7 +161,7 @@ class CreatePartitionsRequest(Message):
 
 @dataclass(slots=True)
 class CreatePartitionsTopicResult(Structure):
-    """What became of a topic."""
+    """The result of one topic."""
 
     name: str = string()
     error_code: int = int16()
