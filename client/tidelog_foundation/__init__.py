@@ -1,11 +1,11 @@
-"""The parts that client, node and controllers share: errors, ids, record batches, configuration and gRPC transport.
+"""The parts shared by client, node and controllers: errors, ids, record batches, configuration and gRPC transport.
 
-The package imports nothing of the others but the generated code of ``tidelog.v1``. Applications use ``tidelog``.
+Of Tidelog's packages it imports only the generated code in ``tidelog.v1``. Applications use ``tidelog``.
 """
 
 from os import environ as _environ
 
-# gRPC's fork handlers start its threads again in a child that is about to become another program, such as the JVM that
-# PySpark starts: where the child's files are closed by then, they abort it (grpc/grpc issue 43055). gRPC reads the
-# variable when it is first imported. A program that forks without exec and needs the handlers sets it before.
+# gRPC's fork handlers restart its threads in a child that is about to exec another program, such as PySpark's JVM. If
+# the child's files are closed by then, the handlers abort it (grpc/grpc issue 43055). gRPC reads the variable on its
+# first import. A program that forks without exec and needs the handlers sets it earlier.
 _environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

@@ -1,14 +1,14 @@
-"""Every error that Tidelog can answer with: one row each, and the exceptions that carry them.
+"""All of Tidelog's errors, one row each, and the exceptions that carry them.
 
 ::
 
     TidelogError (= KafkaException)     args[0] is a KafkaError
     ├── ClosedError                     _DESTROY; a RuntimeError too, as in confluent-kafka
     └── RetriableError                  the same request may succeed later
-        └── RefreshMetadataError        ... after asking for metadata again
+        └── RefreshMetadataError        ... after a metadata refresh
 
-Codes, names and texts are Kafka's (protocol guide, "Error Codes"); negative codes below -1 are
-librdkafka's for what happens on the client's own side.
+Codes, names and texts are Kafka's (protocol guide, "Error Codes"). Codes below -1 are librdkafka's, for errors on the
+client's side.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _bad(code: int, text: str) -> _Row:
 class ErrorCode(enum.Enum):
     """One row per error: Kafka's name, code and text, whether to retry, and the gRPC status."""
 
-    # The client's own side (librdkafka's names and codes, which confluent-kafka shows).
+    # Errors of the client's side (librdkafka's names and codes, as in confluent-kafka).
     _BAD_MSG = _Row(-199, "Bad message format")
     _BAD_COMPRESSION = _Row(-198, "Compressed data is invalid")
     _DESTROY = _Row(-197, "The client is closed")
@@ -107,7 +107,7 @@ class ErrorCode(enum.Enum):
     _LOG_TRUNCATION = _Row(-139, "The log was truncated below the position")
     _INVALID_DIFFERENT_RECORD = _Row(-138, "Another record of the batch is invalid")
     _DESTROY_BROKER = _Row(-137, "The connection to a node was given up")
-    # The protocol's.
+    # Errors of the protocol.
     UNKNOWN_SERVER_ERROR = _Row(-1, "The server met an error that it has no name for", grpc_status="INTERNAL")
     NONE = _Row(0, "Success", grpc_status="OK")
     OFFSET_OUT_OF_RANGE = _Row(1, "The offset is outside of the partition's log", grpc_status="OUT_OF_RANGE")
@@ -253,33 +253,33 @@ class ErrorCode(enum.Enum):
 
     @property
     def text(self) -> str:
-        """A sentence that fits every occurrence."""
+        """A text that fits every occurrence."""
         return self.value.text
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         return self.value.retriable
 
     @property
     def refresh_metadata(self) -> bool:
-        """Whether a client should ask for metadata before it tries again."""
+        """True if a client should refresh its metadata before a retry."""
         return self.value.refresh_metadata
 
     @property
     def grpc_status(self) -> str:
-        """The name of the status of a gRPC call that failed whole with this error."""
+        """The name of the status of a gRPC call that failed as a whole with this error."""
         return self.value.grpc_status
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """Return the row of a number; an unknown number is UNKNOWN_SERVER_ERROR."""
+        """Return the row with a number; UNKNOWN_SERVER_ERROR for an unknown number."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
 
 _BY_CODE = {row.code: row for row in ErrorCode}
 OUTAGES = frozenset((ErrorCode._ALL_BROKERS_DOWN, ErrorCode._TIMED_OUT, ErrorCode._RESOLVE))
-"""What a client says when no node has answered it in time: a single call fails, and a later one may not."""
+"""The errors of a client that no node answered in time. A later call may succeed."""
 
 _LIBRDKAFKA_NAMES = {
     "STALE_CTRL_EPOCH": ErrorCode.STALE_CONTROLLER_EPOCH,
@@ -296,11 +296,11 @@ _LIBRDKAFKA_NAMES = {
 
 @functools.total_ordering
 class KafkaError:
-    """What went wrong, as a value: confluent-kafka's class of the same name.
+    """An error as a value: confluent-kafka's class of the same name.
 
-    Compares with numbers as its own number, so ``error.code() == KafkaError._PARTITION_EOF`` and
-    ``error == KafkaError._PARTITION_EOF`` both work. Every row of :class:`ErrorCode` is a class attribute
-    that holds its number, and librdkafka's own spellings (``UNKNOWN_TOPIC_OR_PART``) are there too.
+    It compares equal to its number, so ``error.code() == KafkaError._PARTITION_EOF`` and ``error ==
+    KafkaError._PARTITION_EOF`` both work. Every row of :class:`ErrorCode` is a class attribute with its number, also
+    under librdkafka's own spelling (``UNKNOWN_TOPIC_OR_PART``).
     """
 
     __slots__ = ("_fatal", "_message", "_row")
@@ -319,23 +319,23 @@ class KafkaError:
         return self._row.name
 
     def str(self) -> str:
-        """Return the sentence that names the values."""
+        """Return the text, which names the values."""
         return self._message
 
     def retriable(self) -> bool:
-        """Return whether the same request may succeed later."""
+        """Return True if the same request may succeed later."""
         return self._row.retriable
 
     def fatal(self) -> bool:
-        """Return whether the client cannot be used any more."""
+        """Return True if the client can no longer be used."""
         return self._fatal
 
     def txn_requires_abort(self) -> bool:
-        """Return whether the transaction must be aborted: never, there are no transactional producers yet."""
+        """Return True if the transaction must be aborted: never, because transactional producers do not exist yet."""
         return False
 
     def error_code(self) -> ErrorCode:
-        """Return the row of the table."""
+        """Return the error's row in the table."""
         return self._row
 
     def __eq__(self, other: object) -> bool:
@@ -368,9 +368,9 @@ for _name, _row in _LIBRDKAFKA_NAMES.items():
 
 
 class TidelogError(Exception):
-    """The root of all that Tidelog raises; ``args[0]`` is a :class:`KafkaError`.
+    """The root of all of Tidelog's exceptions; ``args[0]`` is a :class:`KafkaError`.
 
-    Build it with :func:`error_for`, which picks the subclass; catch the subclass that you can act on.
+    Create one with :func:`error_for`, which chooses the subclass, and catch the subclass that you can handle.
     """
 
     def __init__(self, error: KafkaError | ErrorCode | int, message: str | None = None) -> None:
@@ -383,16 +383,16 @@ class TidelogError(Exception):
 
     @property
     def code(self) -> ErrorCode:
-        """The row of the table."""
+        """The error's row in the table."""
         return self.error.error_code()
 
     @property
     def message(self) -> str:
-        """The sentence that names the values."""
+        """The text, which names the values."""
         return self.error.str()
 
     def detached(self) -> Self:
-        """Return the error without traceback, cause and context: an error that is kept must keep no frame's values."""
+        """Return the error without traceback, cause and context, so that storing it keeps no frame alive."""
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 
@@ -404,26 +404,26 @@ class TidelogError(Exception):
 
 
 class ClosedError(TidelogError, RuntimeError):
-    """The client was closed before (_DESTROY)."""
+    """A call on a closed client (_DESTROY)."""
 
 
 class RetriableError(TidelogError):
-    """The same request may succeed later."""
+    """An error after which the same request may succeed later."""
 
 
 class RefreshMetadataError(RetriableError):
-    """The same request may succeed after the metadata is asked for again."""
+    """An error after which the same request may succeed with fresh metadata."""
 
 
 class CorruptRecordError(RetriableError):
-    """A record batch whose bytes are not what they claim to be (CORRUPT_MESSAGE)."""
+    """A record batch with invalid bytes (CORRUPT_MESSAGE)."""
 
     def __init__(self, error: KafkaError | str) -> None:
         super().__init__(error if isinstance(error, KafkaError) else KafkaError(ErrorCode.CORRUPT_MESSAGE, error))
 
 
 class ConfigError(TidelogError):
-    """A configuration that cannot be used (INVALID_CONFIG): names the key, the value and the limit."""
+    """An invalid configuration (INVALID_CONFIG). Its text names the key, the value and the limit."""
 
     def __init__(self, error: KafkaError | str) -> None:
         super().__init__(error if isinstance(error, KafkaError) else KafkaError(ErrorCode.INVALID_CONFIG, error))
@@ -433,7 +433,7 @@ KafkaException = TidelogError
 
 
 def error_for(code: ErrorCode | int, message: str | None = None) -> TidelogError:
-    """Return the exception for a code: the class tells whether to retry and whether to refresh metadata."""
+    """Return the exception for a code; its class tells if a retry or a metadata refresh helps."""
     row = code if isinstance(code, ErrorCode) else ErrorCode.of(code)
     error = KafkaError(row, message)
     if row is ErrorCode.CORRUPT_MESSAGE:

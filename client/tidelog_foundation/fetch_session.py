@@ -1,8 +1,8 @@
-"""A reader's side of a fetch session with one node: what the next request must name (KIP-227), without I/O.
+"""A reader's side of a fetch session with one node, which determines the next request (KIP-227), without I/O.
 
-The owner says what it wants of each partition, and of which no more; a request names what is new since the last one.
-A full request, with all partitions, goes out at first, after every error, and when the node keeps no session; so
-nothing has to be agreed on that an error could have left in doubt. Whatever is :meth:`named <name>` is answered.
+The owner sets what it wants of each partition, and removes partitions; a request names the changes since the last one.
+A full request with all partitions is sent first, after every error, and if the node keeps no session. No error can
+therefore leave the session's state in doubt. The node answers every :meth:`named <name>` partition.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ V = TypeVar("V")
 
 NO_SESSION = 0
 FULL_EPOCH = 0
-"""A request with it names all partitions and asks for a session."""
+"""The epoch of a request that names all partitions and opens a session."""
 FINAL_EPOCH = -1
-"""A request with it ends the session, and asks for none."""
+"""The epoch of a request that closes the session without opening another."""
 MAX_EPOCH = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest(Generic[K, V]):
-    """What a request says: of which session, what is wanted of which partitions, and which are to be forgotten."""
+    """A request's session, the partitions to fetch, and the partitions to remove."""
 
     session_id: int
     epoch: int
@@ -35,14 +35,14 @@ class SessionRequest(Generic[K, V]):
 
     @property
     def is_full(self) -> bool:
-        """Whether all partitions are named."""
+        """True if the request names all partitions."""
         return self.epoch == FULL_EPOCH
 
 
 class FetchSessionHandler(Generic[K, V]):
-    """One per node that is read from. After each :meth:`build` comes one of the three ``take_...``.
+    """One session handler per node. One of the three ``take_...`` methods must follow each :meth:`build`.
 
-    ``wanted`` has every partition; of ``changed`` and ``forgotten`` the node's session does not know yet.
+    ``wanted`` has every partition; the node's session does not know of ``changed`` and ``forgotten`` yet.
     """
 
     def __init__(self) -> None:
@@ -63,12 +63,12 @@ class FetchSessionHandler(Generic[K, V]):
 
     @property
     def session_id(self) -> int:
-        """The session to go on with, 0 without one."""
+        """The session to continue, 0 without one."""
         return self._session_id
 
     @property
     def was_refused(self) -> bool:
-        """Whether the node kept no session after the last answer, and probably will not after the next."""
+        """True if the node kept no session after the last answer, and probably will not after the next."""
         return self._was_refused
 
     @property
@@ -77,37 +77,37 @@ class FetchSessionHandler(Generic[K, V]):
         return self._epoch
 
     def want(self, key: K, value: V) -> None:
-        """Fetch a partition so from now on."""
+        """Fetch a partition with this value from now on."""
         if self._wanted.get(key) != value:
             self._wanted[key] = value
             self.name(key)
 
     def name(self, key: K) -> None:
-        """Have the next request name a partition, though nothing of it is new."""
+        """Name an unchanged partition in the next request too."""
         self._forgotten.pop(key, None)
         self._changed.pop(key, None)
         self._changed[key] = None
 
     def forget(self, key: K) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         if self._wanted.pop(key, None) is not None:
             self._changed.pop(key, None)
             if key in self._sent:
                 self._forgotten[key] = None
 
     def sent(self, key: K) -> V | None:
-        """Return what the node was asked of a partition, by the last request or one before; None: nothing."""
+        """Return the value last requested of the node for a partition; None if there is none."""
         return self._sent.get(key)
 
     def keep_only(self, keys: Collection[K]) -> None:
-        """Fetch no other partitions than these any more."""
+        """Stop fetching all partitions but these."""
         for key in [k for k in self._wanted if k not in keys]:
             self.forget(key)
 
     def build(self) -> SessionRequest[K, V]:
-        """Return what the next request says."""
+        """Return the next request."""
         if self._epoch == FULL_EPOCH:
-            # What was changed last comes last: what has waited longer gets its records first.
+            # The latest changes come last, so that partitions that have waited longer get their records first.
             order = dict.fromkeys(k for k in self._wanted if k not in self._changed) | self._changed
             request = SessionRequest(self._session_id, FULL_EPOCH, {k: self._wanted[k] for k in order}, ())
             self._sent = dict(request.wanted)
@@ -122,9 +122,9 @@ class FetchSessionHandler(Generic[K, V]):
         return request
 
     def take_answer(self, session_id: int, answered: Collection[K]) -> bool:
-        """Take the answer to the last request; returns whether it may be used.
+        """Apply the answer to the last request; return True if it is valid.
 
-        It may not when it leaves out a partition of a full request, or has one that is not in the session.
+        It is invalid if it lacks a partition of a full request, or has one outside the session.
         """
         assert self._asked is not None, "an answer without a request"
         is_whole = all(key in self._sent for key in answered) and (
@@ -142,18 +142,18 @@ class FetchSessionHandler(Generic[K, V]):
         return is_whole
 
     def take_error(self, code: ErrorCode) -> None:
-        """Take the node's error of the whole session."""
+        """Apply the node's error for the whole session."""
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._begin_anew()
         else:
             self.take_failure()
 
     def take_failure(self) -> None:
-        """The request or its answer was lost: nobody knows what the node has. The next request ends the session."""
+        """Handle a lost request or answer: the node's state is unknown, so the next request closes the session."""
         self._epoch = FULL_EPOCH
 
     def check_invariants(self) -> None:
-        """Assert what the class says of its fields."""
+        """Assert the invariants of the fields."""
         assert self._changed.keys() <= self._wanted.keys()
         assert not self._forgotten.keys() & self._wanted.keys()
         assert self._epoch == FULL_EPOCH or self._session_id != NO_SESSION

@@ -1,4 +1,4 @@
-"""Distinct types for the numbers that are easily mixed up: a broker's id, the epochs, offsets."""
+"""Distinct types for numbers that are easily confused: broker ids, epochs, offsets."""
 
 from __future__ import annotations
 
@@ -6,55 +6,55 @@ import base64
 from typing import NewType
 
 BrokerId = NewType("BrokerId", int)
-"""A storage node's ``broker.id``; ``NO_BROKER`` where there is none."""
+"""A storage node's ``broker.id``, or ``NO_BROKER``."""
 
 BrokerEpoch = NewType("BrokerEpoch", int)
 """The metadata offset of a broker's latest registration (KIP-631)."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Grows by one with each leader of a partition (KIP-101)."""
+"""A number that grows by one with each leader of a partition (KIP-101)."""
 
 PartitionEpoch = NewType("PartitionEpoch", int)
-"""Grows by one with each change of a partition's registration (KIP-497)."""
+"""A number that grows by one with each change of a partition's registration (KIP-497)."""
 
 TopicId = NewType("TopicId", bytes)
-"""The 16 bytes that tell a topic from an earlier one of the same name (KIP-516)."""
+"""The 16 bytes that distinguish a topic from an earlier one of the same name (KIP-516)."""
 
 DirectoryId = NewType("DirectoryId", bytes)
-"""The 16 bytes that tell a node's log directory from all others (KIP-858)."""
+"""The 16 bytes that identify a node's log directory (KIP-858)."""
 
 NO_BROKER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
 UNKNOWN_OFFSET = -1
 UNASSIGNED_DIRECTORY = DirectoryId(bytes(16))
-"""Of a replica whose node has not said where it is; it counts as usable, since it may only be new."""
+"""The directory of a replica whose location is unknown; it counts as usable, because it may only be new."""
 LOST_DIRECTORY = DirectoryId(bytes(15) + b"\x01")
-"""Of a replica for which its node can use no directory; it counts as offline."""
+"""The directory of a replica for which its node has no usable directory; it counts as offline."""
 
 
 REQUEST_ID_SIZE = 8
-"""The bytes of the id that a request to create topics may have."""
+"""The size of the id in a request to create topics."""
 
 
 def topic_id_of_request(request_id: bytes, drawn: TopicId) -> TopicId:
-    """Return the id of a topic that a request creates: the request's, then the end of a random one.
+    """Return the id of a topic that a request creates: the request's id, then the end of a random one.
 
-    The random half keeps it from being that of an earlier topic when a request comes again after the topic was
-    deleted. Without a request's id it is the random one.
+    The random part distinguishes the topic from an earlier one if the request is repeated after a deletion. Without a
+    request id, the whole id is random.
     """
     return TopicId(request_id + drawn[len(request_id) :])
 
 
 def is_topic_of_request(topic_id: TopicId, request_id: bytes) -> bool:
-    """Return whether a topic was created by an earlier attempt of a request."""
+    """Return True if an earlier attempt of the request created the topic."""
     return len(request_id) == REQUEST_ID_SIZE and topic_id.startswith(request_id)
 
 
 def topic_id_text(topic_id: TopicId) -> str:
-    """Return what Kafka prints for a topic's id."""
+    """Return a topic's id in Kafka's text format."""
     return uuid_text(topic_id)
 
 
 def uuid_text(value: bytes) -> str:
-    """Return the 22 characters of unpadded URL-safe base64 that Kafka prints for an id of 16 bytes."""
+    """Return a 16-byte id in Kafka's text format, 22 characters of unpadded URL-safe base64."""
     return base64.urlsafe_b64encode(value).decode().rstrip("=")

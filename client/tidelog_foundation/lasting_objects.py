@@ -1,8 +1,8 @@
-"""Keeps Python's collector of cycles away from an image.
+"""Exclusion of a metadata image's objects from Python's garbage collector.
 
-An image has several objects per partition, none of which is ever part of a cycle, and a full collection looks at every
-one of them: with 100,000 partitions it holds up the event loop for tens of milliseconds, and a thread that builds an
-image sets off several. Objects that are set aside are freed as usual when nothing refers to them.
+An image has several objects per partition, none of which is ever part of a cycle, and a full collection visits all of
+them. With 100,000 partitions that blocks the event loop for tens of milliseconds, and building an image triggers
+several collections. Excluded objects are freed as usual when their last reference goes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OBJECTS_WORTH_IT = 20_000
 
 
 class _Pauses:
-    """Who builds an image at the moment: the collector is of the whole process."""
+    """The threads that build images now; they share the process's one collector."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -29,7 +29,7 @@ _pauses = _Pauses()
 
 @contextlib.contextmanager
 def building_lasting_objects() -> Iterator[None]:
-    """Collect nothing while an image is built, then set aside whatever there is; for any thread."""
+    """Suspend collections while an image is built, then exclude all objects. Thread-safe."""
     with _pauses.lock:
         if _pauses.running == 0:
             _pauses.was_enabled = gc.isenabled()
@@ -47,13 +47,13 @@ def building_lasting_objects() -> Iterator[None]:
 
 
 class LastingObjects:
-    """Counts objects that will live long and sets them aside when there are many new ones."""
+    """Counts new long-lived objects and excludes them from collection in large groups."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def add(self, count: int) -> None:
-        """Note that so many objects were made."""
+        """Note that ``count`` objects were created."""
         self._count += count
         if self._count >= _OBJECTS_WORTH_IT:
             self._count = 0

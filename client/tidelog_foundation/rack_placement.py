@@ -1,8 +1,8 @@
-"""Which member reads which partition, when the number of each member is settled and racks count (KIP-881).
+"""The assignment of partitions to members whose counts are fixed, with respect to racks (KIP-881).
 
-As many partitions as possible go to a member whose rack has a replica: it can fetch from there (KIP-392). Of such
-placements one is taken that leaves with members what they had, as far as it goes. The clients' sticky assignors and the
-coordinator's ``uniform`` place by it; balance comes before racks, and racks before stickiness.
+As many partitions as possible go to a member whose rack has a replica, from which it can fetch (KIP-392). Among such
+assignments, it chooses one that keeps previous owners where possible. The clients' sticky assignors and the
+coordinator's ``uniform`` use it; balance takes precedence over racks, and racks over stickiness.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ P = TypeVar("P", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Seat(Generic[P]):
-    """A member: its rack, the number of partitions that it gets, and those that it had, the most wanted first.
+    """A member: its rack, its number of partitions, and its previous partitions, the most wanted first.
 
-    Each partition is one of those to place, and in ``had`` of at most one seat.
+    Each is one of the partitions to place, and in ``had`` of at most one seat.
     """
 
     rack: str | None
@@ -28,9 +28,9 @@ class Seat(Generic[P]):
 
 
 def counts_racks(member_racks: Iterable[str | None], partition_racks: Collection[frozenset[str]]) -> bool:
-    """Return whether racks make a difference (Kafka's ``useRackAwareAssignment``).
+    """Return True if racks matter (Kafka's ``useRackAwareAssignment``).
 
-    They do not where no member has a rack of a replica, nor where every partition has a replica in all racks.
+    They do not if no member's rack has a replica, or if every partition has a replica in all racks.
     """
     everywhere = frozenset[str]().union(*partition_racks)
     members = {rack for rack in member_racks if rack is not None}
@@ -38,7 +38,7 @@ def counts_racks(member_racks: Iterable[str | None], partition_racks: Collection
 
 
 def place(racks: Mapping[P, frozenset[str]], seats: Sequence[Seat[P]]) -> list[list[P]]:
-    """Return the partitions of each seat; together they have as many as there are partitions in ``racks``."""
+    """Return the partitions of each seat; the seats' counts must add up to the partitions in ``racks``."""
     assert sum(seat.count for seat in seats) == len(racks)
     local = _LocalPartitions(racks, seats).matched()
     placed: list[list[P]] = [[] for _ in seats]
@@ -70,7 +70,7 @@ def _deal(
     placed: list[list[P]],
     left: dict[P, None],
 ) -> None:
-    """Give one partition after the other to one seat after the other, so that topics are spread."""
+    """Deal partitions to seats in turn, to spread each topic."""
     open_seats = deque(index for index in indexes if len(placed[index]) < seats[index].count)
     for partition in partitions:
         index = open_seats.popleft()
@@ -82,19 +82,19 @@ def _deal(
 
 @dataclass(slots=True)
 class _Rack(Generic[P]):
-    """The members of one rack; ``movable[other]`` are partitions here that have a replica in the other rack as well."""
+    """The members of one rack; ``movable[other]`` are its partitions that also have a replica in the other rack."""
 
     free: int = 0
     movable: dict[str, dict[P, None]] = field(default_factory=dict)
 
 
 class _LocalPartitions(Generic[P]):
-    """A largest matching of partitions to racks, grown by augmenting paths; used once."""
+    """A maximum matching of partitions to racks, grown by augmenting paths; used once."""
 
     def __init__(self, racks: Mapping[P, frozenset[str]], seats: Sequence[Seat[P]]) -> None:
         self._racks = racks
         self._rack_of: dict[P, str] = {}
-        # A member without a rack keeps what it had: any partition is as good to it.
+        # A member without a rack keeps its partitions, because all are equal to it.
         self._kept = {p for seat in seats if seat.rack is None for p in seat.had[: seat.count]}
         self._states: dict[str, _Rack[P]] = {}
         for seat in seats:
@@ -107,18 +107,18 @@ class _LocalPartitions(Generic[P]):
                     self._states[seat.rack].free -= 1
 
     def matched(self) -> dict[P, str]:
-        """Return the rack of each partition that can be read in its rack."""
+        """Return the rack of each partition that can be read locally."""
         hopeless: set[frozenset[str]] = set()
         for partition, racks in self._racks.items():
             if partition in self._rack_of or partition in self._kept or racks in hopeless:
                 continue
             if not self._augment(partition):
-                # Where one partition found no place, no later one in the same racks does.
+                # Once one partition has no place, no later one in the same racks has.
                 hopeless.add(racks)
         return self._rack_of
 
     def _augment(self, partition: P) -> bool:
-        """Find a place for a partition, moving others on from rack to rack; return whether there is one."""
+        """Find a place for a partition by moving others between racks; return True on success."""
         there = [rack for rack in sorted(self._racks[partition]) if rack in self._states]
         came_from: dict[str, str | None] = dict.fromkeys(there)
         queue = deque(came_from)
@@ -136,7 +136,7 @@ class _LocalPartitions(Generic[P]):
 
     def _shift(self, partition: P, rack: str, came_from: Mapping[str, str | None]) -> None:
         while (before := came_from[rack]) is not None:
-            # The last that came moves on: it is none that a member had.
+            # Move the latest arrival, which no member had before.
             moved = next(reversed(self._states[before].movable[rack]))
             self._remove(moved, before)
             self._put(moved, rack)

@@ -1,4 +1,4 @@
-"""Which names a topic may have (Kafka's ``Topic.validate`` and its rule of colliding metric names)."""
+"""Validation of topic names (Kafka's ``Topic.validate`` and its rule of colliding metric names)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def validate_topic_name(name: str) -> None:
-    """Refuse a name that is empty, ``.``, ``..``, too long, or has other than ASCII alphanumerics, ``.``, ``_``, ``-``.
+    """Reject a name that is empty, ``.``, ``..``, too long, or has other than ASCII alphanumerics, ``.``, ``_``, ``-``.
 
     Raises:
         TidelogError: INVALID_TOPIC_EXCEPTION.
@@ -32,5 +32,5 @@ def validate_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Return what two names must not have in common: a period and an underscore count as the same."""
+    """Return a key that colliding names share: a period and an underscore count as equal."""
     return name.replace(".", "_")

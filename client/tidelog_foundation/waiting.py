@@ -1,6 +1,6 @@
-"""Log lines of waits, so that nothing waits in silence: once a wait has lasted 5 s, and every 30 s after that.
+"""Log lines for long waits: after 5 s, and then every 30 s.
 
-All lines are of the logger ``tidelog.waiting``, level WARNING.
+All lines come from the logger ``tidelog.waiting`` at level WARNING.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Final, NoReturn
 logger = logging.getLogger("tidelog.waiting")
 
 SILENT_S: Final = 5.0
-"""A wait that ends earlier is not logged."""
+"""The length from which waits are logged."""
 AGAIN_S: Final = 30.0
 
 
 class ReportedWait:
-    """A wait on an event loop, as a context manager: a line of the log when it is long.
+    """A wait on an event loop, as a context manager that logs long waits.
 
-    The coroutine that waits tells by :meth:`note` why it is not over. A wait inside of another one is part of its line.
+    The waiting coroutine gives its reason with :meth:`note`. The line of an outer wait includes the waits inside it.
     """
 
     __slots__ = ("_begun_s", "_inner", "_outer", "_reason", "_timer", "_token", "_what")
 
     def __init__(self, what: str) -> None:
-        """``what`` completes the line "Still waiting after 5 s for ..."."""
+        """Create a wait; ``what`` completes the line "Still waiting after 5 s for ..."."""
         self._what = what
         self._reason = ""
         self._inner: list[ReportedWait] = []
@@ -39,11 +39,11 @@ class ReportedWait:
         self._begun_s = 0.0
 
     def __enter__(self) -> ReportedWait:
-        """Begin; a running event loop is needed."""
+        """Begin the wait; requires a running event loop."""
         loop = asyncio.get_running_loop()
         self._begun_s = loop.time()
         outer = _current.get()
-        # A task inherits the wait that began it, which may have ended since.
+        # A task inherits the wait that started it, which may have ended since.
         if outer is not None and outer._is_under_way:
             self._outer = outer
             outer._inner.append(self)
@@ -55,7 +55,7 @@ class ReportedWait:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the wait; nothing more is logged."""
+        """End the wait and its log lines."""
         _current.reset(self._token)
         if self._outer is not None:
             self._outer._inner.remove(self)
@@ -65,7 +65,7 @@ class ReportedWait:
             self._timer = None
 
     def note(self, reason: object) -> None:
-        """Say why the wait is not over yet, as of the last attempt."""
+        """Set the reason why the wait continues, as of the last attempt."""
         self._reason = str(reason)
 
     @property
@@ -84,29 +84,29 @@ class ReportedWait:
 
 
 class ReportedBlock:
-    """A wait that blocks its thread, as a context manager: a line of the log when it is long."""
+    """A wait that blocks its thread, as a context manager that logs long waits."""
 
     __slots__ = ("_ended", "_reason", "_what")
 
     def __init__(self, what: str) -> None:
-        """``what`` completes the line "Still waiting after 5 s for ..."."""
+        """Create a wait; ``what`` completes the line "Still waiting after 5 s for ..."."""
         self._what = what
         self._reason = ""
         self._ended = threading.Event()
 
     def __enter__(self) -> ReportedBlock:
-        """Begin; a thread writes the lines."""
+        """Begin the wait; a thread writes the lines."""
         threading.Thread(target=self._report, name="tidelog-reported-wait", daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the wait; nothing more is logged."""
+        """End the wait and its log lines."""
         self._ended.set()
 
     def note(self, reason: object) -> None:
-        """Say why the wait is not over yet."""
+        """Set the reason why the wait continues."""
         self._reason = str(reason)
 
     def _report(self) -> None:
@@ -119,19 +119,19 @@ class ReportedBlock:
 
 
 class WaitWatch:
-    """Waits that are no coroutine, such as that of a queue: somebody looks from time to time what waits."""
+    """A log of waits that are not coroutines, such as those in a queue, by periodic observation."""
 
     def __init__(self, what: str, now_s: Callable[[], float] = time.monotonic) -> None:
-        """``what`` completes the line "Still waiting after 5 s for ..."."""
+        """Create a watch; ``what`` completes the line "Still waiting after 5 s for ..."."""
         self._what = what
         self._now_s = now_s
         self._since_s: dict[Hashable, float] = {}
         self._silent_until_s = 0.0
 
     def see(self, waits: Mapping[Hashable, str]) -> None:
-        """Take all that waits now, each with its reason, and log what has waited for long.
+        """Note all current waits with their reasons, and log long ones.
 
-        A key names one wait: what is there under another key waits since now.
+        A key identifies one wait; under a new key, a wait begins now.
         """
         now_s = self._now_s()
         self._since_s = {key: self._since_s.get(key, now_s) for key in waits}
@@ -147,24 +147,24 @@ class WaitWatch:
 
 
 class Outage:
-    """A failure of a loop that goes on: it is told once for as long as it has the same reason."""
+    """A continuing failure of a loop, which is reported once per reason."""
 
     def __init__(self) -> None:
         self._told: str | None = None
 
     def is_news(self, error: object) -> bool:
-        """Return whether this is to be told; the next failure with the same text is not."""
+        """Return True if the failure should be reported; the next one with the same text should not."""
         text = str(error)
         is_news, self._told = text != self._told, text
         return is_news
 
     def end(self) -> None:
-        """Take it that an attempt succeeded."""
+        """Note that an attempt succeeded."""
         self._told = None
 
 
 async def watch_waits(what: str, waits: Callable[[], Mapping[Hashable, str]]) -> NoReturn:
-    """Give a :class:`WaitWatch` every second what ``waits`` returns, until cancelled."""
+    """Pass the result of ``waits`` to a :class:`WaitWatch` every second, until cancelled."""
     watch = WaitWatch(what)
     while True:
         await asyncio.sleep(_WATCH_EVERY_S)

@@ -1,6 +1,6 @@
-"""Configuration with Kafka's dotted names: declared once per component, checked, documented.
+"""Configuration with Kafka's dotted names: declared once per component, validated, documented.
 
-The settings of topics and brokers are loaded at first use: a client has none of them.
+The settings of topics and brokers load on first use, because clients do not need them.
 """
 
 import importlib

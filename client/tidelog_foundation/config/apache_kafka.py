@@ -1,4 +1,4 @@
-"""Keys of Apache Kafka 4.1's brokers that nodes do not have, and what Kafka does when they change at run time."""
+"""Keys of Apache Kafka 4.1's brokers that Tidelog lacks, with Kafka's rules for changing them at run time."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ FIXED_KEYS = frozenset(
         "transactional.id.expiration.ms",
     )
 )
-"""Keys that Kafka reads from a broker's properties file alone."""
+"""Keys that Kafka reads only from a broker's properties file."""
 
 DYNAMIC_KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -210,10 +210,10 @@ DYNAMIC_KEYS: Mapping[str, str] = MappingProxyType(
         "transaction.partition.verification.enable": "BOOLEAN",
     }
 )
-"""Keys that Kafka lets change at run time, with Kafka's word for the type of the value."""
+"""Keys that Kafka can change at run time, with Kafka's name for the type of the value."""
 
 SINGLE_BROKER_KEYS = frozenset(k for k in DYNAMIC_KEYS if k.startswith("sasl.") or k == "principal.builder.class")
-"""Those that Kafka changes on a single broker alone, never on all of them."""
+"""Keys that Kafka changes only on a single broker, never on all of them."""
 
 LISTENER_KEYS = frozenset(
     (
@@ -239,4 +239,4 @@ LISTENER_KEYS = frozenset(
         "ssl.truststore.type",
     )
 )
-"""Keys of TLS, which Kafka changes for a listener alone: ``listener.name.<listener>.<key>``."""
+"""TLS keys, which Kafka changes only per listener: ``listener.name.<listener>.<key>``."""

@@ -1,8 +1,8 @@
-"""The settings of a storage node that can change while it runs, and which of them stand behind a topic's.
+"""The settings that a storage node can change at run time, and the topic settings for which they are defaults.
 
-The one declaration for both ends: the controller checks a change against it before it is written to the metadata, the
-node's own configuration inherits it. Three layers hold for a node, the first that says wins (KIP-226): the resource
-of its own id, the resource ``""`` of all nodes, its properties file.
+This is the only declaration: the controller validates a change against it before it writes the metadata, and the node's
+configuration inherits it. A node takes a setting from the first of three layers that has it (KIP-226): the resource of
+its own id, the resource ``""`` of all nodes, and its properties file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOUR_MS = 60 * _MINUTE_MS
 
 @dataclass(frozen=True, slots=True)
 class BrokerSynonym:
-    """A node's setting that a topic's is taken from where it does not say; one of it is ``unit`` of the topic's."""
+    """A node setting that is the default of a topic setting. Its unit is ``unit`` units of the topic setting."""
 
     key: str
     unit: int = 1
@@ -80,9 +80,9 @@ BROKER_SYNONYMS: Mapping[str, tuple[BrokerSynonym, ...]] = MappingProxyType(
         "unclean.leader.election.enable": _one("unclean.leader.election.enable"),
     }
 )
-"""For each setting of a topic those of a node, the first that is set counts; a topic's others have none.
+"""The node settings behind each topic setting, in order of precedence. Other topic settings have none.
 
-Kafka's ServerTopicConfigSynonyms.
+They are Kafka's ServerTopicConfigSynonyms.
 """
 
 _SAME_MEANING = {s.key: tuple(o.key for o in group) for group in BROKER_SYNONYMS.values() for s in group}
@@ -90,10 +90,10 @@ _SAME_MEANING = {s.key: tuple(o.key for o in group) for group in BROKER_SYNONYMS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicBrokerConfig:
-    """What a node takes over while it runs, for itself (resource ``"7"``) or with all others (resource ``""``).
+    """The settings that change at run time, on one node (resource ``"7"``) or on all nodes (resource ``""``).
 
     Raises:
-        ValueError: values that do not fit each other; ``parse_config`` makes it a ConfigError.
+        ValueError: the values are inconsistent; ``parse_config`` turns it into a ConfigError.
     """
 
     min_insync_replicas: int = setting(
@@ -313,20 +313,20 @@ class DynamicBrokerConfig:
         self.topic_defaults()
 
     def topic_defaults(self) -> TopicConfig:
-        """Return the settings of topics that do not say."""
+        """Return the defaults of topic settings."""
         values: dict[str, object] = {}
         for field in dataclasses.fields(TopicConfig):
             for synonym in BROKER_SYNONYMS.get(config_key(field), ()):
                 value = getattr(self, synonym.key.replace(".", "_"), None)
                 if value is not None:
-                    # -1 hours are "never", as -1 milliseconds are.
+                    # -1 hours mean "never", like -1 milliseconds.
                     values[field.name] = value if synonym.unit == 1 else max(-1, value * synonym.unit)
                     break
         return TopicConfig(**values)  # type: ignore[arg-type]
 
 
 DYNAMIC_BROKER_KEYS = frozenset(map(config_key, dataclasses.fields(DynamicBrokerConfig)))
-"""The keys that IncrementalAlterConfigs takes for nodes."""
+"""The node keys that IncrementalAlterConfigs accepts."""
 
 READ_ONLY_BROKER_KEYS = frozenset(
     (
@@ -418,19 +418,19 @@ READ_ONLY_BROKER_KEYS = frozenset(
         "socket.send.buffer.bytes",
     )
 )
-"""The other keys of nodes and of controllers: read from their files when they start, and refused by name."""
+"""The other keys of nodes and controllers, which are read from the properties file at startup and cannot change."""
 
 
 def same_meaning(key: str) -> tuple[str, ...]:
-    """Return the keys that say the same in other units as a node's key, itself included, the finest first."""
+    """Return the keys with the same meaning as a node's key in any unit, itself included, the finest first."""
     return _SAME_MEANING.get(key, (key,))
 
 
 def override_broker_settings(settings: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
-    """Return ``settings`` with ``changes`` on top; a key that says the same in another unit gives way.
+    """Return ``settings`` updated with ``changes``; a change replaces all keys with the same meaning in other units.
 
-    So ``log.retention.ms`` that was set at run time counts more than ``log.retention.hours`` of the file, and a file's
-    ``log.retention.ms`` would not outdo it either (DynamicBrokerConfig.overrideProps).
+    A ``log.retention.ms`` set at run time thus replaces the file's ``log.retention.hours``, and the file's
+    ``log.retention.ms`` does not override a change either (DynamicBrokerConfig.overrideProps).
     """
     outdone = {other for key in changes for other in same_meaning(key)}
     return {key: value for key, value in settings.items() if key not in outdone} | dict(changes)

@@ -1,4 +1,4 @@
-"""What a change of settings makes of one of them: set, removed, appended to or subtracted from (KIP-339)."""
+"""The effect of a configuration change on one setting: set, delete, append or subtract (KIP-339)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, error_for
 
 MAX_VALUE_BYTES = 32_767
-"""The longest value, in UTF-8."""
+"""The longest value, in bytes of UTF-8."""
 
 _SET = pb.CONFIG_OPERATION_TYPE_SET
 _DELETE = pb.CONFIG_OPERATION_TYPE_DELETE
@@ -16,7 +16,7 @@ _SUBTRACT = pb.CONFIG_OPERATION_TYPE_SUBTRACT
 
 
 def check_value_size(name: str, value: str) -> None:
-    """Refuse a value that is too long with INVALID_CONFIG."""
+    """Raise INVALID_CONFIG if a value is too long."""
     size = len(value.encode())
     if size > MAX_VALUE_BYTES:
         text = f"the value of {name} has {size} bytes, more than {MAX_VALUE_BYTES}"
@@ -24,14 +24,14 @@ def check_value_size(name: str, value: str) -> None:
 
 
 def changed_value(current: str | None, operation: pb.ConfigOperation, info: SettingInfo) -> str | None:
-    """Return what a setting becomes; None when it is not set any more.
+    """Return a setting's new value; None if it is deleted.
 
-    APPEND and SUBTRACT begin with the default where nothing is set. What is appended twice is there once, and what
-    is not there is subtracted without effect.
+    APPEND and SUBTRACT start from the default if nothing is set. Appending an existing element or subtracting a missing
+    one has no effect.
 
     Raises:
-        TidelogError: INVALID_CONFIG, a setting that is no list is appended to or subtracted from, or a value is too
-            long; INVALID_REQUEST, no such operation.
+        TidelogError: INVALID_CONFIG for APPEND or SUBTRACT on a setting that is not a list, or for a value that is too
+            long; INVALID_REQUEST for an unknown operation.
     """
     kind = operation.type or _SET
     if kind == _DELETE:

@@ -1,4 +1,4 @@
-"""Reads the texts that name addresses: listeners, the quorum's voters. No name is resolved and nothing is opened."""
+"""The parsers of addresses: listeners and the quorum's voters. They resolve no names and open nothing."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from tidelog_foundation.errors import ConfigError
 
 GRPC = "GRPC"
-"""The security protocol of a listener that speaks gRPC, and the name of that listener where nothing else is said."""
+"""The security protocol of gRPC listeners, and their default name."""
 PLAINTEXT = "PLAINTEXT"
-"""The security protocol of a listener that speaks Kafka's protocol, without encryption; a name of listeners too."""
+"""The security protocol of unencrypted Kafka listeners; also a listener name."""
 DEFAULT_PROTOCOL_MAP = "GRPC:GRPC,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 _SUPPORTED_PROTOCOLS = (GRPC, PLAINTEXT)
 _UNSUPPORTED_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 ANY_HOST = ""
-"""The host of ``NAME://:port``: to listen, all addresses of this machine; to others, its canonical name."""
+"""The host of ``NAME://:port``. It means all addresses of this machine for listening, its canonical name for others."""
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
 class NamedListener:
-    """A listener of a node: its name, in capitals, and an address, where it listens or where others reach it."""
+    """A node's listener: its name in capitals, and the address that it binds or advertises."""
 
     name: str
     host: str
@@ -36,10 +36,10 @@ class NamedListener:
 
 @dataclass(frozen=True, slots=True)
 class BrokerListeners:
-    """The listeners of a node. ``advertised`` are some of ``bound`` by name, ``inter_broker`` is one of ``advertised``.
+    """The listeners of a node. ``advertised`` are some of ``bound`` by name; ``inter_broker`` is one of ``advertised``.
 
-    Port 0 lets the system choose; an advertised port is 0 only where it is that of the listener. An advertised host may
-    be :data:`ANY_HOST`.
+    Port 0 lets the system choose; an advertised port is 0 only if the listener's is. An advertised host may be
+    :data:`ANY_HOST`.
     """
 
     bound: tuple[NamedListener, ...]
@@ -48,23 +48,25 @@ class BrokerListeners:
 
     @property
     def grpc(self) -> NamedListener:
-        """Where to serve gRPC."""
+        """The gRPC listener."""
         return next(x for x in self.bound if x.security_protocol == GRPC)
 
     @property
     def kafka(self) -> tuple[NamedListener, ...]:
-        """Where to serve Kafka's protocol."""
+        """The listeners for Kafka's protocol."""
         return tuple(x for x in self.bound if x.security_protocol != GRPC)
 
 
 def parse_broker_listeners(
     listeners: str, protocol_map: str, advertised: str | None = None, inter_broker: str | None = None
 ) -> BrokerListeners:
-    """Return what ``listeners``, ``listener.security.protocol.map``, ``advertised.listeners`` and
-    ``inter.broker.listener.name`` say together (KIP-103; Kafka's KafkaConfig.validateValues).
+    """Return the node's listeners from ``listeners`` and the settings that refine it.
+
+    These are ``listener.security.protocol.map``, ``advertised.listeners`` and ``inter.broker.listener.name`` (KIP-103;
+    Kafka's KafkaConfig.validateValues).
 
     Raises:
-        ConfigError: one is of another form, or they do not fit each other.
+        ConfigError: a setting is malformed, or the settings are inconsistent.
     """
     protocols = parse_protocol_map(protocol_map)
     bound = _with_protocols(parse_listeners(listeners), protocols)
@@ -81,13 +83,12 @@ def parse_broker_listeners(
 
 
 def parse_listeners(text: str) -> tuple[NamedListener, ...]:
-    """Return the listeners of ``NAME://host:port,NAME://host:port``; names are read in capitals, as Kafka does.
+    """Return the listeners in ``NAME://host:port,NAME://host:port``; names are converted to capitals, as in Kafka.
 
-    A host that is left out is :data:`ANY_HOST`. What each speaks is not known here: that is in
-    ``listener.security.protocol.map``.
+    A missing host becomes :data:`ANY_HOST`. The protocol of each listener is in ``listener.security.protocol.map``.
 
     Raises:
-        ConfigError: one is of another form, or two have the same name or the same port other than 0.
+        ConfigError: a listener is malformed, or two share a name or a port other than 0.
     """
     found = _parse_named(text)
     _check_distinct("port", [str(x.port) for x in found if x.port], text)
@@ -95,10 +96,10 @@ def parse_listeners(text: str) -> tuple[NamedListener, ...]:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """Return the security protocol of each listener of ``NAME:PROTOCOL,NAME:PROTOCOL``, by name.
+    """Return the security protocols in ``NAME:PROTOCOL,NAME:PROTOCOL``, by listener name.
 
     Raises:
-        ConfigError: an entry is of another form, names a protocol that there is not, or a name is there twice.
+        ConfigError: an entry is malformed, its protocol does not exist, or a name is duplicated.
     """
     protocols: dict[str, str] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
@@ -113,10 +114,10 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_advertised_listeners(text: str) -> tuple[NamedListener, ...]:
-    """Return the listeners of ``advertised.listeners``; that some have the same port is no error (KIP-103).
+    """Return the listeners in ``advertised.listeners``; several may have the same port (KIP-103).
 
     Raises:
-        ConfigError: one is of another form or has port 0, or two have the same name.
+        ConfigError: a listener is malformed or has port 0, or two share a name.
     """
     found = _parse_named(text)
     for listener in found:
@@ -188,7 +189,9 @@ def _check_reachable(advertised: tuple[NamedListener, ...]) -> None:
 
 
 def _inter_broker(name: str | None, advertised: tuple[NamedListener, ...]) -> NamedListener:
-    """Kafka's default is the listener named PLAINTEXT; a node without one has others."""
+    """Return the inter-broker listener. Kafka's default is the listener PLAINTEXT; without it,
+    another is the default.
+    """
     by_name = {x.name: x for x in advertised}
     if name is None:
         kafka = [x.name for x in advertised if x.security_protocol != GRPC]
@@ -201,10 +204,10 @@ def _inter_broker(name: str | None, advertised: tuple[NamedListener, ...]) -> Na
 
 
 def parse_listener(text: str) -> tuple[str, int]:
-    """Return (host, port) of ``GRPC://host:port``; an IPv6 host stands in brackets and is returned without them.
+    """Return (host, port) of ``GRPC://host:port``; the brackets of an IPv6 host are removed.
 
     Raises:
-        ConfigError: the text is of another form.
+        ConfigError: the text is malformed.
     """
     protocol, separator, address = text.strip().partition("://")
     if not separator or protocol.upper() != "GRPC":
@@ -216,7 +219,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """Return (host, port) of ``host:port``.
 
     Raises:
-        ConfigError: the text is of another form, or the port is not from 0 to 65535.
+        ConfigError: the text is malformed, or the port is not from 0 to 65535.
     """
     host, separator, port = text.strip().rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
@@ -226,19 +229,19 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """Return (host, port) of each of ``host:port,host:port``, in their order and each once.
+    """Return (host, port) for each address in ``host:port,host:port``, in order and without duplicates.
 
     Raises:
-        ConfigError: one is of another form.
+        ConfigError: an address is malformed.
     """
     return list(dict.fromkeys(parse_address(part) for part in text.split(",") if part.strip()))
 
 
 def parse_voters(text: str) -> dict[int, tuple[str, int]]:
-    """Return the address of each voter of ``1@host:port,2@host:port``, by id.
+    """Return the voters' addresses in ``1@host:port,2@host:port``, by id.
 
     Raises:
-        ConfigError: there is no voter, one is of another form, or an id is named twice.
+        ConfigError: there is no voter, one is malformed, or an id is duplicated.
     """
     voters: dict[int, tuple[str, int]] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):

@@ -1,8 +1,8 @@
-"""Settings of nodes that Tidelog does not have: kept where Apache Kafka keeps them, without effect.
+"""Node settings unknown to Tidelog: stored where Apache Kafka would store them, without effect.
 
-Tools and plug-ins leave settings of their own on brokers, and set Kafka's without a look at what the cluster knows. A
-node keeps them, describes them and warns of them in its log. Refused is what Kafka refuses, what would seem to protect
-listeners, and passwords, which the metadata log would have in plain text.
+Tools and plug-ins set their own and Kafka's settings on brokers without checking what the cluster supports. A node
+stores and describes them and logs a warning. It refuses settings that Kafka refuses, those that would seem to protect
+listeners, and passwords, because the metadata log would contain them in plain text.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tidelog_foundation.config.settings import SettingInfo, check_type, unknown_
 from tidelog_foundation.errors import ErrorCode, error_for
 
 MAX_FOREIGN_SETTINGS = 1_000
-"""The most of one node, or of all nodes."""
+"""The most such settings of one node, or of all nodes."""
 MAX_KEY_BYTES = 255
-"""The longest key of them, in UTF-8."""
+"""The longest such key, in bytes of UTF-8."""
 UNKNOWN_TYPE = "UNKNOWN"
 _PASSWORD = "PASSWORD"
 _LISTENER_PREFIX = "listener.name."
@@ -25,29 +25,29 @@ _DOC = "No setting of Tidelog: it is kept and has no effect."
 
 
 def is_foreign(key: str) -> bool:
-    """Whether nodes have no such setting, neither at run time nor in their properties files."""
+    """Return True if nodes do not have the setting, neither at run time nor in their properties files."""
     return key not in DYNAMIC_BROKER_KEYS and key not in READ_ONLY_BROKER_KEYS
 
 
 def foreign_info(key: str) -> SettingInfo:
-    """Describe a setting that nodes do not have: as Kafka's where it is one, else as a secret of an unknown type."""
+    """Describe an unknown setting: with Kafka's type if Kafka has it, else as a secret of unknown type."""
     config_type = DYNAMIC_KEYS.get(key, UNKNOWN_TYPE)
     is_kafkas = key in DYNAMIC_KEYS
     return SettingInfo(key, config_type, None, _DOC, is_kafkas, not is_kafkas, config_type, "", ())
 
 
 def with_effect(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the settings that nodes take over at run time."""
+    """Return the settings that nodes apply at run time."""
     return {key: value for key, value in settings.items() if key in DYNAMIC_BROKER_KEYS}
 
 
 def warn_of(key: str) -> str:
-    """Return a sentence that names a key that nodes do not have, and the nearest that they have."""
+    """Return a warning that names an unknown key and the closest known one."""
     return unknown_key(key.encode("unicode_escape").decode(), DYNAMIC_BROKER_KEYS)
 
 
 def check_foreign(key: str, value: str, node: str) -> None:
-    """Refuse what must not be kept on ``node``; ``""`` are all nodes.
+    """Raise if ``node`` must not store the setting; ``""`` means all nodes.
 
     Raises:
         TidelogError: INVALID_REQUEST.
@@ -58,7 +58,7 @@ def check_foreign(key: str, value: str, node: str) -> None:
 
 
 def check_foreign_count(count: int) -> None:
-    """Refuse more settings without effect than a resource may have with POLICY_VIOLATION."""
+    """Raise POLICY_VIOLATION if a resource would have too many settings without effect."""
     if count > MAX_FOREIGN_SETTINGS:
         text = f"{count} settings that nodes do not have, more than {MAX_FOREIGN_SETTINGS}"
         raise error_for(ErrorCode.POLICY_VIOLATION, text)

@@ -1,4 +1,4 @@
-"""The settings of a single group (KIP-848), and the limits of a node or a controller within which they are."""
+"""The settings of a single group (KIP-848), and the limits that nodes and controllers set for them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidelog_foundation.config.validators import at_least
 from tidelog_foundation.errors import ErrorCode, error_for
 
 COORDINATOR_PREFIX = "group."
-"""Before a group's key: the key of nodes that holds where the group has nothing of its own."""
+"""The prefix that turns a group's key into the node's key with the default."""
 MAX_GROUP_ID_BYTES = 32_767
-"""The longest id of a group, in UTF-8."""
+"""The longest group id, in bytes of UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """The settings of a group of the consumer protocol; None: the coordinator's."""
+    """The settings of a group of the consumer protocol; None means the coordinator's value."""
 
     consumer_session_timeout_ms: int | None = setting(
         None,
@@ -45,7 +45,7 @@ _ABSENT_GROUPS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupLimits:
-    """The timings of groups of the consumer protocol, and the limits of those that are set on a group."""
+    """The timings of groups of the consumer protocol, and the limits for settings of a group."""
 
     group_consumer_session_timeout_ms: int = setting(
         45_000,
@@ -87,7 +87,7 @@ class ConsumerGroupLimits:
 
 
 def check_group_id(group_id: str) -> None:
-    """Refuse an id that no request of Kafka's protocol can have with INVALID_GROUP_ID."""
+    """Raise INVALID_GROUP_ID for an id that is too long for Kafka's protocol."""
     size = len(group_id.encode())
     if size > MAX_GROUP_ID_BYTES:
         text = f"a group's id has {size} bytes, at most {MAX_GROUP_ID_BYTES} are possible"
@@ -95,7 +95,7 @@ def check_group_id(group_id: str) -> None:
 
 
 def check_group_key(key: str) -> None:
-    """Refuse a setting that groups do not have with INVALID_CONFIG, by name where Kafka's groups have it."""
+    """Raise INVALID_CONFIG for a setting that groups lack; the text names unsupported groups if Kafka's have it."""
     if key in GROUP_KEYS:
         return
     for prefix, groups in _ABSENT_GROUPS.items():
@@ -105,10 +105,10 @@ def check_group_key(key: str) -> None:
 
 
 def check_group_settings(settings: Mapping[str, str], limits: ConsumerGroupLimits) -> None:
-    """Refuse settings of a group that are out of the limits, or do not fit each other (GroupConfig.validateValues).
+    """Check a group's settings against the limits and each other (GroupConfig.validateValues).
 
     Raises:
-        ConfigError: INVALID_CONFIG; it names the setting, the value and the limit.
+        ConfigError: INVALID_CONFIG, with the setting, the value and the limit.
     """
     for key, text in settings.items():
         if not text.strip():

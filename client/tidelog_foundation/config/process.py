@@ -1,8 +1,8 @@
-"""What the processes of a cluster have in common: ``PROGRAM FILE [--override key=value ...]``.
+"""The startup common to a cluster's processes: ``PROGRAM FILE [--override key=value ...]``.
 
-A problem that its operator can repair (a missing file, an unknown key, a port in use, a folder that cannot be written)
-is one line on stderr and exit code 2, a disk that fails one line and exit code 1; anything else is a defect and shows
-its traceback with exit code 1.
+A problem that the operator can fix (a missing file, an unknown key, a port in use, a directory without write
+permission) prints one line on stderr and exits with code 2. A failed disk prints one line and exits with code 1. Any
+other error is a defect; it prints a traceback and exits with code 1.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _LAST_STEPS_S = 2.0
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a server: SIGTERM, and SIGINT unless the process was started with it ignored.
+    """Return the signals that stop a server: SIGTERM, and SIGINT unless it was ignored at startup.
 
-    A shell script ignores SIGINT for what it starts in the background, as nohup ignores SIGHUP: Ctrl-C is then for what
-    runs in the foreground. Kafka's servers and tools keep to it as well.
+    A shell script ignores SIGINT for background processes, as nohup ignores SIGHUP, so that Ctrl-C reaches only the
+    foreground. Kafka's servers and tools respect that too.
     """
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     return (signal.SIGTERM,) if is_ignored else (signal.SIGTERM, signal.SIGINT)
@@ -42,13 +42,13 @@ def run_process(
 ) -> int:
     """Run ``await main(properties)`` on a uvloop until it ends; return the exit code.
 
-    ``main`` should import what is slow (grpc) inside itself. Logging goes to stderr at INFO. ``argv`` defaults to the
-    command line's arguments, ``program``, the name in messages, to the file that was started. SIGTERM is ``main``'s
-    to handle, before it opens anything; one that comes earlier ends the process with 0.
+    ``main`` should import slow modules (grpc) itself. Logging goes to stderr at INFO. ``argv`` defaults to the command
+    line's arguments; ``program``, the name in messages, defaults to the started file. ``main`` handles SIGTERM from
+    before it opens anything; an earlier one ends the process with 0.
     """
     previous = signal.signal(signal.SIGTERM, _end_before_the_start)
     program = program or Path(sys.argv[0]).name
-    # What the gRPC library reports on its own would stand beside the one line that says it better.
+    # Suppress gRPC's own reports, which would accompany our one clear line.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
     try:
@@ -65,17 +65,17 @@ def run_process(
 
 
 def _end_before_the_start(*_: object) -> None:
-    # Not an exception: one that is raised while a module is imported, or an object deleted, may be passed over.
+    # Not an exception, because Python may swallow one during an import or in a finalizer.
     os._exit(0)
 
 
 def load_properties(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, str]:
-    """Return the keys and values of a Java properties file, with ``key=value`` overrides on top.
+    """Return the keys and values of a Java properties file, updated with ``key=value`` overrides.
 
     Raises:
         ConfigError: the file cannot be read, or an override has no "=".
     """
-    # Imported here: clients import this package too and do not have it.
+    # The import is local because clients import this package without having javaproperties.
     import javaproperties
 
     try:
@@ -94,9 +94,9 @@ def load_properties(path: str | Path, overrides: Sequence[str] = ()) -> dict[str
 
 @contextlib.contextmanager
 def ungrouped() -> Iterator[None]:
-    """Let a group of a task group's errors leave as the first :class:`TidelogError` in it, if it has nothing else.
+    """Replace a task group's exception group by its first :class:`TidelogError`, if it contains no other errors.
 
-    A ``raise`` inside ``except*`` does that in some versions of Python only: others wrap it into a group again.
+    A ``raise`` inside ``except*`` does that only in some versions of Python; others wrap it in a group again.
     """
     try:
         yield
@@ -138,10 +138,10 @@ def _run(main: Coroutine[None, None, None]) -> None:
 
 
 async def _to_the_end(main: Coroutine[None, None, None]) -> None:
-    """Await ``main``, and then the tasks of libraries, which have a few steps left.
+    """Await ``main``, then the last steps of libraries' tasks.
 
-    gRPC's server says that it has stopped before the tasks of its calls have ended; each of them that the end of the
-    loop cancels shows a traceback.
+    gRPC's server reports its stop before the tasks of its calls have ended. Each of them would print a traceback if the
+    end of the loop cancelled it.
     """
     import asyncio
 

@@ -1,8 +1,8 @@
-"""Declares settings as fields of frozen dataclasses and reads them from Kafka's dotted keys.
+"""The declaration of settings as fields of frozen dataclasses, and their parsing from Kafka's dotted keys.
 
-``replica_lag_time_max_ms: int = setting(30_000, doc="...")`` is the key ``replica.lag.time.max.ms``. An
-unknown key, a value of the wrong type and a value out of its limits each raise
-:class:`~tidelog_foundation.errors.ConfigError` with the key, the value and what would be right.
+``replica_lag_time_max_ms: int = setting(30_000, doc="...")`` declares the key ``replica.lag.time.max.ms``. An unknown
+key, a value of the wrong type and a value out of range raise :class:`~tidelog_foundation.errors.ConfigError` with the
+key, the value and the requirement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HINTS: Mapping[str, type] = {"SHORT": int, "INT": int, "LONG": int, "DOUBLE": f
 
 @dataclass(frozen=True, slots=True)
 class SettingInfo:
-    """What the reference page says of a setting."""
+    """A setting's entry in the reference page."""
 
     key: str
     type: str
@@ -37,15 +37,15 @@ class SettingInfo:
     dynamic: bool
     secret: bool
     config_type: str
-    """Kafka's word for the type: BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE or LIST."""
+    """Kafka's name for the type: BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE or LIST."""
     attribute: str
-    """The field that has the value."""
+    """The field with the value."""
     aliases: tuple[str, ...]
     """Other spellings of the key."""
 
     @property
     def default_text(self) -> str | None:
-        """The default as a properties file would have it; None where there is none."""
+        """The default in a properties file's format; None without a default."""
         return None if self.default is dataclasses.MISSING else format_value(self.default)
 
 
@@ -73,23 +73,23 @@ def setting(
 ) -> Any:
     """Declare a field of a config dataclass.
 
-    ``default`` left out makes the key required; ``None`` makes it optional (the annotation says ``X | None``).
-    ``check`` runs on the parsed value. ``dynamic`` says that it can change at run time; a ``secret`` is hidden
-    from ``repr``. ``key`` replaces the name that is made from the field's; ``aliases`` are other spellings.
-    ``config_type`` is Kafka's type where the annotation gives another one; a number of type INT or SHORT has its range.
+    Without ``default`` the key is required; ``None`` makes it optional (the annotation is ``X | None``). ``check`` runs
+    on the parsed value. ``dynamic`` means that it can change at run time; ``repr`` hides a ``secret``. ``key``
+    overrides the key derived from the field's name; ``aliases`` are other spellings. ``config_type`` is Kafka's type if
+    it differs from the annotation's; a number of type INT or SHORT must fit its range.
     """
     declaration = _Declaration(doc, check, dynamic, secret, key, aliases, config_type)
     return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: declaration})
 
 
 def setting_of(cls: type[Any], name: str) -> Any:
-    """Return a setting that another class declares: its key, default, limits and text."""
+    """Return a copy of a setting that another class declares: its key, default, limits and text."""
     declared = next(f for f in dataclasses.fields(cls) if f.name == name)
     return dataclasses.field(default=declared.default, repr=declared.repr, metadata=declared.metadata)
 
 
 def config_key(field: dataclasses.Field[Any]) -> str:
-    """Return the dotted key of a field."""
+    """Return a field's dotted key."""
     declaration: _Declaration = field.metadata[_METADATA]
     return declaration.key or field.name.replace("_", ".")
 
@@ -103,7 +103,7 @@ def parse_config(cls: type[T], raw: Mapping[str, object]) -> T:
     """Build ``cls`` from dotted keys; values may be text, as in a properties file, or of the right type.
 
     Raises:
-        ConfigError: a key is unknown or missing, or a value is of the wrong type or out of its limits.
+        ConfigError: a key is unknown or missing, or a value is of the wrong type or out of range.
     """
     hints = typing.get_type_hints(cls)
     fields = {config_key(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def parse_config(cls: type[T], raw: Mapping[str, object]) -> T:
 
 
 def describe(cls: type[Any]) -> list[SettingInfo]:
-    """Return what the reference page says of each setting of ``cls``, in the order of declaration."""
+    """Return the reference page's entries for the settings of ``cls``, in order of declaration."""
     hints = typing.get_type_hints(cls)
     return [
         SettingInfo(
@@ -144,7 +144,7 @@ def describe(cls: type[Any]) -> list[SettingInfo]:
 
 
 def format_value(value: object) -> str | None:
-    """Return a setting's value as a properties file has it: what :func:`parse_config` reads back; None for none."""
+    """Return a setting's value in a properties file's format, for :func:`parse_config`; None for None."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -155,7 +155,7 @@ def format_value(value: object) -> str | None:
 
 
 def format_double(value: float) -> str:
-    """Return a number as Java, and so Kafka, writes a double: ``0.5``, ``1.0E7``, ``Infinity``."""
+    """Return a number as Java, and thus Kafka, writes a double: ``0.5``, ``1.0E7``, ``Infinity``."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -167,17 +167,17 @@ def format_double(value: float) -> str:
 
 
 def check_type(key: str, value: str, config_type: str) -> None:
-    """Refuse a text that is no value of one of Kafka's types of numbers, or no BOOLEAN.
+    """Raise if a text is not a value of Kafka's number types or BOOLEAN.
 
     Raises:
-        ConfigError: it names the key and the value.
+        ConfigError: the text names the key and the value.
     """
     bits = config_type if config_type in _BITS else None
     _parse_value(key, value, _HINTS.get(config_type, str), _Declaration("", None, False, False, None, (), bits))
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
-    """Return a sentence that names a key that there is not, and the nearest that there is."""
+    """Return an error text that names an unknown key and the closest known one."""
     near = difflib.get_close_matches(key, list(known), n=1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
     return f'unknown configuration "{key}"{hint}'
@@ -234,7 +234,7 @@ def _convert_number(value: object, hint: type[int] | type[float]) -> float:
         raise ValueError(f"must be {_type_name(hint)}")
     text = str(value).strip()
     try:
-        # Python's own spellings, 1_000 or other digits than ASCII's, are nobody else's.
+        # Python's own spellings, such as 1_000 or non-ASCII digits, are invalid elsewhere.
         if "_" in text or not text.isascii():
             raise ValueError(text)
         number = hint(text)

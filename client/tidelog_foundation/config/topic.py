@@ -13,19 +13,19 @@ CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
 PRODUCER_COMPRESSION = "producer"
 UNLIMITED = 2**63 - 1
-"""What Kafka writes for "never" in milliseconds and "all" in messages."""
+"""Kafka's number for "never" in milliseconds and "all" in messages."""
 
 COMPRESSION_TYPES = ("uncompressed", "gzip", "snappy", "lz4", "zstd", PRODUCER_COMPRESSION)
-"""What ``compression.type`` of a topic may be."""
+"""The values of a topic's ``compression.type``."""
 _INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """How the partitions of a topic behave, and how their logs are kept.
+    """The behavior of a topic's partitions, and the retention and format of their logs.
 
     Raises:
-        ValueError: values that do not fit each other; ``parse_config`` makes it a ConfigError.
+        ValueError: the values are inconsistent; ``parse_config`` turns it into a ConfigError.
     """
 
     min_insync_replicas: int = setting(
@@ -192,7 +192,7 @@ class TopicConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """The level for ``compression.type``; None where the codec has none, or its default is asked for."""
+        """The level for ``compression.type``; None for a codec without levels or its default."""
         levels = {
             "gzip": None if self.compression_gzip_level == -1 else self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -202,10 +202,10 @@ class TopicConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the cleaner keeps the last record of each key."""
+        """True if the cleaner keeps the last record of each key."""
         return CLEANUP_COMPACT in self.cleanup_policy
 
     @property
     def is_deleted(self) -> bool:
-        """Whether retention deletes old segments."""
+        """True if retention deletes old segments."""
         return CLEANUP_DELETE in self.cleanup_policy

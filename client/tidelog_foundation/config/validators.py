@@ -1,4 +1,4 @@
-"""Checks that a setting's value is within its limits. Each raises ValueError with the limit in its text."""
+"""Validators of setting values. Each raises ValueError with the limit in its text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 
 
 def at_least(minimum: float) -> Validator:
-    """Refuse numbers below ``minimum``."""
+    """Return a validator that rejects numbers below ``minimum``."""
 
     def check(value: float) -> None:
         if value < minimum:
@@ -21,7 +21,7 @@ def at_least(minimum: float) -> Validator:
 
 
 def between(minimum: float, maximum: float) -> Validator:
-    """Refuse numbers below ``minimum`` or above ``maximum``."""
+    """Return a validator that rejects numbers below ``minimum`` or above ``maximum``."""
 
     def check(value: float) -> None:
         if not minimum <= value <= maximum:
@@ -31,7 +31,7 @@ def between(minimum: float, maximum: float) -> Validator:
 
 
 def one_of(*choices: str | int) -> Validator:
-    """Refuse values that are not among ``choices``."""
+    """Return a validator that rejects values outside ``choices``."""
 
     def check(value: str | int) -> None:
         if value not in choices:
@@ -41,7 +41,7 @@ def one_of(*choices: str | int) -> Validator:
 
 
 def each_of(*choices: str) -> Validator:
-    """Refuse lists with a member that is not among ``choices``, or with one twice."""
+    """Return a validator that rejects lists with a duplicate or an element outside ``choices``."""
 
     def check(values: tuple[str, ...]) -> None:
         if set(values) - set(choices) or len(set(values)) != len(values):
@@ -51,7 +51,7 @@ def each_of(*choices: str) -> Validator:
 
 
 def any_of(*checks: Validator) -> Validator:
-    """Refuse values that every one of ``checks`` refuses."""
+    """Return a validator that rejects values that all ``checks`` reject."""
 
     def check(value: Any) -> None:
         faults = []
@@ -68,12 +68,12 @@ def any_of(*checks: Validator) -> Validator:
 
 
 def not_empty(value: Any) -> None:
-    """Refuse an empty string or list."""
+    """Raise ValueError for an empty string or list."""
     if not value:
         raise ValueError("must not be empty")
 
 
 def throttled_replicas(values: tuple[str, ...]) -> None:
-    """Refuse all but ``*`` and lists of ``partition:broker`` (Kafka's ThrottledReplicaListValidator, KIP-73)."""
+    """Accept ``*`` or a list of ``partition:broker`` only (Kafka's ThrottledReplicaListValidator, KIP-73)."""
     if values != ("*",) and not all(_REPLICA.fullmatch(v) for v in values):
         raise ValueError("must be * or a list of partition:broker")

@@ -1,7 +1,7 @@
-"""Chooses the engine once, at import: the compiled one where it was built, the pure one otherwise.
+"""Choice of the engine at import: the compiled one if it exists, else the pure one.
 
-``TIDELOG_PURE_PYTHON=1`` in the environment asks for the pure one. Both have the interface of
-:mod:`tidelog_foundation.records._pure` and give equal results.
+``TIDELOG_PURE_PYTHON=1`` in the environment selects the pure one. Both have the interface of
+:mod:`tidelog_foundation.records._pure`, with equal results.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ else:
     Record = engine.Record
 
 COMPILED: bool = engine.__name__.endswith("._fast")
-"""Whether the compiled engine is in use."""
+"""True if the compiled engine is in use."""
 
 __all__ = ["COMPILED", "Record", "engine"]

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The compiled twin of :mod:`tidelog_foundation.records._pure`: the same interface, the same results, the same refusals.
+"""The compiled twin of :mod:`tidelog_foundation.records._pure`: the same interface, results and errors.
 
-Here records become objects or columns; ``_fast_walk`` checks their bytes. What a second pass over the same bytes needs was
-kept or is checked again; room is reserved before it is written. The GIL is held, and given to whoever waits for it between
-blocks of a large batch.
+This module turns records into objects or columns; ``_fast_walk`` checks their bytes. A second pass over the same bytes
+relies on stored values or checks again, and memory is reserved before it is written. The GIL is held, and offered to
+other threads between blocks of a large batch.
 """
 
 cimport cython
@@ -33,7 +33,7 @@ cdef enum:
     BLOCKS_AT_ONCE = 32
 
 
-# Outside of the garbage collector: bytes and tuples of text and bytes cannot form a cycle.
+# Untracked by the garbage collector: bytes, and tuples of text and bytes, cannot form a cycle.
 @cython.final
 @cython.no_gc
 @cython.freelist(256)
@@ -81,7 +81,7 @@ cdef tuple _as_tuple(Record record):
 
 @cython.final
 cdef class RecordDecoder:
-    """Decodes the records of one batch from front to end, as many at a time as are asked for."""
+    """Decodes the records of one batch from front to end, a requested number at a time."""
 
     cdef Walk walk
     cdef Block block
@@ -125,9 +125,9 @@ cdef class RecordDecoder:
 
 
 def decode_records(data, header):
-    """Return the records. Raises CorruptRecordError as :func:`summarize_records` does."""
+    """Return the records. Raise CorruptRecordError as :func:`summarize_records` does."""
     cdef RecordDecoder decoder = RecordDecoder(data, header, INT64_MIN)
-    # One more than there are: the end is looked at as well.
+    # Request one more than exist, to check the end too.
     return decoder.read(decoder.walk.count + 1)
 
 
@@ -153,7 +153,7 @@ cdef tuple _headers(Walk walk, const Block* block, Py_ssize_t row):
 
 
 cdef struct Column:
-    # Validity bits are all there, set in advance, and cleared where a row is null.
+    # All validity bits are set in advance, and cleared for null rows.
     Memory valid
     Memory offsets
     Memory data
@@ -181,7 +181,7 @@ cdef int _reserve_data(Memory* data, Py_ssize_t more) except -1:
 
 
 cdef inline void _clear_bits(uint8_t* bits, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
-    """Clear the bits from first to end, exclusive; whole bytes at once."""
+    """Clear the bits from first to end, exclusive, in whole bytes where possible."""
     while first < end and first & 7:
         bits[first >> 3] &= ~<uint8_t>(1 << (first & 7))
         first += 1
@@ -196,7 +196,7 @@ cdef inline void _clear_bits(uint8_t* bits, Py_ssize_t first, Py_ssize_t end) no
 cdef int _put_cells(
     Column* column, const uint8_t* data, const Py_ssize_t* starts, const int32_t* sizes, Py_ssize_t rows
 ) except -1:
-    """Append so many rows, for which :func:`_reserve_rows` has made room; a negative size is a null."""
+    """Append rows for which :func:`_reserve_rows` has reserved memory; a negative size is a null."""
     cdef Py_ssize_t row, nulls = 0, total = 0, first = column.rows, used = column.data.used
     cdef int32_t* ends
     cdef uint8_t* target
@@ -232,7 +232,7 @@ cdef int _put_cells(
 
 
 cdef int _put_row(Column* column, const uint8_t* content, Py_ssize_t size) except -1:
-    """Append one row, for which :func:`_reserve_rows` has made room."""
+    """Append one row for which :func:`_reserve_rows` has reserved memory."""
     cdef Py_ssize_t start = 0
     cdef int32_t length = <int32_t>size
     if size > _MAX_COLUMN_SIZE:
@@ -275,7 +275,7 @@ cdef class ColumnDecoder:
     def __cinit__(self, include_headers, expected_size):
         self.include_headers = include_headers
         self.rows = 0
-        # One byte more, so that there is memory even for nothing but empty rows.
+        # One extra byte, so that memory exists even for empty rows only.
         memory_reserve(&self.key.data, 1)
         memory_reserve(&self.value.data, min(expected_size, MAX_COLUMN_SIZE) + 1)
         memory_reserve(&self.header_key.data, 1)
@@ -303,7 +303,7 @@ cdef class ColumnDecoder:
         rows = walk.next_block(&block)
         while rows:
             first = 0
-            # Offsets increase, so those that are wanted are in one piece.
+            # Offsets increase, so the requested rows are contiguous.
             while first < rows and walk.base_offset + block.offset_deltas[first] < start:
                 first += 1
             while rows > first and walk.base_offset + block.offset_deltas[rows - 1] >= end:
@@ -316,7 +316,7 @@ cdef class ColumnDecoder:
             rows = walk.next_block(&block)
 
     cdef int put_block(self, Walk walk, const Block* block, Py_ssize_t first, Py_ssize_t end) except -1:
-        """Add rows of a block, for which :meth:`reserve` has made room."""
+        """Add rows of a block for which :meth:`reserve` has reserved memory."""
         cdef Py_ssize_t rows = end - first, row
         cdef int64_t base_offset = walk.base_offset
         cdef uint64_t base = <uint64_t>walk.base_timestamp
@@ -343,7 +343,7 @@ cdef class ColumnDecoder:
         return 0
 
     cdef int reserve(self, Py_ssize_t more, Py_ssize_t size) except -1:
-        """Make room for so many rows, which the bytes back, and for the values in so many bytes."""
+        """Reserve memory for rows, whose number the batch's size backs, and for values of ``size`` bytes."""
         memory_reserve(&self.value.data, min(size, MAX_COLUMN_SIZE - self.value.data.used))
         memory_reserve(&self.offset, 8 * more)
         memory_reserve(&self.timestamp_ms, 8 * more)
@@ -374,7 +374,7 @@ cdef class ColumnDecoder:
         return 0
 
     def finish(self):
-        """Return the buffers; the decoder is not used after that."""
+        """Return the buffers; the decoder cannot be used afterwards."""
         return ColumnBuffers(
             self.rows,
             memory_view(&self.offset).cast("q"),

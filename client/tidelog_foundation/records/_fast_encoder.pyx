@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The compiled twin of :class:`tidelog_foundation.records._pure.RecordEncoder`: the same interface, bytes and refusals.
+"""The compiled twin of :class:`tidelog_foundation.records._pure.RecordEncoder`: the same interface, bytes and errors.
 
-Safety: no record is written before it was compared with the room that was reserved, and between measuring and writing it
-no code of anybody else runs: what could run it (iterating headers, converting columns) comes first, and the GIL is held.
-The batch is written in place, behind room for its header, and handed out without a copy where little of the room is left;
-what is appended after that goes to a copy.
+Safety: every record is compared with the reserved memory before it is written. No foreign code runs between measuring
+and writing: anything that could run it (iterating headers, converting columns) comes first, and the GIL is held. The
+batch is written in place, after space for its header, and returned without a copy if little memory is unused. Later
+records go to a copy.
 """
 
 cimport cython
@@ -43,7 +43,7 @@ cdef inline Py_ssize_t _field_size(object content, str name) except -1:
 
 
 cdef inline Py_ssize_t _content_size(Py_ssize_t size) noexcept nogil:
-    """Return what a field of so many bytes takes, -1 for null."""
+    """Return the encoded size of a field with ``size`` bytes, -1 for null."""
     return 1 if size < 0 else length_size(size) + size
 
 
@@ -63,7 +63,7 @@ cdef inline uint8_t* _put_content(uint8_t* target, const char* content, Py_ssize
 
 
 cdef list _checked_headers(object headers):
-    """Copy the headers into exact pairs, so that nobody can change them between measuring and writing."""
+    """Copy the headers into exact pairs, so that no code can change them between measuring and writing."""
     cdef list pairs = []
     for name, content in headers:
         if not isinstance(name, str):
@@ -74,7 +74,7 @@ cdef list _checked_headers(object headers):
 
 
 cdef Py_ssize_t content_of(const View* view, Py_ssize_t row, const char** content) noexcept:
-    """Return the size of a row and where its bytes are; or NULL_CONTENT, WRONG_TYPE or WRONG_PLACE."""
+    """Return a row's size and the place of its bytes; or NULL_CONTENT, WRONG_TYPE or WRONG_PLACE."""
     cdef PyObject* item
     cdef int64_t start, end
     cdef Py_ssize_t bit
@@ -104,9 +104,9 @@ cdef Py_ssize_t content_of(const View* view, Py_ssize_t row, const char** conten
 cdef Py_ssize_t _write_plain(
     const View* values, Py_ssize_t row, Py_ssize_t rows, uint64_t delta, Py_ssize_t count, uint8_t** place, const uint8_t* limit
 ) noexcept:
-    """Write records without a key, all with one timestamp, and return the row behind them.
+    """Write records without keys and with one timestamp, and return the row after them.
 
-    Stops before what needs more than a look: no bytes, no room, or more of them than a varint of three bytes counts.
+    Stop before a row that needs a closer look: wrong contents, no memory, or a size beyond a three-byte varint.
     """
     cdef const char* content = NULL
     cdef uint8_t* target = place[0]
@@ -136,7 +136,7 @@ cdef Py_ssize_t _write_plain(
 
 @cython.final
 cdef class Source:
-    """Where the contents of many records come from; holds the buffers."""
+    """The source of many records' contents; it holds the buffers."""
 
     def __cinit__(self, source, str name):
         self.owner = source
@@ -164,7 +164,7 @@ cdef class Source:
         PyBuffer_Release(&self.data)
 
     cdef Py_ssize_t contents(self, Py_ssize_t row, Py_ssize_t end, Py_ssize_t room) except -1:
-        """Return what the contents of the rows take; of those behind the room no more than its first is counted."""
+        """Return the size of the rows' contents; once it exceeds ``room``, only the next row counts."""
         cdef const char* content = NULL
         cdef Py_ssize_t size, all = 0
         if self.view.items == NULL and self.view.offsets32 != NULL:
@@ -213,7 +213,7 @@ cdef class _Timestamps:
 
 @cython.final
 cdef class RecordEncoder:
-    """Encodes records one behind the other; offsets count from 0, the first timestamp is the base."""
+    """Encodes records in sequence; offsets count from 0, and the first timestamp is the base."""
 
     def __cinit__(self):
         memory_move(&self.memory, 1024)
@@ -231,14 +231,14 @@ cdef class RecordEncoder:
         return self.memory.used - _HEADER_SIZE
 
     def append(self, key, value, headers=(), timestamp_ms=-1):
-        """Encode one record and return its offset in the batch. Nothing changes when it raises."""
-        # All that can run the caller's code comes first: what is measured below must not change before it is written.
+        """Encode one record and return its offset in the batch. A call that raises changes nothing."""
+        # Calls that can run the caller's code come first: the contents must not change between measuring and writing.
         cdef int64_t timestamp = _checked_timestamp(timestamp_ms)
         cdef list pairs = None if headers is _NO_HEADERS else _checked_headers(headers)
         return self.put(key, value, pairs, timestamp)
 
     cdef Py_ssize_t put(self, object key, object value, list pairs, int64_t timestamp) except -1:
-        """Encode one record with a checked timestamp and checked header names; runs no code of the caller's."""
+        """Encode one record with checked timestamp and header names, without running the caller's code."""
         cdef Py_ssize_t pairs_size = 0 if pairs is None else len(pairs)
         cdef int64_t base = self.base_timestamp if self.count else timestamp
         cdef uint64_t delta = _delta(timestamp, base)
@@ -269,7 +269,7 @@ cdef class RecordEncoder:
         return self.count - 1
 
     def extend(self, values, keys, timestamps, start, max_size):
-        """Encode the records from row ``start`` on and return the row behind the last one that was taken."""
+        """Encode the records from row ``start`` on and return the row after the last one encoded."""
         cdef Source value_source = Source(values, "value")
         cdef Source key_source = None if keys is None else Source(keys, "key")
         cdef _Timestamps times = _Timestamps(timestamps)
@@ -283,7 +283,7 @@ cdef class RecordEncoder:
     cdef int reserve(
         self, Source values, Source keys, _Timestamps times, Py_ssize_t row, Py_ssize_t room, bint needs_all
     ) except -1:
-        """Make room for what the rows can take at most, as far as they may take it, and for one record in any case."""
+        """Reserve memory for the most that the rows can take, up to the limit, and for one record in any case."""
         cdef Py_ssize_t first = values.contents(row, row + 1, room), all = values.contents(row, values.rows, room)
         cdef Py_ssize_t overhead
         if keys is not None:
@@ -299,7 +299,7 @@ cdef class RecordEncoder:
     cdef Py_ssize_t write(
         self, Source values, Source keys, _Timestamps times, Py_ssize_t row, Py_ssize_t room, bint is_limited
     ) except -1:
-        """Write what fits into the room and return the row behind it; nothing counts before all is written."""
+        """Write the rows that fit and return the row after them; state changes only after all writes."""
         cdef View value_view = values.view, key_view = values.view
         cdef uint8_t* begin = self.memory.data + self.memory.used
         cdef uint8_t* target = begin
@@ -358,12 +358,12 @@ cdef class RecordEncoder:
         return row
 
     def records(self):
-        """Return a view of what was encoded; it stays as it is whatever is appended later."""
+        """Return a view of the encoded records; later records do not change it."""
         self.is_shared = True
         return memoryview(memory_bytes(&self.memory))[_HEADER_SIZE:]
 
     def batch(self, covered):
-        """Return the batch without compression, given the fields of its header that the CRC covers."""
+        """Return the batch without compression, given the header fields that the CRC covers."""
         cdef bytes batch, prefix
         if self.is_shared:
             memory_move(&self.memory, self.memory.used)
@@ -376,7 +376,7 @@ cdef class RecordEncoder:
 
 
 cdef inline uint64_t _delta(int64_t timestamp, int64_t base) noexcept nogil:
-    """Return the timestamp as it is encoded; in uint64, because the difference of the extremes wraps, as in Kafka."""
+    """Return the encoded timestamp, in uint64, because the difference of the extremes wraps, as in Kafka."""
     return zigzag(<int64_t>(<uint64_t>timestamp - <uint64_t>base))
 
 

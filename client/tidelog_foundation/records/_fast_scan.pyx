@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The compiled twin of :mod:`tidelog_foundation.records._pure_scan` and of ``parse_header``: the same results, the same refusals.
+"""The compiled twin of :mod:`tidelog_foundation.records._pure_scan` and of ``parse_header``: the same results and
+errors.
 
-Safety: a header's 61 bytes are compared with what remains before they are read, once, into the struct that is then
-checked and given out: another thread that writes to the buffer changes nothing of what was checked. Whatever is not as it
-must be gets no verdict here: the pure twin looks again and finds the words.
+Safety: a header's 61 bytes are compared with the remaining size, then read once into a struct that is checked and
+returned. A concurrent write to the buffer cannot change checked values. If anything is invalid, the pure twin repeats
+the check and creates the error.
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -66,7 +67,7 @@ cdef inline uint64_t _read64(const uint8_t* place) noexcept nogil:
 
 
 cdef inline bint _read_header(const uint8_t* place, Header* header) noexcept nogil:
-    """Read a header, whose bytes are there; False for one that the pure twin refuses."""
+    """Read a header that is fully in the buffer; return False for one that the pure twin rejects."""
     header.base_offset = <int64_t>_read64(place)
     header.batch_length = <int32_t>_read32(place + 8)
     header.partition_leader_epoch = <int32_t>_read32(place + 12)
@@ -113,14 +114,14 @@ cdef object _as_tuple(const Header* fields):
 
 
 cdef bint _is_unchanged(const uint8_t* place, const Header* header) except -1:
-    """Return whether the whole batch at a place has the CRC of its header."""
+    """Return True if the whole batch at a position matches its header's CRC."""
     cdef Py_ssize_t size = <Py_ssize_t>header.batch_length + LOG_OVERHEAD - COVERED
     cdef uint32_t actual = _crc32c(PyMemoryView_FromMemory(<char*>place + COVERED, size, PyBUF_READ))
     return actual == header.crc
 
 
 def parse_header(buffer, Py_ssize_t position=0, first_position=0):
-    """Return the header at a position; the rest of the batch need not be there."""
+    """Return the header at a position; the rest of the batch may be missing."""
     cdef Py_buffer view
     cdef Header header
     cdef bint is_sound
@@ -155,7 +156,7 @@ def validate_batch(buffer, Py_ssize_t position=0, first_position=0):
 
 
 def scan_batches(buffer, int64_t first_position=0, int64_t least_offset=0):
-    """Return the batches from the begin of a buffer on."""
+    """Return the batches from the beginning of a buffer."""
     cdef Py_buffer view
     cdef const uint8_t* data
     cdef Py_ssize_t place = 0

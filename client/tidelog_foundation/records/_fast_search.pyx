@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Looks through the records of a batch without making objects of them; part of the twin of :mod:`tidelog_foundation.records._pure`.
+"""Searches in the records of a batch without objects per record; part of the twin of
+:mod:`tidelog_foundation.records._pure`.
 
-The GIL is released for each walk, which checks all records whatever it finds.
+Each walk releases the GIL, and checks all records regardless of what it finds.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
@@ -10,7 +11,7 @@ from tidelog_foundation.records._fast_walk cimport Block, Walk
 
 
 def summarize_records(data, header):
-    """Return whether a key is null, and the least and greatest timestamp other than -1 (-1 where there is none)."""
+    """Return (has a null key, least timestamp, greatest timestamp), without timestamps of -1 (-1 if there is none)."""
     cdef Walk walk = Walk(data, header)
     cdef Py_ssize_t rows, row
     cdef int64_t least = -1, greatest = -1, timestamp
@@ -52,7 +53,7 @@ def find_keyless(data, header, Py_ssize_t limit):
 
 
 def find_outside(data, header, earliest, latest, Py_ssize_t limit):
-    """Return (index, timestamp) of the first records, at most ``limit``, whose timestamp is not in the range."""
+    """Return (index, timestamp) of the first records with a timestamp outside the range, at most ``limit``."""
     cdef Walk walk = Walk(data, header)
     cdef Py_ssize_t rows, row, first, more = limit
     cdef int64_t least = _int64(earliest), greatest = _int64(latest), timestamp
@@ -73,7 +74,7 @@ def find_outside(data, header, earliest, latest, Py_ssize_t limit):
 
 
 def find_timestamp(data, header, timestamp_ms, min_offset):
-    """Return (offset, timestamp) of the first record as late as a timestamp and not below an offset; None without one."""
+    """Return (offset, timestamp) of the first record at or after a timestamp and an offset, or None."""
     cdef Walk walk = Walk(data, header)
     cdef Py_ssize_t rows, row
     cdef int64_t wanted = _int64(timestamp_ms), least_offset = _int64(min_offset), offset = -1, timestamp = -1
@@ -93,7 +94,7 @@ def find_timestamp(data, header, timestamp_ms, min_offset):
 
 
 def find_greatest(data, header, min_offset):
-    """Return (offset, timestamp) of the first record with the greatest timestamp of those not below an offset."""
+    """Return (offset, timestamp) of the first record with the greatest timestamp at or after an offset."""
     cdef Walk walk = Walk(data, header)
     cdef Py_ssize_t rows, row
     cdef int64_t least_offset = _int64(min_offset), greatest = -1, place = -1, timestamp, offset
@@ -111,5 +112,5 @@ def find_greatest(data, header, min_offset):
 
 
 cdef int64_t _int64(number):
-    """Return the number, or the nearest that fits."""
+    """Return the number, clamped to int64."""
     return max(INT64_MIN, min(number, INT64_MAX))

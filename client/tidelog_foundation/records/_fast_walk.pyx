@@ -1,9 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Walks over the records of one batch for the other compiled modules; part of the twin of :mod:`tidelog_foundation.records._pure`.
+"""The walk over one batch's records for the other compiled modules; part of the twin of
+:mod:`tidelog_foundation.records._pure`.
 
-Safety: the thorough way, ``_read_record``, reads bytes only by ``read_varint`` and below a position that was compared with
-the end of the record before. The short way, ``_read_usual``, reads no more bytes than it has compared with the end of the
-records; where a record is not of the usual form it gives no verdict and the thorough way looks again. Neither needs the GIL.
+Safety: the slow path, ``_read_record``, reads bytes only through ``read_varint``, and below a position that was
+compared with the end of the record. The fast path, ``_read_usual``, reads only bytes that it has compared with the end
+of the records; for a record of unusual form it returns no verdict, and the slow path repeats the check. Neither needs
+the GIL.
 """
 
 cimport cython
@@ -46,7 +48,7 @@ cdef struct Fields:
 cdef inline bint _read_extent(
     const uint8_t* data, Py_ssize_t* position, Py_ssize_t end, Py_ssize_t* start, Py_ssize_t* size
 ) noexcept nogil:
-    """Read a length and step over that many bytes; a size of -1 means null."""
+    """Read a length and skip that many bytes; a size of -1 means null."""
     cdef int64_t length
     if not read_varint(data, position, end, 5, &length):
         return False
@@ -128,11 +130,12 @@ cdef Py_ssize_t _read_usual(
     const uint8_t* data, Py_ssize_t* position, Py_ssize_t size, Py_ssize_t row, Py_ssize_t rows,
     int64_t* previous, int64_t last, Block* block
 ) noexcept nogil:
-    """Read records into the rows as long as they are of the usual form; return the row behind them.
+    """Read records into rows while they have the usual form; return the row after them.
 
-    Every length is even before it is halved, or it is null's. Sixteen bytes are there at the begin of a record, of which
-    thirteen are read at most up to the key and three behind it. That all lies in the record follows at its end, where the
-    sizes, none of them negative, must add up. Keys are null and headers none where nothing else is set.
+    Every length is even before it is halved, unless it is null's. At the beginning of a record, sixteen bytes are
+    present, of which at most thirteen are read up to the key and three after it. The end of the record proves that all
+    of it lies inside: the sizes, none of them negative, must add up there. Unset keys are null, and unset header counts
+    0.
     """
     cdef const uint8_t* start = data + position[0]
     cdef const uint8_t* limit = data + size
@@ -187,7 +190,7 @@ cdef Py_ssize_t _read_block(
     const uint8_t* data, Py_ssize_t* position, Py_ssize_t size, Py_ssize_t rows,
     int64_t* previous, int64_t last, Block* block, int* fault
 ) noexcept nogil:
-    """Read so many records, at most a block, and return how many; fewer only where ``fault`` says why."""
+    """Read a number of records, at most a block, and return their number; ``fault`` explains a smaller one."""
     cdef Py_ssize_t row = 0
     memset(block.key_sizes, 0xFF, sizeof(block.key_sizes))
     memset(block.header_counts, 0, sizeof(block.header_counts))
@@ -204,7 +207,7 @@ cdef Py_ssize_t _read_block(
 
 @cython.final
 cdef class Walk:
-    """Steps over the records of one batch and checks the place of each; has the buffer as long as it lives."""
+    """A walk over one batch's records that checks the bounds of each; it holds the buffer for its lifetime."""
 
     def __cinit__(self, data, header):
         self.base_offset = header.base_offset
@@ -219,7 +222,7 @@ cdef class Walk:
         PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
         self.data = <const uint8_t*>self.view.buf
         self.size = self.view.len
-        # Divided, because the product of a claimed count could overflow.
+        # Division, because the product with a claimed count could overflow.
         if self.count > self.size // _MIN_RECORD_SIZE:
             raise self.fault(FAULT_COUNT)
 
@@ -227,7 +230,7 @@ cdef class Walk:
         PyBuffer_Release(&self.view)
 
     cdef Py_ssize_t next_block(self, Block* block) except -1 nogil:
-        """Read the next records, a block of them unless fewer are left; 0 behind the last, where nothing may remain."""
+        """Read the next block of records, or fewer at the end; return 0 after the last, where no bytes may remain."""
         cdef Py_ssize_t rows
         cdef int fault = 0
         if self.index == self.count:
@@ -255,7 +258,7 @@ cdef class Walk:
         return self.append_time if self.timestamp_type else <int64_t>(<uint64_t>self.base_timestamp + <uint64_t>delta)
 
     cdef int extent(self, Py_ssize_t* position, Py_ssize_t end, Py_ssize_t* start, Py_ssize_t* size) except -1:
-        """Read a header's extent once more; it fails only when the bytes were changed since they were checked."""
+        """Read a header's extent again; it fails only if the bytes have changed since their check."""
         if not _read_extent(self.data, position, end, start, size):
             raise self.fault(FAULT_HEADERS)
         return 0

@@ -1,4 +1,4 @@
-"""What can be wrong inside the records of a batch: one number and one sentence each, for both engines."""
+"""The faults inside a batch's records: one number and one text each, for both engines."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The pure-Python engine, and the definition of what an engine is: encode, check, decode, decode to columns.
+"""The pure-Python engine, and the definition of an engine: encode, check, decode, decode to columns.
 
-Works on the decompressed records of one batch (KIP-98, "Record"). Whatever the bytes are, the outcome is a result or a
+It works on one batch's decompressed records (KIP-98, "Record"). For any bytes, the outcome is a result or a
 CorruptRecordError: every field is checked against the end of its record, and no list or buffer grows by a count that
-the bytes do not back. As in Kafka, bits of a varint beyond 32 (64) are dropped, timestamps wrap in int64, and any
-negative length means null.
+the bytes do not back. As in Kafka, varint bits beyond 32 (64) are dropped, timestamps wrap in int64, and any negative
+length means null.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MAX_COLUMN_SIZE = 2**31 - 1
 
 
 class RecordEncoder:
-    """Encodes records one behind the other; offsets count from 0, the first timestamp is the base."""
+    """Encodes records in sequence; offsets count from 0, and the first timestamp is the base."""
 
     __slots__ = ("_buffer", "base_timestamp", "count", "max_timestamp")
 
@@ -73,17 +73,17 @@ class RecordEncoder:
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp_ms: int = NO_TIMESTAMP,
     ) -> int:
-        """Encode one record and return its offset in the batch. Nothing changes when it raises.
+        """Encode one record and return its offset in the batch. A call that raises changes nothing.
 
         Raises:
-            TidelogError: INVALID_TIMESTAMP below -1 or beyond int64; MESSAGE_TOO_LARGE when the batch would pass 2 GiB.
+            TidelogError: INVALID_TIMESTAMP below -1 or beyond int64; MESSAGE_TOO_LARGE if the batch would exceed 2 GiB.
             TypeError: a key, value or header of another type.
         """
         if not isinstance(timestamp_ms, int):
             raise TypeError(f"timestamp_ms: expected int, got {type(timestamp_ms).__name__}")
         if not NO_TIMESTAMP <= timestamp_ms <= MAX_INT64:
             raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp_ms}: expected -1 to {MAX_INT64}")
-        # The copy first: iterating may run the caller's code, and what is counted below must not change.
+        # Copy first: iteration may run the caller's code, and the counted headers must not change.
         headers = tuple(headers)
         offset = self.count
         base = self.base_timestamp if offset else timestamp_ms
@@ -105,7 +105,7 @@ class RecordEncoder:
         if len(self._buffer) + len(record) > MAX_RECORDS_SIZE:
             raise error_for(ErrorCode.MESSAGE_TOO_LARGE, f"a batch holds at most {MAX_RECORDS_SIZE} bytes of records")
         latest = max(self.max_timestamp, timestamp_ms)
-        # No call from here on: Ctrl-C comes with calls, and must find the record in the batch or not there at all.
+        # No calls from here on: Ctrl-C arrives at calls, and the record must be either fully in the batch or absent.
         self._buffer += record
         self.base_timestamp = base
         self.max_timestamp = latest
@@ -120,13 +120,13 @@ class RecordEncoder:
         start: int,
         max_size: int | None,
     ) -> int:
-        """Encode the records from row ``start`` on and return the row behind the last one that was taken.
+        """Encode the records from row ``start`` on and return the row after the last one encoded.
 
-        With ``max_size`` it stops before the record that would make :attr:`size` greater, except for the first record
-        of all, so that there is always progress on a new encoder. Nothing changes when it raises.
+        With ``max_size`` it stops before the record that would push :attr:`size` beyond it. The first record is always
+        encoded, so that a new encoder makes progress. A call that raises changes nothing.
 
         Raises:
-            TidelogError: INVALID_TIMESTAMP; MESSAGE_TOO_LARGE when the batch would pass 2 GiB and there is no limit.
+            TidelogError: INVALID_TIMESTAMP; MESSAGE_TOO_LARGE if the batch would exceed 2 GiB without a limit.
             TypeError: a key or value of another type.
         """
         before = (len(self._buffer), self.count, self.base_timestamp, self.max_timestamp)
@@ -148,19 +148,19 @@ class RecordEncoder:
         return max(start, rows_of(values))
 
     def records(self) -> bytes:
-        """Return what was encoded; it stays as it is whatever is appended later."""
+        """Return the encoded records; later records do not change the result."""
         return bytes(self._buffer)
 
     def batch(self, covered: bytes) -> bytes:
-        """Return the batch without compression, given the fields of its header that the CRC covers."""
+        """Return the batch without compression, given the header fields that the CRC covers."""
         return encode_prefix(0, NO_PARTITION_LEADER_EPOCH, covered, self._buffer) + self._buffer
 
 
 def summarize_records(data: Buffer, header: RecordBatchHeader) -> tuple[bool, int, int]:
-    """Return whether a key is null, and the least and greatest timestamp other than -1 (-1 where there is none).
+    """Return (has a null key, least timestamp, greatest timestamp), without timestamps of -1 (-1 if there is none).
 
     Raises:
-        CorruptRecordError: they are not ``record_count`` well-formed records with increasing offsets.
+        CorruptRecordError: the bytes are not ``record_count`` well-formed records with increasing offsets.
     """
     has_keyless, least, greatest = False, NO_TIMESTAMP, NO_TIMESTAMP
     for _, timestamp_ms, key, _, _ in _walk(bytes(data), header):
@@ -172,16 +172,16 @@ def summarize_records(data: Buffer, header: RecordBatchHeader) -> tuple[bool, in
 
 
 def find_keyless(data: Buffer, header: RecordBatchHeader, limit: int) -> list[int]:
-    """Return the indexes of the first records without a key, at most ``limit``. Raises as :func:`summarize_records`."""
+    """Return the indexes of the first records without a key, at most ``limit``. Raise as :func:`summarize_records`."""
     return _first((index for index, fields in enumerate(_walk(bytes(data), header)) if fields[2] is None), limit)
 
 
 def find_outside(
     data: Buffer, header: RecordBatchHeader, earliest: int, latest: int, limit: int
 ) -> list[tuple[int, int]]:
-    """Return (index, timestamp) of the first records, at most ``limit``, whose timestamp is not in the range.
+    """Return (index, timestamp) of the first records with a timestamp outside the range, at most ``limit``.
 
-    A record without a timestamp (-1) is not too early. Raises as :func:`summarize_records`.
+    A record without a timestamp (-1) is not too early. Raise as :func:`summarize_records`.
     """
     timestamps = enumerate(fields[1] for fields in _walk(bytes(data), header))
     outside = ((i, time) for i, time in timestamps if time > latest or (time != NO_TIMESTAMP and time < earliest))
@@ -191,9 +191,9 @@ def find_outside(
 def find_timestamp(
     data: Buffer, header: RecordBatchHeader, timestamp_ms: int, min_offset: int
 ) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first record as late as a timestamp and not below an offset; None without one.
+    """Return (offset, timestamp) of the first record at or after a timestamp and an offset, or None.
 
-    Raises as :func:`summarize_records`.
+    Raise as :func:`summarize_records`.
     """
     places = ((header.base_offset + fields[0], fields[1]) for fields in _walk(bytes(data), header))
     found = _first((place for place in places if place[1] >= timestamp_ms and place[0] >= min_offset), 1)
@@ -201,9 +201,9 @@ def find_timestamp(
 
 
 def find_greatest(data: Buffer, header: RecordBatchHeader, min_offset: int) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first record with the greatest timestamp of those not below an offset.
+    """Return (offset, timestamp) of the first record with the greatest timestamp at or after an offset.
 
-    None where no record has a timestamp.
+    None means that no record has a timestamp.
 
     Raises:
         CorruptRecordError: as :func:`summarize_records`.
@@ -214,7 +214,7 @@ def find_greatest(data: Buffer, header: RecordBatchHeader, min_offset: int) -> t
 
 
 def _first(found: Iterator[T], limit: int) -> list[T]:
-    """Return the first so many, having gone through all: the records behind them are checked as well."""
+    """Return the first ``limit`` items after visiting all, so that later records are checked too."""
     first = list(islice(found, limit))
     for _ in found:
         pass
@@ -222,20 +222,20 @@ def _first(found: Iterator[T], limit: int) -> list[T]:
 
 
 class RecordDecoder:
-    """Decodes the records of one batch from front to end, as many at a time as are asked for."""
+    """Decodes the records of one batch from front to end, a requested number at a time."""
 
     def __init__(self, data: Buffer, header: RecordBatchHeader, start_offset: int = 0) -> None:
-        """Begin at ``start_offset``. Raises CorruptRecordError: the bytes are too few for so many records."""
+        """Begin at ``start_offset``. Raise CorruptRecordError if the bytes are too few for the records."""
         check_count(len(data), header)
         self._records = _decoded_records(data, header, start_offset)
 
     def read(self, most: int) -> list[Record]:
-        """Return the next records; fewer than ``most`` only at the end. Raises as :func:`summarize_records`."""
+        """Return the next records; fewer than ``most`` only at the end. Raise as :func:`summarize_records`."""
         return list(islice(self._records, most))
 
 
 def decode_records(data: Buffer, header: RecordBatchHeader) -> list[Record]:
-    """Return the records. Raises CorruptRecordError as :func:`summarize_records` does."""
+    """Return the records. Raise CorruptRecordError as :func:`summarize_records` does."""
     return list(_decoded_records(data, header, MIN_INT64))
 
 
@@ -243,7 +243,7 @@ class ColumnDecoder:
     """Collects the records of several batches as Arrow buffers."""
 
     def __init__(self, include_headers: bool, expected_size: int) -> None:
-        """``expected_size`` bytes of records are to come, more or fewer: it only spares the compiled twin copies."""
+        """Create a decoder; ``expected_size``, the estimated bytes of records, saves the compiled twin copies."""
         self.rows = 0
         self._include_headers = include_headers
         self._offset, self._timestamp, self._timestamp_type = array("q"), array("q"), array("i")
@@ -252,12 +252,12 @@ class ColumnDecoder:
         self._header_key, self._header_value = _BinaryColumn(), _BinaryColumn()
 
     def append(self, data: Buffer, header: RecordBatchHeader, start_offset: int, end_offset: int) -> None:
-        """Add the records of a batch whose offset is in [start_offset, end_offset).
+        """Add the records of a batch with offsets in [start_offset, end_offset).
 
         Raises:
-            CorruptRecordError: as :func:`summarize_records`, also for records outside of the range; use no more of this
-                decoder then.
-            TidelogError: RECORD_LIST_TOO_LARGE when one column would pass 2 GiB.
+            CorruptRecordError: as :func:`summarize_records`, also for records outside the range; the decoder must not
+                be used afterwards.
+            TidelogError: RECORD_LIST_TOO_LARGE if a column would exceed 2 GiB.
         """
         for offset_delta, timestamp_ms, key, value, headers in _walk(bytes(data), header):
             offset = header.base_offset + offset_delta
@@ -273,7 +273,7 @@ class ColumnDecoder:
                 self._append_headers(headers)
 
     def finish(self) -> ColumnBuffers:
-        """Return the buffers; the decoder is not used after that."""
+        """Return the buffers; the decoder cannot be used afterwards."""
         return ColumnBuffers(
             len(self._offset),
             memoryview(self._offset),
@@ -319,7 +319,7 @@ class _BinaryColumn:
 
 
 def check_count(size: int, header: RecordBatchHeader) -> None:
-    """Check that so many bytes can hold the records. Raises CorruptRecordError."""
+    """Check that the bytes can hold the records. Raise CorruptRecordError."""
     if header.record_count * MIN_RECORD_SIZE > size:
         raise malformed(FAULT_COUNT, header.base_offset, 0, 0, size, header.record_count)
 
@@ -338,7 +338,7 @@ _Fields = tuple[int, int, bytes | None, bytes | None, list[_Header]]
 
 
 def _walk(data: bytes, header: RecordBatchHeader) -> Iterator[_Fields]:
-    """Yield the fields of each record; every check of a record's structure and place is made here."""
+    """Yield the fields of each record, after all checks of the record's structure and bounds."""
     size, count, position, previous = len(data), header.record_count, 0, -1
     append_time_ms = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
 
@@ -375,7 +375,7 @@ class _MalformedFieldError(Exception):
 def _read_fields(
     data: bytes, position: int, end: int
 ) -> tuple[int, int, int, bytes | None, bytes | None, list[_Header]]:
-    """Read up to the end of the data; a record that runs past its own end is found by where it stops."""
+    """Read up to the end of the data; the caller detects a record that runs past its own end by its stop."""
     timestamp_delta, position = _read_varint(data, position + 1, 10)
     offset_delta, position = _read_varint(data, position, 5)
     key, position = _read_bytes(data, position)
@@ -404,7 +404,7 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def _wrapped(number: int) -> int:
-    """Return the number as int64 arithmetic gives it."""
+    """Return the number wrapped to int64."""
     if MIN_INT64 <= number <= MAX_INT64:
         return number
     return (number - MIN_INT64) % 2**64 + MIN_INT64
@@ -415,7 +415,7 @@ def _decoded(headers: list[_Header]) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def _read_varint(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
-    """Return a zigzag varint of at most 5 bytes (32 bits) or 10 bytes (64 bits) and the position behind it."""
+    """Return a zigzag varint of at most 5 bytes (32 bits) or 10 bytes (64 bits), and the position after it."""
     try:
         byte = data[position]
         if byte < 0x80:

@@ -1,4 +1,4 @@
-"""The pure engine's part that checks batches from outside: header, bounds, CRC-32C and order, not the records."""
+"""The pure engine's checks of batches without their records: header, bounds, CRC-32C and order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def validate_batch(buffer: Buffer, position: int = 0, first_position: int = 0) -
 
 
 def scan_batches(buffer: Buffer, first_position: int = 0, least_offset: int = 0) -> BatchScan:
-    """Return the batches from the begin of a buffer on: :func:`tidelog_foundation.records.scan_batches`."""
+    """Return the batches from the beginning of a buffer; see :func:`tidelog_foundation.records.scan_batches`."""
     batches: list[tuple[int, RecordBatchHeader]] = []
     place, end, wanted = 0, len(buffer), HEADER_SIZE
     try:

@@ -1,4 +1,4 @@
-"""Decodes batches straight to Arrow columns, without a Python object per record. pyarrow is imported on first use."""
+"""The decoder from batches to Arrow columns, without a Python object per record. pyarrow is imported on first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 MAX_DECODED_BYTES = 64 * 1024 * 1024
-"""Once so many bytes of records are decompressed, those who read what others wrote let go of them before the next."""
+"""The decompressed bytes after which readers of foreign batches release them before they continue."""
 
 
 def to_arrow(
@@ -24,16 +24,16 @@ def to_arrow(
 ) -> pyarrow.RecordBatch:
     """Return the records in [start_offset, end_offset) of all whole batches in the buffer, in order.
 
-    With ``max_bytes`` it stops behind the batch with which its decompressed records reach so many bytes, but not before
-    there is a row: whoever goes on from the offset behind the last row gets the rest, and no row at the end.
+    With ``max_bytes`` it stops after the batch with which the decompressed records reach that size, but not before
+    there is a row. A caller that continues after the last row's offset gets the rest, and no row at the end.
 
     Columns: ``key`` and ``value`` (binary, nullable), ``offset`` and ``timestamp_ms`` (int64), ``timestamp_type``
-    (int32) and, when asked, ``headers`` (list of struct of ``key`` string and ``value`` binary). Control batches are
-    left out and a torn batch at the end is ignored.
+    (int32) and optionally ``headers`` (list of struct of ``key`` string and ``value`` binary). Control batches are left
+    out, and a torn batch at the end is ignored.
 
     Raises:
-        CorruptRecordError: a batch in the range is changed, does not decode, or decompresses beyond the limit.
-        TidelogError: UNSUPPORTED_COMPRESSION_TYPE; RECORD_LIST_TOO_LARGE when a column would pass 2 GiB.
+        CorruptRecordError: a batch in the range is damaged, cannot be decoded, or decompresses beyond the limit.
+        TidelogError: UNSUPPORTED_COMPRESSION_TYPE; RECORD_LIST_TOO_LARGE if a column would exceed 2 GiB.
         ModuleNotFoundError: pyarrow is not installed.
     """
     arrow = _pyarrow()

@@ -1,4 +1,4 @@
-"""Builds one RecordBatch v2 out of records appended one by one."""
+"""The builder of one RecordBatch v2 from records appended one by one."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ from tidelog_foundation.records.header import (
 from tidelog_foundation.records.sources import Contents, Timestamps, content_source, rows_of, timestamp_source
 
 Headers = Sequence[tuple[str, bytes | None]]
-"""A record's headers: order and duplicates are kept, a value may be null."""
+"""A record's headers, in order and with duplicates; a value may be null."""
 
 _MAX_RECORD_OVERHEAD = 21
 _MAX_VARINT = 5
 
 
 class RecordBatchBuilder:
-    """A batch in the making: used by one thread, appended to until full, then built.
+    """A batch under construction: one thread appends records until it is full, then builds it.
 
-    ``append(key, value, headers=(), timestamp_ms=-1) -> int`` encodes one record and returns its offset in the
-    batch; it is the engine's own method, because a call in between would cost as much again. It changes nothing when
-    it raises: TypeError for a key or value that is not bytes or None, INVALID_TIMESTAMP below -1, MESSAGE_TOO_LARGE
-    beyond 2 GiB.
+    ``append(key, value, headers=(), timestamp_ms=-1) -> int`` encodes one record and returns its offset in the batch.
+    It is the engine's own method, because a wrapper would double its cost. A call that raises changes nothing:
+    TypeError for a key or value that is not bytes or None, INVALID_TIMESTAMP below -1, MESSAGE_TOO_LARGE beyond 2 GiB.
 
-    The base timestamp is the first record's and offsets count from 0, as a produce request asks. Records are encoded as
-    they are appended and compressed in :meth:`build`; a batch that compression does not make smaller is sent without.
+    The base timestamp is the first record's and offsets count from 0, as produce requests require. Records are encoded
+    on :attr:`append` and compressed in :meth:`build`; a batch that compression does not shrink stays uncompressed.
     """
 
     __slots__ = ("_codec", "_compression", "_encoder", "_level", "append")
@@ -50,7 +49,7 @@ class RecordBatchBuilder:
 
     @property
     def count(self) -> int:
-        """How many records were appended."""
+        """The number of records appended."""
         return self._encoder.count
 
     @property
@@ -71,13 +70,13 @@ class RecordBatchBuilder:
         start: int = 0,
         max_bytes: int | None = None,
     ) -> int:
-        """Append the records of whole columns, from row ``start`` on, and return the row where the next call goes on.
+        """Append the records of whole columns from row ``start`` on, and return the row for the next call.
 
         ``values`` and ``keys`` are sequences of bytes and None, or Arrow arrays of binary or string, read from their
-        buffers; ``timestamp_ms`` is one for all or one for each row. With ``max_bytes`` it stops before the record that
-        would make :attr:`size_in_bytes` greater, but an empty builder takes one record of any size, so that a column is
-        spread over batches by calling it on one new builder after another until it returns the number of rows. Nothing
-        changes when it raises.
+        buffers; ``timestamp_ms`` is one for all rows or one for each. With ``max_bytes`` it stops before the record
+        that would push :attr:`size_in_bytes` beyond it, but an empty builder takes one record of any size. To spread a
+        column over batches, call it on new builders until it returns the number of rows. A call that raises changes
+        nothing.
 
         Raises:
             TypeError: a content that is not bytes or None, an Arrow array of another type, or a chunked one.
@@ -102,10 +101,10 @@ class RecordBatchBuilder:
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
     ) -> bytes:
-        """Return the batch. May be called again, for instance with another sequence.
+        """Return the batch. Repeated calls are allowed, for example with another sequence.
 
         Raises:
-            TidelogError: _STATE when no record was appended, or for a transaction without a producer id.
+            TidelogError: _STATE if no record was appended, or for a transaction without a producer id.
         """
         encoder = self._encoder
         if not encoder.count:
@@ -130,7 +129,7 @@ class RecordBatchBuilder:
 
 
 def record_size_upper_bound(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
-    """Return the most that a record can add to :attr:`RecordBatchBuilder.size_in_bytes`, in bytes."""
+    """Return the most bytes that a record can add to :attr:`RecordBatchBuilder.size_in_bytes`."""
     size = _MAX_RECORD_OVERHEAD + 3 * _MAX_VARINT + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += 2 * _MAX_VARINT + len(name.encode()) + len(content or b"")

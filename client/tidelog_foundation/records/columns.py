@@ -1,4 +1,4 @@
-"""Plain buffers in Arrow's layout between the engines and Arrow, so that no engine needs pyarrow."""
+"""Plain buffers in Arrow's layout, so that the engines do not need pyarrow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 Bytes = bytes | memoryview
 
 BinaryBuffers = tuple[Bytes | None, memoryview, Bytes, int]
-"""Validity bits (None where nothing is null), int32 offsets (one more than rows), data, and the number of nulls."""
+"""Validity bits (None without nulls), int32 offsets (one more than rows), data, and the number of nulls."""
 
 
 class ColumnBuffers(NamedTuple):
@@ -25,10 +25,10 @@ class ColumnBuffers(NamedTuple):
 
 
 class BinaryColumn(NamedTuple):
-    """A column of ``rows`` byte strings to encode, in the memory of whoever made it.
+    """A column of ``rows`` byte strings to encode, in its owner's memory.
 
-    Row ``i`` is ``data[offsets[i]:offsets[i + 1]]`` where there are ``offsets`` (int32 or int64, rows + 1 of them),
-    else the ``width`` bytes from ``i * width`` on. It is null where bit ``first_bit + i`` of ``validity`` is not set.
+    Row ``i`` is ``data[offsets[i]:offsets[i + 1]]`` if there are ``offsets`` (int32 or int64, rows + 1 of them), else
+    the ``width`` bytes from ``i * width`` on. It is null if bit ``first_bit + i`` of ``validity`` is not set.
     """
 
     rows: int

@@ -1,8 +1,8 @@
-"""The codecs of a batch's records: none, gzip, snappy, lz4 and zstd, with bounded decompression.
+"""The codecs for a batch's records: none, gzip, snappy, lz4 and zstd, with bounded decompression.
 
-Written are the forms that Kafka's own clients write: xerial-framed snappy with blocks of 32 KiB, and lz4 frames with
-independent blocks of 64 KiB (KIP-57). Read are also raw snappy (librdkafka) and any lz4 frame. A compressed section
-may grow to ``MAX_DECOMPRESSED_SIZE`` bytes and no further, and memory is taken only for what it grows to.
+It writes the formats of Kafka's own clients: xerial-framed snappy with blocks of 32 KiB, and lz4 frames with
+independent blocks of 64 KiB (KIP-57). It also reads raw snappy (librdkafka) and any lz4 frame. A compressed section may
+grow to at most ``MAX_DECOMPRESSED_SIZE`` bytes, and uses only as much memory as its actual size.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from zstandard import ZstdDecompressor
 
 MAX_DECOMPRESSED_SIZE = 256 * 1024 * 1024
-"""The most bytes that the records of one batch may decompress to, wherever they are read; a leader takes fewer."""
+"""The most bytes to which one batch's records may decompress in any reader; a leader allows fewer."""
 
 MAX_EXPANSION = 64
-"""A leader takes a batch that decompresses to at most so many times the topic's ``max.message.bytes``."""
+"""The most multiples of the topic's ``max.message.bytes`` to which a leader lets a batch decompress."""
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""The values of ``compression.type``; the index is the id in the attributes of a batch."""
+"""The values of ``compression.type``; the index is the id in a batch's attributes."""
 
 UNCOMPRESSED = "uncompressed"
-"""What ``compression.type`` of a topic calls ``none``."""
+"""The name of ``none`` in a topic's ``compression.type``."""
 
 DEFAULT_LEVELS = {"gzip": -1, "lz4": 9, "zstd": 3}
-"""The codecs that have levels, with Kafka's defaults (KIP-390)."""
+"""The codecs with levels, and Kafka's defaults (KIP-390)."""
 
 _LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
 _GZIP_DEFAULT = 6
@@ -54,14 +54,14 @@ _XERIAL_BLOCK = 32 * 1024
 _SNAPPY_MAX_RATIO = 22
 """Three bytes of raw snappy copy at most 64."""
 _SNAPPY_BLOCK_COST = 256
-"""What a block counts toward a limit at least: as many bytes are decompressed in the time that it takes."""
+"""The least bytes that a block counts toward a limit: as many are decompressed in the time that a block takes."""
 _BLOCK_LENGTH = struct.Struct(">i")
 
 _Bytes = bytes | bytearray | memoryview
 
 
 def codec_id(name: str) -> int:
-    """Return the id of a codec's name, ``UNCOMPRESSED`` included. Raises INVALID_CONFIG for any other name."""
+    """Return the id of a codec, ``UNCOMPRESSED`` included. Raise INVALID_CONFIG for an unknown name."""
     if name == UNCOMPRESSED:
         return 0
     if name not in CODECS:
@@ -70,7 +70,7 @@ def codec_id(name: str) -> int:
 
 
 def codec_name(identifier: int) -> str:
-    """Return the name of a codec's id. Raises UNSUPPORTED_COMPRESSION_TYPE for an id that Kafka has not given out."""
+    """Return the name of a codec. Raise UNSUPPORTED_COMPRESSION_TYPE for an id that Kafka does not define."""
     if not 0 <= identifier < len(CODECS):
         raise error_for(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression id {identifier}: the known ones are 0 to 4"
@@ -79,10 +79,10 @@ def codec_name(identifier: int) -> str:
 
 
 def check_level(name: str, level: int | None) -> int | None:
-    """Return the level to compress with (KIP-390), the codec's default for None; None for codecs without levels.
+    """Return the level for compression (KIP-390), the codec's default for None; None for codecs without levels.
 
     Raises:
-        ConfigError: the codec has no levels, or the level is out of its range.
+        ConfigError: the codec has no levels, or the level is out of range.
     """
     if name not in _LEVELS:
         if level is not None:
@@ -97,7 +97,7 @@ def check_level(name: str, level: int | None) -> int | None:
 
 
 def compress(name: str, data: _Bytes, level: int | None) -> bytes:
-    """Return the data in the form that Kafka's clients write for the codec; ``level`` is :func:`check_level`'s."""
+    """Return the compressed data in the format of Kafka's clients; ``level`` comes from :func:`check_level`."""
     match name:
         case "gzip":
             return bytes(cramjam.gzip.compress(data, level=_GZIP_DEFAULT if level == -1 else level))
@@ -112,7 +112,7 @@ def compress(name: str, data: _Bytes, level: int | None) -> bytes:
 
 
 class OversizedRecordsError(CorruptRecordError):
-    """The records of a batch decompress to more than ``limit`` bytes; none beyond it were written anywhere."""
+    """The error of records that decompress to more than ``limit`` bytes; no more than that were written."""
 
     def __init__(self, name: str, compressed_size: int, limit: int) -> None:
         super().__init__(f"{name} data of {compressed_size} bytes grows beyond the limit of {limit} bytes")
@@ -122,20 +122,20 @@ class OversizedRecordsError(CorruptRecordError):
 def decompress(name: str, data: _Bytes, limit: int | None = None) -> _Bytes:
     """Return the decompressed data, or the data itself for ``none``.
 
-    ``limit`` is the most bytes that it may become; ``MAX_DECOMPRESSED_SIZE`` holds as well.
+    ``limit`` bounds the decompressed size; ``MAX_DECOMPRESSED_SIZE`` applies as well.
 
     Raises:
-        OversizedRecordsError: the data grows beyond the limit.
-        CorruptRecordError: not data of that codec.
+        OversizedRecordsError: the data exceeds the limit.
+        CorruptRecordError: the data is not of that codec.
     """
     plain = decompress_briefly(name, data, limit)
     return bytes(plain) if isinstance(plain, memoryview) and plain.obj is _scratch() else plain
 
 
 def decompress_briefly(name: str, data: _Bytes, limit: int | None = None) -> _Bytes:
-    """Return what :func:`decompress` does, until the next decompression in this thread, which may overwrite it.
+    """Return the result of :func:`decompress`, valid until this thread's next decompression, which may overwrite it.
 
-    For a walk over the records: small batches need no memory of their own.
+    It serves a walk over the records; small batches then need no memory of their own.
     """
     most = MAX_DECOMPRESSED_SIZE if limit is None else min(limit, MAX_DECOMPRESSED_SIZE)
     match name:
@@ -153,7 +153,9 @@ def decompress_briefly(name: str, data: _Bytes, limit: int | None = None) -> _By
 
 
 def _lz4_compress(data: _Bytes, level: int) -> bytes:
-    """Compress block by block: the library holds the GIL, and takes bytes alone, of which large data needs no copy."""
+    """Compress block by block: the library holds the GIL and takes only bytes, and large data then
+    needs no full copy.
+    """
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     view = memoryview(data)
     for start in range(0, len(view), _LZ4_BLOCK):
@@ -162,17 +164,17 @@ def _lz4_compress(data: _Bytes, level: int) -> bytes:
 
 
 def _lz4_level(level: int | None) -> int:
-    """Return the library's level: Kafka's default, 9, is the fast compressor and every other one a high one."""
+    """Return the library's level: Kafka's default, 9, is the fast compressor, and all others are high ones."""
     if level is None or level == DEFAULT_LEVELS["lz4"]:
         return _LZ4_FAST
     return min(max(level, _LZ4_LEAST_HIGH), _LZ4_GREATEST_HIGH)
 
 
 def _decompress(name: str, into: Callable[[_Bytes, memoryview], int], data: _Bytes, limit: int) -> memoryview:
-    """Decompress what need not state its size: into memory of this thread, or where that is too small, into the limit.
+    """Decompress data of unknown size into this thread's memory or, if that is too small, into a mapping of the limit.
 
-    The limit is a mapping of which no more takes memory than is written. The thread's memory is kept, because that of
-    a new batch each time would cost more than the decompression: the system clears it page by page.
+    The mapping uses only as much memory as is written. The thread's memory is reused, because the system clears new
+    memory page by page, which would cost more than the decompression.
     """
     if limit <= _SCRATCH_SIZE or len(data) <= _SCRATCH_SIZE // 2:
         output = memoryview(_scratch())[:limit]
@@ -188,7 +190,7 @@ def _decompress(name: str, into: Callable[[_Bytes, memoryview], int], data: _Byt
         if size is None:
             raise OversizedRecordsError(name, len(data), limit)
     except CorruptRecordError:
-        # The error may be kept, and its traceback would keep the memory.
+        # A stored error's traceback would keep the memory.
         output.release()
         mapping.close()
         raise
@@ -196,7 +198,7 @@ def _decompress(name: str, into: Callable[[_Bytes, memoryview], int], data: _Byt
 
 
 def _decompressed(name: str, into: Callable[[_Bytes, memoryview], int], data: _Bytes, output: memoryview) -> int | None:
-    """Return how many bytes were written, None where the output is too small."""
+    """Return the number of bytes written, or None if the output is too small."""
     try:
         return into(data, output)
     except cramjam.DecompressionError as error:
@@ -206,9 +208,9 @@ def _decompressed(name: str, into: Callable[[_Bytes, memoryview], int], data: _B
 
 
 def _decompress_small_frame(data: _Bytes, limit: int) -> bytes | None:
-    """Decompress one whole frame of zstd with this thread's context; None where the usual way has to decide.
+    """Decompress one whole zstd frame with this thread's context, or return None to leave it to the normal path.
 
-    To make a context takes longer than to decompress a small batch.
+    Creating a context takes longer than decompressing a small batch.
     """
     if len(data) > _SMALL_FRAME:
         return None
@@ -223,14 +225,14 @@ def _decompress_small_frame(data: _Bytes, limit: int) -> bytes | None:
             return None
         if zstandard.frame_content_size(data) > most:
             return None
-        # Nothing may be all of it, or a frame to skip.
+        # An empty result may be all of the data, or a skippable frame.
         return context.decompress(data, max_output_size=most) or None
     except zstandard.ZstdError:
         return None
 
 
 def _is_one_frame(data: _Bytes, has_checksum: bool) -> bool:
-    """Whether a frame of zstd ends with the data, by the headers of its blocks: the library ignores what follows."""
+    """Return True if a zstd frame ends with the data, by its block headers; the library ignores trailing data."""
     import zstandard
 
     position, is_last = zstandard.frame_header_size(data), False
@@ -242,7 +244,7 @@ def _is_one_frame(data: _Bytes, has_checksum: bool) -> bool:
 
 
 def _zstd_context() -> ZstdDecompressor | None:
-    """Return this thread's context, None where the library is not installed. It lets no frame ask for much memory."""
+    """Return this thread's context, which bounds a frame's memory, or None if the library is not installed."""
     if not hasattr(_threads, "zstd_context"):
         try:
             import zstandard
@@ -262,7 +264,7 @@ def _scratch() -> bytearray:
 
 
 def _snappy_decompress(data: _Bytes, limit: int) -> memoryview:
-    """Decompress blocks that state their sizes, of which none is believed that its bytes cannot have."""
+    """Decompress blocks that state their sizes, and reject sizes that their bytes cannot reach."""
     try:
         total = cost = 0
         for block in _snappy_blocks(data):

@@ -1,9 +1,9 @@
-"""Transaction markers: the one control record by which a coordinator ends a producer's transaction in a partition.
+"""Transaction markers, the control records that end a producer's transaction in a partition.
 
-Owns the form of Kafka's EndTransactionMarker (KIP-98, "Control Messages"): a batch of its own with the transactional
-and the control bit, the producer's id and epoch, no sequence, and one record. Its key is an int16 version and an int16
-type, its value an int16 version and the int32 epoch of the coordinator. A newer version is read as the one known here,
-of which it is an extension, and a type that is not known is nobody's transaction: both as Kafka does.
+This module owns the format of Kafka's EndTransactionMarker (KIP-98, "Control Messages"): a separate batch with the
+transactional and the control bit, the producer's id and epoch, no sequence, and one record. The record's key is an
+int16 version and an int16 type, its value an int16 version and the int32 epoch of the coordinator. As in Kafka, a newer
+version is read as the known one, which it extends, and a record of an unknown type ends no transaction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _VALUE = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """How a transaction ended; the number is the type in the record's key."""
+    """The outcome of a transaction; the number is the type in the record's key."""
 
     ABORT = 0
     COMMIT = 1
@@ -40,7 +40,7 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """A transaction's marker as it stands in a log."""
+    """A transaction marker in a log."""
 
     offset: int
     timestamp_ms: int
@@ -53,7 +53,7 @@ class ControlRecord:
 def control_batch(
     kind: ControlType, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """Return the batch that ends the transaction of a producer, with base offset 0 for the leader to assign."""
+    """Return the batch that ends a producer's transaction; the leader assigns the base offset, which is 0."""
     encoder = engine.RecordEncoder()
     encoder.append(_KEY.pack(_VERSION, kind), _VALUE.pack(_VERSION, coordinator_epoch), (), timestamp_ms)
     records = bytes(encoder.records())
@@ -77,10 +77,10 @@ def control_batch(
 def read_control(buffer: Buffer, position: int = 0) -> ControlRecord | None:
     """Return the marker in the batch at a position.
 
-    None for a batch of data, for a control batch whose record a cleaner has removed, and for one of another type.
+    None means a batch of data, a control batch whose record a cleaner has removed, or one of another type.
 
     Raises:
-        CorruptRecordError: the batch is torn or changed, or a control record has not the form of one.
+        CorruptRecordError: the batch is torn or damaged, or a control record is malformed.
     """
     header = validate_batch(buffer, position)
     if not header.is_control or header.record_count == 0:

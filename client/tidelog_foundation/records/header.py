@@ -1,7 +1,8 @@
-"""The 61 bytes in front of every RecordBatch v2: parsed, assigned and written.
+"""The 61-byte header of every RecordBatch v2: parsing, assignment and encoding.
 
-Owns the layout (KIP-98, "Message Format"). The CRC covers everything from the attributes to the end, so a leader sets
-the base offset and the partition leader epoch without touching it. The records behind the header are not looked at.
+This module owns the layout (KIP-98, "Message Format"). The CRC covers everything from the attributes to the end, so a
+leader sets the base offset and the partition leader epoch without changing it. The records after the header are not
+read.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ _MAX_TIMESTAMP_POSITION = 35
 _INT8, _INT16, _UINT32, _INT32, _INT64 = (struct.Struct(">" + code) for code in "bhIiq")
 
 Buffer = bytes | bytearray | memoryview
-"""What a batch is read from: contiguous bytes."""
+"""The contiguous bytes of a batch."""
 
 
 class RecordBatchHeader(NamedTuple):
-    """The header of one batch, with Kafka's field names; -1 stands for "none" in timestamps and producer fields.
+    """The header of one batch, with Kafka's field names; -1 means "none" in timestamps and producer fields.
 
-    ``0 <= base_offset <= last_offset`` holds within int64, ``batch_length`` is at least what the header takes and
-    ``record_count`` is not negative: :func:`parse_header` gives no other. A tuple, because every batch that is written
-    or read gets one, and a frozen dataclass takes five times as long to make.
+    :func:`parse_header` guarantees ``0 <= base_offset <= last_offset`` within int64, a ``batch_length`` of at least the
+    header's, and a ``record_count`` that is not negative. It is a tuple, because every batch written or read gets one,
+    and creating a frozen dataclass takes five times as long.
     """
 
     base_offset: int
@@ -79,12 +80,12 @@ class RecordBatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record; after compaction that record may be gone."""
+        """The offset of the last record, which compaction may have removed."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset that follows the batch."""
+        """The offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -99,31 +100,34 @@ class RecordBatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
+        """True if the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch is a transaction marker, which no application sees."""
+        """True if the batch is a transaction marker, which applications do not see."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether the base timestamp is the time after which tombstones may go (KIP-534)."""
+        """True if the base timestamp is the time after which tombstones may be removed (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_MASK)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones and markers of this batch may go, None where no cleaner has set it (KIP-534)."""
+        """The time after which this batch's tombstones and markers may be removed; None if no cleaner has set it
+        (KIP-534).
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
 
 class BatchScan(NamedTuple):
-    """What a pass over a window of batches found: each good batch with its position, in the first ``size`` bytes.
+    """The result of a scan over a window of batches: each valid batch with its position, in the first ``size`` bytes.
 
-    ``wanted`` is what the batch behind them takes as a whole, or the 61 bytes of a header where that is not all in the
-    window: the next window begins there and has at least so many bytes. With a ``fault``, why no good batch follows, it
-    is 0. What is torn at the end of a file is no fault of the window: there, fewer than ``wanted`` bytes remain.
+    ``wanted`` is the size of the batch after them, or the 61 bytes of a header that is not wholly in the window. The
+    next window begins there and must have at least that many bytes. If a ``fault`` tells why no valid batch follows,
+    ``wanted`` is 0. A torn batch at the end of a file is not a fault of the window: there, fewer than ``wanted`` bytes
+    remain.
     """
 
     batches: list[tuple[int, RecordBatchHeader]]
@@ -133,12 +137,12 @@ class BatchScan(NamedTuple):
 
 
 def parse_header(buffer: Buffer, position: int = 0, first_position: int = 0) -> RecordBatchHeader:
-    """Return the header at a position; the rest of the batch need not be there.
+    """Return the header at a position; the rest of the batch may be missing.
 
-    ``first_position`` is where in a file the buffer begins, for the error.
+    ``first_position`` is the buffer's position in a file, for errors.
 
     Raises:
-        CorruptRecordError: fewer than 61 bytes, another magic than 2, or a length, offset or count that no batch has.
+        CorruptRecordError: fewer than 61 bytes, a magic other than 2, or an impossible length, offset or count.
     """
     remaining = len(buffer) - position
     if position < 0 or remaining < HEADER_SIZE:
@@ -164,12 +168,12 @@ def assign_offsets(
     log_append_time_ms: int | None = None,
     max_timestamp: int | None = None,
 ) -> None:
-    """Write what a leader assigns into one whole batch, in place.
+    """Write a leader's assignments into one whole batch, in place.
 
-    With ``log_append_time_ms`` the batch becomes one of LogAppendTime: the flag and the max timestamp are set.
-    ``max_timestamp`` is what the leader found in the records: a producer's that differs is put right, as Kafka's
-    LogValidator does. The CRC is computed again only where one of these changes the batch, because it covers neither
-    the base offset nor the epoch.
+    ``log_append_time_ms`` turns the batch into one of LogAppendTime: it sets the flag and the max timestamp.
+    ``max_timestamp`` is the value that the leader found in the records; a different one from the producer is corrected,
+    as in Kafka's LogValidator. The CRC is recomputed only for these changes, because it covers neither the base offset
+    nor the epoch.
     """
     _INT64.pack_into(batch, 0, base_offset)
     _INT32.pack_into(batch, _LEADER_EPOCH_POSITION, leader_epoch)
@@ -185,10 +189,10 @@ def assign_offsets(
 
 
 def encode_batch(header: RecordBatchHeader, records: Buffer) -> bytes:
-    """Return the batch of a header and the bytes behind it, compressed as the header's attributes say.
+    """Return the batch of a header and its records, which must be compressed as the header's attributes tell.
 
-    Length and CRC are computed; the header's own are not looked at. With ``header._replace(...)`` that is how a
-    batch is written again with other records, another codec or a delete horizon (then ``base_timestamp``).
+    Length and CRC are computed; the header's own are ignored. With ``header._replace(...)``, a caller rewrites a batch
+    with other records, another codec or a delete horizon (then ``base_timestamp``).
     """
     covered = COVERED_STRUCT.pack(
         header.attributes,
@@ -205,7 +209,7 @@ def encode_batch(header: RecordBatchHeader, records: Buffer) -> bytes:
 
 
 def encode_prefix(base_offset: int, leader_epoch: int, covered: bytes, records: Buffer) -> bytes:
-    """Return the header's bytes, given those that ``COVERED_STRUCT`` packed and the bytes behind them."""
+    """Return the header's bytes, given those packed by ``COVERED_STRUCT`` and the bytes after them."""
     length = HEADER_SIZE - LOG_OVERHEAD + len(records)
     crc = crc32c(records, crc32c(covered))
     return UNCOVERED_STRUCT.pack(base_offset, length, leader_epoch, MAGIC, crc) + covered

@@ -1,4 +1,4 @@
-"""Reads records out of batches, one object per record."""
+"""The reader of records from batches, one object per record."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tidelog_foundation.records.header import Buffer
 from tidelog_foundation.records.validation import record_section, validate_batch
 
 RECORDS_AT_ONCE = 4096
-"""The most records of a batch that :func:`read_parts` makes objects of before it is asked for more."""
+"""The most records of a batch that :func:`read_parts` turns into objects at a time."""
 
 
 def read_records(buffer: Buffer, position: int = 0) -> list[Record]:
     """Return the records of the one batch at a position, control records included; :func:`iter_headers` finds batches.
 
-    Whoever reads batches that others wrote takes :func:`iter_records`: seven bytes make an object of two hundred.
+    Use :func:`iter_records` for batches from others, where seven bytes can become an object of two hundred.
 
     Raises:
-        CorruptRecordError: the batch is torn or changed, does not decode, or decompresses beyond the limit.
+        CorruptRecordError: the batch is torn or damaged, cannot be decoded, or decompresses beyond the limit.
         TidelogError: UNSUPPORTED_COMPRESSION_TYPE.
     """
     header = validate_batch(buffer, position)
@@ -32,7 +32,7 @@ def iter_records(buffer: Buffer, position: int = 0, start_offset: int = 0) -> It
     """Yield the records of the batch at a position from an offset on, with few objects at a time.
 
     Raises:
-        CorruptRecordError, TidelogError: as :func:`read_records`, before the first record is yielded.
+        CorruptRecordError, TidelogError: as :func:`read_records`, before the first record.
     """
     return chain.from_iterable(read_parts(buffer, position, start_offset))
 
@@ -41,7 +41,7 @@ def read_parts(buffer: Buffer, position: int = 0, start_offset: int = 0) -> Iter
     """Yield the records of the batch at a position from an offset on, in lists of 1 to ``RECORDS_AT_ONCE``.
 
     Raises:
-        CorruptRecordError, TidelogError: as :func:`read_records`, before the first list is yielded.
+        CorruptRecordError, TidelogError: as :func:`read_records`, before the first list.
     """
     header = validate_batch(buffer, position)
     records = decompress(header.compression, record_section(buffer, position, header))
@@ -50,7 +50,7 @@ def read_parts(buffer: Buffer, position: int = 0, start_offset: int = 0) -> Iter
         if part := decoder.read(RECORDS_AT_ONCE):
             yield part
         return
-    # The whole batch is checked before anybody gets a part of it.
+    # Check the whole batch before yielding a part of it.
     engine.summarize_records(records, header)
     while part := decoder.read(RECORDS_AT_ONCE):
         yield part

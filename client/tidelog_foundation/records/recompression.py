@@ -1,4 +1,4 @@
-"""Gives a batch another codec and keeps everything else: what a leader does for a topic's ``compression.type``."""
+"""The conversion of a batch to another codec, by which a leader applies a topic's ``compression.type``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tidelog_foundation.records.validation import record_section, validate_batch
 def recompress(batch: Buffer, compression: str, level: int | None = None) -> bytes:
     """Return the one batch at the start of a buffer with its records in another codec.
 
-    Records, offsets, leader epoch, producer, timestamps and the other attributes stay. A batch that has the codec
-    stays byte for byte, whatever the level, and so does a control batch. Where the codec would not make the records
-    smaller than they are without one, they get none, as by :class:`RecordBatchBuilder`. The records are not walked:
-    :func:`inspect_produced` does that.
+    Records, offsets, leader epoch, producer, timestamps and the other attributes stay. A batch that already has the
+    codec, whatever its level, and a control batch stay byte for byte. If the codec would not shrink the records, they
+    stay uncompressed, as in :class:`RecordBatchBuilder`. The records are not walked; :func:`inspect_produced` does
+    that.
 
     ``compression`` is one of ``CODECS`` or ``uncompressed``; ``level`` None is the codec's default (KIP-390).
 
     Raises:
-        CorruptRecordError: the batch is torn or changed, or its records do not decompress within the limit.
+        CorruptRecordError: the batch is torn or damaged, or its records do not decompress within the limit.
         TidelogError: UNSUPPORTED_COMPRESSION_TYPE.
-        ConfigError: no such codec or level.
+        ConfigError: the codec or level does not exist.
     """
     codec = codec_id(compression)
     level = check_level(CODECS[codec], level)
@@ -34,12 +34,12 @@ def recompress(batch: Buffer, compression: str, level: int | None = None) -> byt
 def compress_records(
     header: RecordBatchHeader, plain: Buffer, compression: str, level: int | None = None
 ) -> tuple[RecordBatchHeader, Buffer]:
-    """Return header and records, from which ``encode_batch`` makes the batch in another codec: see :func:`recompress`.
+    """Return header and records for ``encode_batch`` in another codec; see :func:`recompress`.
 
-    The records are ``plain`` itself where they get no codec.
+    The records are ``plain`` itself if they stay uncompressed.
 
     Raises:
-        ConfigError: no such codec or level.
+        ConfigError: the codec or level does not exist.
     """
     codec = codec_id(compression)
     level = check_level(CODECS[codec], level)

@@ -1,4 +1,4 @@
-"""One decoded record, as the pure engine makes it; the compiled engine has a class with the same interface."""
+"""One decoded record of the pure engine; the compiled engine has a class with the same interface."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Record:
     """One record of a batch.
 
-    ``offset`` is absolute, ``timestamp_ms`` is -1 where the producer gave none, and ``timestamp_type`` is 0 (create
-    time) or 1 (log append time). ``None`` as key or value is Kafka's null; ``headers`` keeps order and duplicates.
+    ``offset`` is absolute, ``timestamp_ms`` is -1 if the producer set none, and ``timestamp_type`` is 0 (create time)
+    or 1 (log append time). ``None`` as key or value is Kafka's null; ``headers`` keeps order and duplicates.
     """
 
     offset: int

@@ -1,4 +1,4 @@
-"""Finds and checks many batches in one pass over their bytes, the records not looked at."""
+"""The scan of many batches in one pass over their bytes, without their records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog_foundation.records.header import HEADER_SIZE, BatchScan, Buffer, Re
 parse_header = engine.parse_header
 """``parse_header(buffer, position=0, first_position=0)``: see :func:`tidelog_foundation.records.header.parse_header`.
 
-It is the engine's own function, because a call in between would cost as much again.
+It is the engine's own function, because a wrapper would double its cost.
 """
 
 
@@ -18,7 +18,7 @@ def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Recor
     """Yield position and header of each whole batch from a position on; stop before a torn tail.
 
     Raises:
-        CorruptRecordError: a header that :func:`parse_header` refuses.
+        CorruptRecordError: :func:`parse_header` rejects a header.
     """
     end = len(buffer)
     while end - position >= HEADER_SIZE:
@@ -31,11 +31,11 @@ def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Recor
 
 
 def scan_batches(buffer: Buffer, first_position: int = 0, least_offset: int = 0) -> BatchScan:
-    """Return the batches from the begin of a buffer on that are whole, unchanged, and each above the one before.
+    """Return the whole, undamaged batches from the beginning of a buffer, each above the previous one.
 
-    The buffer is a window over a file: it begins at the file's byte ``first_position``, from which the positions of the
-    batches are counted, those in errors too. The first batch may not be below ``least_offset``. Stops where the next
-    batch is not all in the buffer, and at the first that is not as it must be, which becomes the scan's ``fault``;
-    nothing is raised. The records are not walked: the CRC says that they are as the producer wrote them.
+    The buffer is a window over a file: it begins at the file's byte ``first_position``, and all positions, also those
+    in errors, count from the file's beginning. The first batch must not be below ``least_offset``. The scan stops at a
+    batch that is not wholly in the buffer, and at the first invalid one, which becomes its ``fault``; it raises
+    nothing. The records are not walked, because the CRC proves that they are as the producer wrote them.
     """
     return engine.scan_batches(buffer, first_position, least_offset)

@@ -1,4 +1,4 @@
-"""Finds a record of a batch by its timestamp, without an object per record."""
+"""The search for a record of a batch by timestamp, without an object per record."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tidelog_foundation.records.validation import record_section, validate_batch
 
 
 class FoundRecord(NamedTuple):
-    """Offset and timestamp, in ms, of a record."""
+    """A record's offset and its timestamp in milliseconds."""
 
     offset: int
     timestamp_ms: int
 
 
 def find_timestamp(batch: Buffer, timestamp_ms: int, min_offset: int, limit: int | None = None) -> FoundRecord | None:
-    """Return the first record as late as a timestamp and not below an offset, None where the batch has none.
+    """Return the first record at or after a timestamp and an offset, or None.
 
     ``limit`` is the most bytes to which the records may decompress.
 
     Raises:
         OversizedRecordsError: they decompress to more.
-        CorruptRecordError: the batch is torn or changed, or does not decode.
+        CorruptRecordError: the batch is torn or damaged, or cannot be decoded.
         TidelogError: UNSUPPORTED_COMPRESSION_TYPE.
     """
     plain, header = _opened(batch, limit)
@@ -33,7 +33,7 @@ def find_timestamp(batch: Buffer, timestamp_ms: int, min_offset: int, limit: int
 
 
 def find_greatest(batch: Buffer, min_offset: int, limit: int | None = None) -> FoundRecord | None:
-    """Return the first record with the greatest timestamp of those not below an offset, None where none has one.
+    """Return the first record with the greatest timestamp at or after an offset, None if no record has a timestamp.
 
     Raises:
         CorruptRecordError, TidelogError: as :func:`find_timestamp`.

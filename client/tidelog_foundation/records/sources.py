@@ -1,8 +1,8 @@
-"""What whole columns of records may come from, brought into the two forms that the engines encode.
+"""The conversion of columns of records to the two forms that the engines encode.
 
 Contents (keys or values) become a list or tuple of ``bytes | None``, or a :class:`BinaryColumn` over the buffers of an
 Arrow array, without a copy and without a Python object per record. Timestamps become one int, or a memoryview of int64.
-pyarrow is never imported here: its arrays are known by what they can do.
+This module never imports pyarrow; it recognizes arrays by their attributes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog_foundation.records.header import MAX_INT64, NO_TIMESTAMP
 
 
 class ArrowArray(Protocol):
-    """A ``pyarrow.Array``, as far as its buffers are asked for."""
+    """The part of ``pyarrow.Array`` that gives access to its buffers."""
 
     type: Any
     offset: int
@@ -29,7 +29,7 @@ class ArrowArray(Protocol):
         ...
 
     def buffers(self) -> list[Any]:
-        """Return validity, offsets where the type has them, and data."""
+        """Return validity, offsets if the type has them, and data."""
         ...
 
 
@@ -37,7 +37,9 @@ Contents = Sequence[bytes | None] | ArrowArray | BinaryColumn
 """Keys or values: bytes and None, buffers, or an Arrow array of (large) binary, (large) string, fixed-size binary."""
 
 Timestamps = int | Sequence[int] | memoryview | ArrowArray
-"""One timestamp in ms for all, or one for each: ints, a buffer of int64, an Arrow array of int64 or timestamp[ms]."""
+"""One timestamp in ms for all records, or one each: ints, a buffer of int64, an Arrow array of
+int64 or timestamp[ms].
+"""
 
 ContentSource = list[bytes | None] | tuple[bytes | None, ...] | BinaryColumn
 TimestampSource = int | memoryview
@@ -46,7 +48,7 @@ _OFFSET_SIZES = {"binary": 4, "string": 4, "large_binary": 8, "large_string": 8}
 
 
 def content_source(contents: Contents, name: str) -> ContentSource:
-    """Return what an engine reads keys or values from; ``name`` is for the error.
+    """Return keys or values in an engine's form; ``name`` is for errors.
 
     Raises:
         TypeError: not a sequence, or an Arrow array of another type.
@@ -60,16 +62,16 @@ def content_source(contents: Contents, name: str) -> ContentSource:
 
 
 def rows_of(contents: ContentSource) -> int:
-    """Return how many rows there are."""
+    """Return the number of rows."""
     return contents.rows if isinstance(contents, BinaryColumn) else len(contents)
 
 
 def content_at(contents: ContentSource, row: int, name: str) -> bytes | None:
-    """Return the bytes of a row, None for null.
+    """Return a row's bytes, None for null.
 
     Raises:
-        TypeError: they are of another type.
-        ValueError: a column's offsets do not lie in its data.
+        TypeError: the content is of another type.
+        ValueError: a column's offsets lie outside its data.
     """
     if not isinstance(contents, BinaryColumn):
         content = contents[row]
@@ -88,11 +90,11 @@ def content_at(contents: ContentSource, row: int, name: str) -> bytes | None:
 
 
 def timestamp_source(timestamps: Timestamps, rows: int) -> TimestampSource:
-    """Return what an engine reads the timestamps of so many rows from; nulls become -1.
+    """Return the timestamps of ``rows`` rows in an engine's form; nulls become -1.
 
     Raises:
         TypeError: not ints, or an Arrow array of another type.
-        ValueError: another number of them.
+        ValueError: their number differs.
         TidelogError: INVALID_TIMESTAMP beyond int64.
     """
     if isinstance(timestamps, int):
@@ -141,7 +143,7 @@ def _arrow_timestamps(column: Any) -> memoryview:
 
 
 def _filled(column: Any) -> list[int]:
-    """Return the numbers with -1 for null."""
+    """Return the numbers, with -1 for null."""
     numbers = column.cast("int64").fill_null(NO_TIMESTAMP).to_pylist()
     return list(numbers)
 

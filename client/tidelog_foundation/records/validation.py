@@ -1,9 +1,9 @@
-"""Decides whether a batch is what it claims to be, and whether a leader accepts it.
+"""Validation of batches: their integrity, and their acceptance by a leader.
 
-Two questions: is the batch whole and unchanged since its producer wrote it (CORRUPT_MESSAGE otherwise), and may a
-client write it (INVALID_RECORD otherwise; the rules are those of Kafka's LogValidator). A producer sends a batch again
-after the first, which may have changed on its way, and gives it up after the second. Nothing is allocated by a length
-that the bytes only claim.
+A batch must be whole and unchanged since its producer wrote it (CORRUPT_MESSAGE), and a client must be allowed to write
+it (INVALID_RECORD; the rules are those of Kafka's LogValidator). A producer retries after the first error, because the
+batch may have been damaged in transit, and gives up after the second. Nothing is allocated by a length that the bytes
+only claim.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tidelog_foundation.records.header import (
 
 
 class RecordsSummary(NamedTuple):
-    """What a leader must know of the records of one batch.
+    """The facts about one batch's records that a leader needs.
 
-    ``min_timestamp`` and ``max_timestamp`` in ms leave out records without a timestamp (-1) and are -1 where no record
-    has one; in a batch of LogAppendTime both are the append time.
+    ``min_timestamp`` and ``max_timestamp`` in ms ignore records without a timestamp (-1), and are -1 if no record has
+    one. In a batch of LogAppendTime both are the append time.
     """
 
     has_keyless: bool
@@ -43,7 +43,7 @@ class RecordsSummary(NamedTuple):
 class ProducedBatch(NamedTuple):
     """A batch that a client may write.
 
-    ``plain`` are its decompressed records, until the next decompression in this thread, which may overwrite them.
+    ``plain`` are its decompressed records, valid until this thread's next decompression, which may overwrite them.
     """
 
     header: RecordBatchHeader
@@ -54,29 +54,29 @@ class ProducedBatch(NamedTuple):
 def validate_batch(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     """Return the header of the whole batch at a position, after checking its structure and its CRC-32C.
 
-    The records inside are not walked: the CRC says that they are as the producer wrote them.
+    The records are not walked, because the CRC proves that they are as the producer wrote them.
 
     Raises:
-        CorruptRecordError: the batch is torn, has an impossible header, or its CRC does not match.
+        CorruptRecordError: the batch is torn, has an impossible header, or does not match its CRC.
     """
     return engine.validate_batch(buffer, position)
 
 
 def validate_produced(buffer: Buffer) -> RecordBatchHeader:
-    """Return the header of a batch that a leader may take from a client: see :func:`inspect_produced`."""
+    """Return the header of a batch that a leader may accept from a client; see :func:`inspect_produced`."""
     return inspect_produced(buffer).header
 
 
 def inspect_produced(buffer: Buffer, limit: int | None = None) -> ProducedBatch:
-    """Check the one batch that a client sends to a partition for all that a leader asks, and return what was seen.
+    """Run all of a leader's checks on the one batch that a client sends to a partition, and return the findings.
 
-    The records are walked, compressed or not, so that none can be written that no consumer can read. ``limit`` is the
-    most bytes to which compressed ones may decompress.
+    The records are walked, compressed or not, so that no unreadable record is stored. ``limit`` is the most bytes to
+    which compressed ones may decompress.
 
     Raises:
         OversizedRecordsError: the records decompress to more than the limit.
-        CorruptRecordError: not a whole, unchanged batch.
-        TidelogError: INVALID_RECORD for records that do not decode under a right CRC; INVALID_RECORD,
+        CorruptRecordError: not a whole, undamaged batch.
+        TidelogError: INVALID_RECORD for records that cannot be decoded despite a correct CRC; INVALID_RECORD,
             INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE for a batch that clients may not write.
     """
     header = engine.validate_batch(buffer)
@@ -106,20 +106,20 @@ def inspect_produced(buffer: Buffer, limit: int | None = None) -> ProducedBatch:
 
 
 def keyless_records(produced: ProducedBatch, limit: int) -> list[int]:
-    """Return the places in the batch, from 0, of its first records without a key, at most ``limit``."""
+    """Return the batch indexes of the first records without a key, at most ``limit``."""
     return engine.find_keyless(produced.plain, produced.header, limit)
 
 
 def records_outside(produced: ProducedBatch, earliest_ms: int, latest_ms: int, limit: int) -> list[tuple[int, int]]:
-    """Return place in the batch and timestamp of its first records, at most ``limit``, that are not in the range.
+    """Return (batch index, timestamp) of the first records with a timestamp outside the range, at most ``limit``.
 
-    Both ends belong to the range; a record without a timestamp (-1) is not too early.
+    The range includes both ends; a record without a timestamp (-1) is not too early.
     """
     return engine.find_outside(produced.plain, produced.header, earliest_ms, latest_ms, limit)
 
 
 def summarize_records(buffer: Buffer, position: int = 0) -> RecordsSummary:
-    """Return what the records of the batch at a position have in common, after walking them, compressed or not.
+    """Return a summary of the records of the batch at a position, after walking them, compressed or not.
 
     Raises:
         CorruptRecordError: see :func:`check_records`.
@@ -132,7 +132,7 @@ def check_records(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     """Return the header of the batch at a position, after checking it and walking its records, compressed or not.
 
     Raises:
-        CorruptRecordError: see :func:`validate_batch`; or records that do not decode, or more or fewer than stated.
+        CorruptRecordError: see :func:`validate_batch`; also records that cannot be decoded, or a wrong number of them.
         TidelogError: UNSUPPORTED_COMPRESSION_TYPE.
     """
     header = validate_batch(buffer, position)
@@ -141,10 +141,10 @@ def check_records(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
 
 
 def check_timestamps(produced: ProducedBatch, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
-    """Check how far a produced batch's timestamps are from the leader's time (KIP-937), in milliseconds.
+    """Check the distance of a produced batch's timestamps from the leader's time (KIP-937), in milliseconds.
 
     Raises:
-        TidelogError: INVALID_TIMESTAMP; names the timestamp and the limit.
+        TidelogError: INVALID_TIMESTAMP, with the timestamp and the limit.
     """
     newest, oldest = produced.summary.max_timestamp, produced.summary.min_timestamp
     if newest - now_ms > after_max_ms:
@@ -156,7 +156,7 @@ def check_timestamps(produced: ProducedBatch, now_ms: int, before_max_ms: int, a
 
 
 def record_section(buffer: Buffer, position: int, header: RecordBatchHeader) -> memoryview:
-    """Return the bytes behind the header of the whole batch at a position, still compressed, without a copy."""
+    """Return the bytes after the header of the whole batch at a position, still compressed, without a copy."""
     return memoryview(buffer)[position + HEADER_SIZE : position + header.size_in_bytes]
 
 

@@ -1,4 +1,4 @@
-"""How Tidelog's processes and clients reach each other over gRPC: channels, and errors as statuses."""
+"""gRPC transport between Tidelog's processes and clients: channels, and errors as statuses."""
 
 from tidelog_foundation.transport.channels import CHANNEL_OPTIONS, open_channel, server_options
 from tidelog_foundation.transport.loop import call_soon, has_network_loop, network_loop, run_on_network, run_sync

@@ -1,4 +1,4 @@
-"""Binds a gRPC server to an address, with a reason when that fails."""
+"""Binding of a gRPC server to an address, with the system's reason for a failure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def bind_port(server: grpc.aio.Server, host: str, port: int) -> int:
     """Make a server listen on ``host:port`` once it starts; return the port, chosen by the system for port 0.
 
     Raises:
-        ConfigError: the port is in use, or the host is not one of this machine's; says which.
+        ConfigError: the port is in use, or the host is not one of this machine's; the text tells which.
     """
     address = format_address(host, port)
     try:
-        # The system is asked first: gRPC keeps its reason to itself and writes lines of its own to stderr.
+        # Ask the system first, because gRPC hides its reason and writes its own lines to stderr.
         _probe(host, port)
         return server.add_insecure_port(address)
     except OSError as error:
@@ -30,6 +30,6 @@ def bind_port(server: grpc.aio.Server, host: str, port: int) -> int:
 def _probe(host: str, port: int) -> None:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
-        # As gRPC does: connections of an earlier process that are closing do not hold the port.
+        # As gRPC does: closing connections of an earlier process do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)

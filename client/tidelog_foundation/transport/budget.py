@@ -1,4 +1,4 @@
-"""A bound on the bytes of requests that a process works on at the same time."""
+"""A limit on the bytes of requests that a process handles at a time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tidelog_foundation.errors import ErrorCode, error_for
 
 
 class ByteBudget:
-    """Takers are served in order; one that wants more than there is at all gets it when nobody else has anything.
+    """A budget that serves callers in order. A request above the whole limit is served alone.
 
-    What waits in :meth:`take` is in memory too: ``waiting_limit`` bytes may, a quarter of ``limit`` by default, or one
-    taker with more. What waits after :meth:`reserve` is not in memory yet.
+    Requests that wait in :meth:`take` use memory too: up to ``waiting_limit`` bytes may wait, a quarter of ``limit`` by
+    default, or one larger request. Requests that wait after :meth:`reserve` are not in memory yet.
     """
 
     def __init__(self, limit: int, waiting_limit: int | None = None) -> None:
@@ -23,24 +23,24 @@ class ByteBudget:
 
     @property
     def taken(self) -> int:
-        """The bytes that are out."""
+        """The bytes in use."""
         return self._taken
 
     @property
     def waiting(self) -> int:
-        """The bytes that wait, and are in memory."""
+        """The waiting bytes that are in memory."""
         return self._waiting_bytes
 
     @property
     def is_contended(self) -> bool:
-        """Whether anybody waits."""
+        """True if a request waits."""
         return bool(self._waiting)
 
     async def take(self, size: int) -> None:
-        """Wait until ``size`` bytes are free and take them; to be given back with :meth:`give_back`.
+        """Wait until ``size`` bytes are free and take them, until :meth:`give_back`.
 
         Raises:
-            TidelogError: THROTTLING_QUOTA_EXCEEDED: too many wait already. Nothing is taken.
+            TidelogError: THROTTLING_QUOTA_EXCEEDED: too many bytes wait already. Nothing is taken.
         """
         if self._waiting and self._waiting_bytes + size > self._waiting_limit:
             raise error_for(
@@ -58,14 +58,14 @@ class ByteBudget:
             raise
 
     def reserve(self, size: int) -> asyncio.Future[None] | None:
-        """Take ``size`` bytes for what is yet to be received, and return None; or a future that is done with them.
+        """Take ``size`` bytes for data yet to be received and return None, or return a future that completes with them.
 
-        Whoever does not want them any more gives it to :meth:`withdraw`.
+        A caller that no longer wants them passes the future to :meth:`withdraw`.
         """
         return self._queue(size, is_in_memory=False)
 
     def withdraw(self, place: asyncio.Future[None], size: int) -> None:
-        """Wait no more for ``size`` bytes, or give them back if ``place`` has got them already."""
+        """Stop waiting for ``size`` bytes, or return them if ``place`` has them already."""
         if place not in self._waiting:
             self.give_back(size)
             return
@@ -74,7 +74,7 @@ class ByteBudget:
         self._serve()
 
     def give_back(self, size: int) -> None:
-        """Return what was taken and let others go on."""
+        """Return bytes to the budget and serve waiting requests."""
         self._taken -= size
         self._serve()
 
@@ -90,7 +90,7 @@ class ByteBudget:
     def _serve(self) -> None:
         while self._waiting:
             place, (size, _) = next(iter(self._waiting.items()))
-            # Who was cancelled takes itself out when its task runs.
+            # A cancelled request removes itself when its task runs.
             if place.done() or not self._fits(size):
                 return
             self._leave(place)

@@ -1,4 +1,4 @@
-"""The gRPC options that every Tidelog channel and server shares, so that both ends agree on limits."""
+"""The gRPC options of all Tidelog channels and servers, so that both ends have the same limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import grpc.aio
 
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
-"""Above fetch.max.bytes (50 MiB) plus one oversized batch; what is larger is refused by gRPC itself."""
+"""The largest message: above fetch.max.bytes (50 MiB) plus one oversized batch. gRPC rejects larger ones."""
 _UNREAD_BYTES = 256 * 1024
 _MAX_CALLS_PER_CONNECTION = 256
 _INT32_MAX = 2**31 - 1
@@ -25,16 +25,16 @@ _COMMON: list[tuple[str, int | str]] = [
 
 CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     *_COMMON,
-    # A paused or cut-off peer is noticed by an unanswered ping.
+    # An unanswered ping reveals a paused or disconnected peer.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # A restarted peer must be found again quickly: in a rolling restart it leads partitions a moment later.
+    # Reconnect quickly: in a rolling restart, a restarted peer leads partitions a moment later.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 200),
-    # In spite of its name the time that one attempt to connect may take: a busy peer needs more than 50 ms.
+    # Despite its name, the timeout of one connection attempt; a busy peer needs more than 50 ms.
     ("grpc.min_reconnect_backoff_ms", 1_000),
-    # Each channel its own connection: one busy peer's stream must not hold up another's.
+    # One connection per channel, so that a busy peer's stream does not delay others.
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
@@ -42,10 +42,10 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
 def open_channel(
     address: str, client_id: str = "", more_options: Iterable[tuple[str, int | str]] = ()
 ) -> grpc.aio.Channel:
-    """Return a channel to ``host:port``; connects at the first call and again whenever it breaks.
+    """Return a channel to ``host:port``; it connects on the first call, and again whenever the connection breaks.
 
-    ``client_id`` stands first in the user agent that the peer sees. ``more_options`` take the place of options of the
-    same names.
+    ``client_id`` is the first part of the user agent that the peer sees. ``more_options`` override options of the same
+    names.
     """
     agent = {"grpc.primary_user_agent": client_id} if client_id else {}
     options = list({**dict(CHANNEL_OPTIONS), **dict(more_options), **agent}.items())
@@ -53,13 +53,13 @@ def open_channel(
 
 
 def server_options(max_request_bytes: int = MAX_MESSAGE_BYTES) -> list[tuple[str, int | str]]:
-    """Return the options of a gRPC server: the same limits, and leave to ping every 5 s.
+    """Return the options of a gRPC server: the same limits, and permission to ping every 5 s.
 
-    gRPC refuses a larger request than ``max_request_bytes`` when it knows its length. A connection has
-    ``_MAX_CALLS_PER_CONNECTION`` calls under way; its client keeps further ones until there is room.
-    Of requests that are not read yet a server has ``_UNREAD_BYTES`` per call and no more. By itself gRPC lets a fast
-    connection send megabytes ahead, which no budget of the server would count. Connections have half of the files that
-    the process may open: the others are for what it serves. Further ones are closed at once.
+    gRPC rejects a request larger than ``max_request_bytes`` once it knows its length. A connection has up to
+    ``_MAX_CALLS_PER_CONNECTION`` calls; its client queues more until there is room. A server holds at most
+    ``_UNREAD_BYTES`` of unread requests per call. By default, gRPC would let a fast connection send megabytes ahead,
+    which no budget of the server would count. Connections get half of the process's file descriptors and leave the rest
+    for data; more connections are closed at once.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = _INT32_MAX if files == resource.RLIM_INFINITY else min(files // 2, _INT32_MAX)
@@ -72,6 +72,6 @@ def server_options(max_request_bytes: int = MAX_MESSAGE_BYTES) -> list[tuple[str
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.max_allowed_incoming_connections", connections),
-        # Two processes on one port is a mistake that must be seen, not load balancing.
+        # Two processes on one port are a visible error, not load balancing.
         ("grpc.so_reuseport", 0),
     ]

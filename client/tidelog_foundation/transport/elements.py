@@ -1,7 +1,7 @@
-"""Counts the elements of a serialized message before it is parsed: each becomes an object much larger than its bytes.
+"""A count of a serialized message's elements before parsing, because each becomes an object much larger than its bytes.
 
 An element is one value of a repeated field, at any depth. Empty submessages take two bytes on the wire and some fifty
-times as much in memory, before a handler has made anything of them.
+times as much in memory, even before a handler runs.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 MAX_ELEMENTS: Final = 100_000
-"""How many elements the repeated fields of one request may have, all together; Kafka's listener has the same bound."""
+"""The most elements in all repeated fields of one request together; Kafka's listener has the same limit."""
 UNCOUNTED_BYTES: Final = 4_096
-"""What is not larger need not be counted."""
+"""The size up to which messages need no count."""
 _FIELDS_PER_STEP: Final = 2_000
 _FIELDS_PER_ELEMENT: Final = 20
-"""How many fields there may be for each element that there may be: no message has more."""
+"""The most fields per allowed element; no valid message has more."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _Fields: TypeAlias = dict[int, tuple[bool, "Descriptor | None", bool]]
-"""By number: whether the field is repeated, its message if it is to be looked into, whether it is of numbers."""
+"""By number: is the field repeated, its message type if it must be searched, and does it hold numbers."""
 
 
 def check_elements(raw: bytes, kind: Descriptor, limit: int = MAX_ELEMENTS) -> Generator[None, None, None]:
-    """Refuse a message with more than ``limit`` elements; a step of the generator takes a few milliseconds.
+    """Reject a message with more than ``limit`` elements; a step of the generator takes a few milliseconds.
 
     Raises:
-        TidelogError: INVALID_REQUEST, also for bytes that are certainly no such message.
+        TidelogError: INVALID_REQUEST, also for bytes that are certainly not such a message.
     """
     counted = 0
     stack = [(0, len(raw), kind)]
@@ -50,7 +50,7 @@ def check_elements(raw: bytes, kind: Descriptor, limit: int = MAX_ELEMENTS) -> G
                 if wire_type == _BYTES:
                     size, position = _varint(raw, position)
                     if is_repeated and is_number:
-                        # Packed numbers: each takes a byte at least.
+                        # Packed numbers: each takes at least a byte.
                         counted += size
                     elif message is not None and size:
                         stack.append((position, min(position + size, end), message))
@@ -116,5 +116,5 @@ def _skip(raw: bytes, position: int, wire_type: int) -> int:
         return position + 8
     if wire_type == _FIXED32:
         return position + 4
-    # A group, which no message here has; a parser would look into it.
+    # A group, which no message here has, though a parser would read it.
     raise IndexError

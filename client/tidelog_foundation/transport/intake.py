@@ -1,15 +1,15 @@
-"""Receives the requests of gRPC services within bounds, and parses them when they have their memory.
+"""Bounded reception of gRPC requests; they are parsed after their memory is reserved.
 
-gRPC itself receives and parses a unary request before any code of the service runs. Here each call is served as a
-stream of which one message is read, so that the service decides when, and what comes are bytes:
+gRPC receives and parses a unary request before the service's code runs. This module serves each call as a stream of one
+message instead, so that the service decides when to read, and gets bytes:
 
-- A connection has one unary request at a time that is being received, for ``RECEIVE_TIMEOUT_S`` at most. Of each other
-  call gRPC has no more in memory than its flow control lets through.
-- The bytes of a request larger than ``SMALL_BYTES`` are taken from a budget until it is answered. Where too many wait
-  for it the call is refused before it is parsed.
-- A request with more than ``MAX_ELEMENTS`` elements is refused before it is parsed.
+- A connection receives one unary request at a time, for at most ``RECEIVE_TIMEOUT_S``. For each other call, gRPC keeps
+  no more in memory than its flow control allows.
+- A request larger than ``SMALL_BYTES`` takes its bytes from a budget until it is answered. If too many requests wait
+  for the budget, the call fails before parsing.
+- A request with more than ``MAX_ELEMENTS`` elements fails before parsing.
 
-``grpc.max_receive_message_length`` bounds a single message, ``grpc.max_concurrent_streams`` the calls of a connection.
+``grpc.max_receive_message_length`` limits a single message, ``grpc.max_concurrent_streams`` the calls of a connection.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from tidelog_foundation.transport.elements import MAX_ELEMENTS, UNCOUNTED_BYTES,
 from tidelog_foundation.transport.status import abort_with
 
 SMALL_BYTES: Final = 64 * 1024
-"""Requests up to this size are received without a budget."""
+"""The size up to which requests need no budget."""
 RECEIVE_TIMEOUT_S: Final = 30.0
 MAX_CALLS: Final = 10_000
-"""How many calls a server has under way; further ones are refused."""
+"""The most concurrent calls of a server; it rejects more."""
 
 _Call: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -44,26 +44,26 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What requests may be and take of a budget: their bytes and ``extra_bytes``, nothing where they are small."""
+    """The limits and costs of requests: their bytes plus ``extra_bytes`` of a budget, nothing for small ones."""
 
     budget: ByteBudget
     free_bytes: int = SMALL_BYTES
     extra_bytes: int = 0
     max_elements: int = MAX_ELEMENTS
-    """Of one request."""
+    """The limit for one request."""
 
     def size_of(self, raw: bytes) -> int:
-        """Return what a request takes."""
+        """Return a request's cost."""
         return len(raw) + self.extra_bytes if len(raw) > self.free_bytes else 0
 
 
 class Intake:
-    """Receives the unary requests of a server, on its event loop."""
+    """Receives a server's unary requests, on its event loop."""
 
     def __init__(self, charge: Charge) -> None:
         self._charge = charge
         self._turns: dict[str, list[asyncio.Future[None]]] = {}
-        """By connection: those who wait behind the one that receives."""
+        """The calls that wait for the receiving one, by connection."""
 
     def add_service(
         self,
@@ -72,7 +72,7 @@ class Intake:
         servicer: object,
         own: Mapping[str, Handler] | None = None,
     ) -> None:
-        """Let ``server`` serve the methods of ``servicer``; ``own`` has handlers of its own, by their methods."""
+        """Register the methods of ``servicer`` with ``server``; ``own`` maps methods to their own handlers."""
         handlers = {
             method.name: (own or {}).get(method.name) or self.handler_of(method, getattr(servicer, method.name))
             for method in service.methods
@@ -90,8 +90,8 @@ class Intake:
     ) -> Handler:
         """Return the handler of a method with one request.
 
-        Its requests take ``charge``, by default that of the server's other requests. ``is_serialized`` says that
-        ``serve`` returns the response's bytes.
+        Its requests cost ``charge``, by default the server's. ``is_serialized`` means that ``serve`` returns the
+        response's bytes.
         """
         assert not method.client_streaming, f"{method.full_name} receives its requests itself"
         kind = GetMessageClass(method.input_type)
@@ -120,7 +120,7 @@ class Intake:
         return grpc.stream_stream_rpc_method_handler(answer_all if is_generator else answer, None, serialize)
 
     async def _receive(self, kind: type[Message], call: _Call, charge: Charge) -> tuple[Any, int]:
-        """Return a call's request and what it took of the budget, or end the call."""
+        """Return a call's request and its cost, or end the call."""
         raw = await self._read(call)
         size = charge.size_of(raw)
         try:
@@ -175,7 +175,7 @@ class Intake:
         waiting = self._turns[connection]
         while waiting:
             place = waiting.pop(0)
-            # A call that is cancelled may not have run since, and still wait here.
+            # A cancelled call may not have run since, and may still wait here.
             if not place.done():
                 place.set_result(None)
                 return
@@ -183,7 +183,7 @@ class Intake:
 
 
 async def parse(kind: type[Message], raw: bytes, max_elements: int = MAX_ELEMENTS) -> Any:
-    """Return the message, others having their turn while the elements of a long one are counted.
+    """Return the message; other tasks run while the elements of a long one are counted.
 
     Raises:
         TidelogError: INVALID_REQUEST

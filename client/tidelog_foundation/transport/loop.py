@@ -1,10 +1,10 @@
 """The process's one network thread: a daemon thread that runs the event loop of all client gRPC.
 
-grpc.aio keeps one poller per process and must not be used from several event loops, so every producer,
-consumer, admin client and Spark reader of a process shares this loop. Their public methods are blocking and
-run on the caller's thread; they reach the loop by :func:`run_sync` or ``loop.call_soon_threadsafe``.
+grpc.aio has one poller per process and does not support several event loops, so every producer, consumer, admin client
+and Spark reader of a process shares this loop. Their public methods block the caller's thread; they reach the loop
+through :func:`run_sync` or ``loop.call_soon_threadsafe``.
 
-The thread starts at first use. A child made by ``fork`` forgets its parent's loop and starts its own.
+The thread starts on first use. A child created by ``fork`` drops its parent's loop and starts its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STOP_WAIT_S = 2.0
 
 
 class _NetworkThread:
-    """Owns the loop and the thread that runs it, from the first use to the end of the process."""
+    """The loop and its thread, from the first use to the end of the process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -54,21 +54,21 @@ class _NetworkThread:
 
 
 def network_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop, starting its thread at the first call; uvloop's where that is installed."""
+    """Return the loop, and start its thread on the first call; uvloop is used if installed."""
     return _network.ensure_loop()
 
 
 def has_network_loop() -> bool:
-    """Return whether the loop was started in this process, without starting it."""
+    """Return True if the loop was started in this process; never starts it."""
     return _network.loop is not None
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-    """Run ``coroutine`` on the network thread and wait for its result; cancels it when the wait ends early.
+    """Run ``coroutine`` on the network thread and wait for its result; cancel it if the wait ends early.
 
     Raises:
-        TidelogError: _TIMED_OUT after ``timeout_s`` seconds; _STATE when called on the network thread itself,
-            which would wait for itself; whatever the coroutine raises.
+        TidelogError: _TIMED_OUT after ``timeout_s`` seconds; _STATE on the network thread itself, which would wait for
+            itself; any error of the coroutine.
     """
     loop = network_loop()
     if threading.current_thread() is _network.thread:
@@ -86,12 +86,14 @@ def run_sync(coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) 
 
 
 async def run_on_network(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run ``coroutine`` on the network thread while the caller's own event loop goes on; cancelled with the caller."""
+    """Run ``coroutine`` on the network thread without blocking the caller's loop; the caller's
+    cancellation cancels it.
+    """
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, network_loop()))
 
 
 def call_soon(callback: Callable[[], object]) -> None:
-    """Run ``callback`` on the network thread soon; may be called from any thread."""
+    """Run ``callback`` on the network thread soon. Thread-safe."""
     network_loop().call_soon_threadsafe(callback)
 
 

@@ -1,4 +1,4 @@
-"""When a client's pure core is asked what to do next: when somebody wakes it, or when its timer is due."""
+"""The loop that drives a client's pure core: it runs a step after a wake-up or when a timer is due."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ logger = logging.getLogger("tidelog.transport")
 
 
 def monotonic_ms() -> float:
-    """Return the time that the cores of the clients are given, in milliseconds."""
+    """Return the time for the clients' cores, in milliseconds."""
     return time.monotonic() * 1000
 
 
 async def step_when_due(step: Callable[[], float | None], awake: asyncio.Event, retry_ms: int, name: str) -> NoReturn:
-    """Call ``step`` at once, then whenever ``awake`` is set or the time that it returned has come (None: no timer).
+    """Call ``step`` at once, then whenever ``awake`` is set or its returned time has come (None: no timer).
 
-    A step that raises is logged under ``name`` and done again after ``retry_ms``. Runs until it is cancelled.
+    A step that raises is logged under ``name`` and repeated after ``retry_ms``. Runs until cancelled.
     """
     while True:
         awake.clear()

@@ -1,4 +1,4 @@
-"""Carries a TidelogError over a gRPC call that failed whole: status, text and trailing metadata."""
+"""Transport of a TidelogError over a failed gRPC call: status, text and trailing metadata."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 ERROR_CODE_KEY = "tidelog-error-code"
 _MAX_TEXT_BYTES = 2_000
-"""It is sent in the trailing metadata, of which gRPC takes 8 KiB, with up to three bytes for one."""
+"""The longest text. Trailing metadata carries it, which gRPC limits to 8 KiB, with up to three bytes for one."""
 
 _TOO_MANY_CALLS = "Concurrent RPC limit exceeded!"
-"""gRPC's text; the status is that of a message which is too large."""
+"""gRPC's text; its status is also that of a message that is too large."""
 _FROM_STATUS = {
     grpc.StatusCode.UNAVAILABLE: ErrorCode._TRANSPORT,
     grpc.StatusCode.CANCELLED: ErrorCode._TRANSPORT,
@@ -33,7 +33,7 @@ async def abort_with(
 ) -> NoReturn:
     """End a call with ``error``; ``details`` are further pairs of trailing metadata.
 
-    A text that is longer than the peer would take is cut.
+    A text too long for the peer is truncated.
     """
     metadata = ((ERROR_CODE_KEY, str(error.code.code)), *details)
     text = error.message.encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")
@@ -42,7 +42,7 @@ async def abort_with(
 
 
 def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
-    """Return what a failed call means: the peer's own error, or the transport's (retriable).
+    """Return the error of a failed call: the peer's own, or the transport's (retriable).
 
     Raises:
         CancelledError: see :func:`raise_if_cancelled`.
@@ -61,8 +61,8 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
 def raise_if_cancelled() -> None:
     """Raise CancelledError in a task that was cancelled while it waited for gRPC.
 
-    gRPC hides a cancellation that meets the end of a call: its own task takes the CancelledError, and the waiter gets
-    the call's status. A loop that goes on after a failed call must ask here, or it never ends.
+    gRPC hides a cancellation that coincides with the end of a call: its own task takes the CancelledError, and the
+    waiter gets the call's status. A loop that continues after a failed call must call this function, or it never ends.
     """
     try:
         task = asyncio.current_task()
@@ -73,7 +73,7 @@ def raise_if_cancelled() -> None:
 
 
 def trailing_value(rpc_error: grpc.aio.AioRpcError, key: str) -> str | None:
-    """Return one value of the trailing metadata of a failed call, or None."""
+    """Return one value of a failed call's trailing metadata, or None."""
     for name, value in rpc_error.trailing_metadata() or ():
         if name == key:
             return value if isinstance(value, str) else value.decode()
