@@ -23,8 +23,8 @@ from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC, partition_for
 from tidelog_node.coordination.session_waits import SessionWaits
 from tidelog_node.coordination.shard_driver import ShardCore, ShardDriver, ShardEnvironment
 from tidelog_node.coordination.topics import GroupTopics
-from tidelog_node.coordination.view import GroupView, ViewFailedError
-from tidelog_node.coordination.views import GroupViews
+from tidelog_node.coordination.view import ViewFailedError
+from tidelog_node.coordination.views import GroupViews, OpenView, View, open_group_view
 from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse, TopicInfo
 from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.groups.store import GroupStore
@@ -78,6 +78,7 @@ class GroupCoordinator:
         has_session: Callable[[], bool] = lambda: True,
         session_wait_ms: int = SESSION_WAIT_MS,
         moved_ms: int = MOVED_MS,
+        open_view: OpenView = open_group_view,
     ) -> None:
         self._partitions = partitions
         self._clock = clock
@@ -86,7 +87,7 @@ class GroupCoordinator:
         self._topic_creator = topic_creator
         self._topics = GroupTopics()
         self._timings = GroupTimings()
-        self._views = GroupViews(log_directories)
+        self._views = GroupViews(log_directories, open_view)
         self._environment = ShardEnvironment(
             self._views,
             clock,
@@ -268,7 +269,7 @@ class GroupCoordinator:
                 # Users of the view also find it broken and replace it.
                 self._forget_all_but(topic, await self._views.current())
 
-    def _forget_all_but(self, topic: TopicImage | None, view: GroupView) -> None:
+    def _forget_all_but(self, topic: TopicImage | None, view: View) -> None:
         """Delete other shards from the view.
 
         No driver may begin meanwhile, since it could find a position without the records before it.

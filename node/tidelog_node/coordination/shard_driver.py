@@ -28,9 +28,9 @@ from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination.calls import WaitingCalls
 from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
-from tidelog_node.coordination.view import GroupView, ShardView, ViewFailedError
+from tidelog_node.coordination.view import ViewFailedError
 from tidelog_node.coordination.view_layout import ViewPosition
-from tidelog_node.coordination.views import GroupViews
+from tidelog_node.coordination.views import GroupViews, ShardStore, View
 from tidelog_node.coordination.writing import Uncommitted, UncommittedWrites, encode_batch
 from tidelog_node.groups.events import (
     ClientIdentity,
@@ -179,7 +179,7 @@ class ShardDriver:
         waiters = partition.waiters.high_watermark
         waiters.add(self, partition.topic, partition.index)
         try:
-            view: GroupView | None = None
+            view: View | None = None
             while self.is_leading:
                 view = await self._environment.views.current(broken=view)
                 view = await self._run_on(view)
@@ -187,7 +187,7 @@ class ShardDriver:
             waiters.discard(self, partition.topic, partition.index)
             self._drop()
 
-    async def _run_on(self, view: GroupView) -> GroupView | None:
+    async def _run_on(self, view: View) -> View | None:
         """Load and run the shard until it fails, and return the view if the view is the cause."""
         try:
             await self._load_and_serve(view)
@@ -207,7 +207,7 @@ class ShardDriver:
         await asyncio.sleep(_RETRY_S)
         return None
 
-    async def _load_and_serve(self, view: GroupView) -> None:
+    async def _load_and_serve(self, view: View) -> None:
         environment = self._environment
         loader = ShardLoader(self.partition, lambda: self.is_leading, self._woken, environment.views, environment.clock)
         store = await loader.load(view)
@@ -217,7 +217,7 @@ class ShardDriver:
         self.tell_timings()
         await self._serve(core, store)
 
-    async def _serve(self, core: ShardCore, store: ShardView) -> None:
+    async def _serve(self, core: ShardCore, store: ShardStore) -> None:
         slices = TimeSlices()
         while True:
             self._woken.clear()
@@ -233,7 +233,7 @@ class ShardDriver:
                 await self._woken.wait()
                 slices = TimeSlices()
 
-    def _next_event(self, core: ShardCore, store: ShardView) -> Event | None:
+    def _next_event(self, core: ShardCore, store: ShardStore) -> Event | None:
         write = self._writes.pop(self.partition.high_watermark)
         if write is not None:
             now_ms = self._environment.clock.wall_ms()

@@ -13,9 +13,8 @@ import logging
 from collections.abc import Callable
 
 from tidelog_node.coordination.log_tail import epoch_before, offset_to_resume, records_in
-from tidelog_node.coordination.view import GroupView, ShardView
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition
-from tidelog_node.coordination.views import GroupViews
+from tidelog_node.coordination.views import GroupViews, ShardStore, View
 from tidelog_node.partitions import Clock, Partition
 
 logger = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class ShardLoader:
         self._views = views
         self._clock = clock
 
-    async def load(self, view: GroupView) -> ShardView:
+    async def load(self, view: View) -> ShardStore:
         """Return the shard's part of the view, complete up to the end of the log.
 
         Raises:
@@ -82,7 +81,7 @@ class ShardLoader:
             await self._woken.wait()
         self._check_leading()
 
-    async def _begin(self, shard: ShardView, end_offset: int) -> int:
+    async def _begin(self, shard: ShardStore, end_offset: int) -> int:
         log = self._partition.log
         position = await self._views.in_thread(shard.position)
         self._check_leading()
@@ -97,7 +96,7 @@ class ShardLoader:
         self._check_leading()
         return log.log_start_offset
 
-    def _apply(self, shard: ShardView, batches: bytes) -> int:
+    def _apply(self, shard: ShardStore, batches: bytes) -> int:
         """Add a part of the log to the view, in a thread, and return the offset of the next part."""
         records, next_offset, epoch = records_in(batches)
         shard.apply(records, ViewPosition(next_offset, epoch, self._clock.wall_ms()))

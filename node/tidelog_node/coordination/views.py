@@ -2,19 +2,25 @@
 
 Blocking operations run one at a time in a dedicated thread, so that loading many shards neither occupies all threads of
 the process nor starves one shard.
+
+``View`` and ``ShardStore`` are what the coordinator needs of a view. :class:`~tidelog_node.coordination.view.GroupView`
+keeps it in RocksDB; a node whose logs are in memory keeps its view there too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeAlias, TypeVar
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.coordination.view import GroupView, ViewFailedError
+from tidelog_node.coordination.view_layout import ShardName, ViewPosition
+from tidelog_node.groups.events import GroupRecord
+from tidelog_node.groups.store import GroupStore
 
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -24,14 +30,55 @@ VIEW_FOLDER = "group-view"
 _RETRY_S = 1.0
 
 
+class ShardStore(GroupStore, Protocol):
+    """The committed records of one shard, and how far its log is in them. Every method may raise ViewFailedError."""
+
+    def position(self) -> ViewPosition | None:
+        """Return how far the log is applied; None for a shard of which nothing is here."""
+
+    def apply(self, records: Iterable[GroupRecord], position: ViewPosition | None = None) -> None:
+        """Take over committed records in the order of the log, and with them the position behind them."""
+
+    def clear(self) -> None:
+        """Forget everything of the shard."""
+
+
+class View(Protocol):
+    """An open view of all shards of a node. Every method but ``close`` may raise ViewFailedError."""
+
+    directory: Path
+
+    def shard(self, name: ShardName) -> ShardStore:
+        """Return the part of one shard."""
+
+    def shards(self) -> list[ShardName]:
+        """Return the shards that have a position, in order."""
+
+    def begin_flush(self) -> None:
+        """Start to write to the disk what was applied until now."""
+
+    def close(self) -> None:
+        """Release the view."""
+
+
+OpenView: TypeAlias = Callable[[Path, bool], View]
+"""Open the view in a folder; True: make an empty one in place of what is there. Raises ViewFailedError."""
+
+
+def open_group_view(directory: Path, is_new: bool) -> View:
+    """Open a view in RocksDB."""
+    return GroupView.create(directory) if is_new else GroupView.open(directory)
+
+
 class GroupViews:
     """One per node, on its event loop. ``directories`` returns the log directories that are online, in order."""
 
-    def __init__(self, directories: Callable[[], list[Path]]) -> None:
+    def __init__(self, directories: Callable[[], list[Path]], open_view: OpenView = open_group_view) -> None:
         self._directories = directories
+        self._open_view = open_view
         self._threads = ThreadPoolExecutor(1, "group-view")
         self._replacing = asyncio.Lock()
-        self._current: GroupView | None = None
+        self._current: View | None = None
 
     async def in_thread(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a blocking function in the thread and return its result.
@@ -48,7 +95,7 @@ class GroupViews:
                 ended.exception()
             raise
 
-    async def current(self, broken: GroupView | None = None) -> GroupView:
+    async def current(self, broken: View | None = None) -> View:
         """Return the view. If it is ``broken``, close and recreate it. Retry until that succeeds."""
         async with self._replacing:
             while self._current is None or self._current is broken:
@@ -67,7 +114,7 @@ class GroupViews:
             await self.in_thread(view.close)
         self._threads.shutdown(wait=False)
 
-    def _open(self, broken: GroupView | None) -> GroupView:
+    def _open(self, broken: View | None) -> View:
         """Open the view in the first usable directory, in the thread, or recreate it if it broke."""
         if broken is not None:
             logger.error("The view of the groups in %s is broken and is made anew from the logs", broken.directory)
@@ -76,7 +123,7 @@ class GroupViews:
         for directory in self._directories():
             path = directory / VIEW_FOLDER
             try:
-                return GroupView.open(path) if broken is None else GroupView.create(path)
+                return self._open_view(path, broken is not None)
             except ViewFailedError as error:
                 failure = error
         raise failure

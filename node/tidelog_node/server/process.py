@@ -28,6 +28,7 @@ from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.coordination.views import OpenView, open_group_view
 from tidelog_node.groups.shard import GroupShard
 from tidelog_node.groups.store import GroupStore
 from tidelog_node.handlers import NodeContext
@@ -115,7 +116,10 @@ async def serve(properties: dict[str, str]) -> None:
 
 
 class Node:
-    """The parts of one node, wired. ``run`` is called once."""
+    """The parts of one node, wired. ``run`` is called once.
+
+    ``directories`` and ``open_group_view`` decide where the node keeps what it stores.
+    """
 
     def __init__(
         self,
@@ -124,8 +128,10 @@ class Node:
         port: int,
         kafka: KafkaListeners,
         directories: LogDirectories,
+        open_group_view: OpenView = open_group_view,
     ) -> None:
         self._settings = settings
+        self._open_group_view = open_group_view
         self._config = config = settings.current
         self._server = server
         self._kafka = kafka
@@ -147,6 +153,8 @@ class Node:
         self._health = health.aio.HealthServicer()
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
+        self.context: NodeContext | None = None
+        """What the handlers work on; None before the node serves."""
         self._lifecycle = BrokerLifecycle(
             self._broker_id,
             config.cluster_id,
@@ -207,6 +215,7 @@ class Node:
             self._config.offsets_commit_timeout_ms,
             lambda: self._lifecycle.has_session,
             moved_ms=self._config.group_consumer_max_heartbeat_interval_ms,
+            open_view=self._open_group_view,
         )
         self._settings.subscribe(self._change_settings)
         try:
@@ -283,7 +292,7 @@ class Node:
         return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]
 
     async def _open_doors(self) -> None:
-        context = NodeContext(
+        self.context = context = NodeContext(
             self._broker_id,
             self._config.cluster_id,
             self._config.broker_rack or "",
@@ -357,7 +366,7 @@ class Node:
         self._cleaner.change(config)
 
     def _clean_logs(self, settings: CleanerSettings) -> Coroutine[None, None, None]:
-        return clean_logs(self._registry, self._directories, settings, self._clock)
+        return clean_logs(self._registry, self._directories, settings, self._clock, self._directories.files)
 
     def _new_group_shard(self, store: GroupStore) -> GroupShard:
         """Return the coordinator of a shard's groups; member ids are as Kafka's."""

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 
 import grpc.aio
+from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2
 
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
@@ -55,46 +56,73 @@ async def serve(config: QuorumConfig) -> None:
     host, port = config.listener
     bind_port(server, host, port)
     _check_writable(config.metadata_log_dir)
-    engine = build_engine(config, server)
-    feed = MetadataFeed()
-    feed.set_voters(config.voters)
-    controller = Controller(config, _new_topic_id)
-    quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
-    connections = BrokerConnections(quorum, _monotonic_ms)
-    _add_services(server, config, engine, quorum, feed, connections)
-    await engine.start(quorum)
-    await server.start()
-    logger.info("controller %s serves on %s", config.node_id, format_address(host, port))
-    try:
-        await _run_until(stop, quorum, engine, connections)
-    finally:
+    await ControllerServer(config, server, build_engine(config, server)).run(stop)
+
+
+class ControllerServer:
+    """The parts of one controller, wired. Started, run and stopped once, in this order; ``run`` does all three."""
+
+    def __init__(self, config: QuorumConfig, server: grpc.aio.Server, engine: RaftEngine) -> None:
+        self._config = config
+        self._server = server
+        self._engine = engine
+        feed = MetadataFeed()
+        feed.set_voters(config.voters)
+        controller = Controller(config, _new_topic_id)
+        self.quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
+        self._connections = BrokerConnections(self.quorum, _monotonic_ms)
+        intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
+        for description, servicer in self._services(feed):
+            intake.add_service(server, description, servicer)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR, the disk failed or is full; or the metadata log is damaged.
+        """
+        await self.start()
+        try:
+            await self.run_until(stop)
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Load the log and serve.
+
+        Raises:
+            TidelogError: as :meth:`run`.
+        """
+        await self._engine.start(self.quorum)
+        await self._server.start()
+        logger.info("controller %s serves on %s", self._config.node_id, format_address(*self._config.listener))
+
+    async def run_until(self, stop: asyncio.Event) -> None:
+        """Expire sessions and watch the engine until ``stop`` is set. Raises what ended either, in a group."""
+        await _run_until(stop, self.quorum, self._engine, self._connections)
+
+    async def stop(self) -> None:
+        """Hand the leadership over and end every connection."""
         # The engine first: a leader hands over, for which the others must still reach this controller, and whoever
         # asks it meanwhile is told who leads.
-        await engine.stop()
-        await server.stop(_STOP_GRACE_S)
-        logger.info("controller %s has stopped", config.node_id)
+        await self._engine.stop()
+        await self._server.stop(_STOP_GRACE_S)
+        logger.info("controller %s has stopped", self._config.node_id)
 
-
-def _add_services(
-    server: grpc.aio.Server,
-    config: QuorumConfig,
-    engine: RaftEngine,
-    quorum: QuorumController,
-    feed: MetadataFeed,
-    connections: BrokerConnections,
-) -> None:
-    intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
-    controller_service = ControllerService(config.cluster_id, quorum, feed, connections)
-    for description, servicer in (
-        (controller_service_pb2.DESCRIPTOR.services_by_name["ControllerService"], controller_service),
-        (admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"], AdminService(config.cluster_id, quorum)),
-        (
-            quorum_service_pb2.DESCRIPTOR.services_by_name["QuorumService"],
-            QuorumService(config.cluster_id, engine, quorum),
-        ),
-        (health_pb2.DESCRIPTOR.services_by_name["Health"], health.aio.HealthServicer()),
-    ):
-        intake.add_service(server, description, servicer)
+    def _services(self, feed: MetadataFeed) -> list[tuple[ServiceDescriptor, object]]:
+        cluster_id, quorum = self._config.cluster_id, self.quorum
+        return [
+            (
+                controller_service_pb2.DESCRIPTOR.services_by_name["ControllerService"],
+                ControllerService(cluster_id, quorum, feed, self._connections),
+            ),
+            (admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"], AdminService(cluster_id, quorum)),
+            (
+                quorum_service_pb2.DESCRIPTOR.services_by_name["QuorumService"],
+                QuorumService(cluster_id, self._engine, quorum),
+            ),
+            (health_pb2.DESCRIPTOR.services_by_name["Health"], health.aio.HealthServicer()),
+        ]
 
 
 async def _run_until(

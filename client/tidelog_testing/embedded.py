@@ -1,0 +1,181 @@
+"""One controller and one node on the network loop, over logs in memory: the servers' own parts without their processes.
+
+A stop is controlled, after the clients' connections are broken, so that nothing that it starts outlives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import grpc.aio
+
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.transport import server_options
+from tidelog_foundation.transport.binding import bind_port
+from tidelog_foundation.transport.intake import MAX_CALLS
+from tidelog_node.handlers import NodeContext
+from tidelog_node.kafka.listener import KafkaListeners
+from tidelog_node.partitions import LogDirectories
+from tidelog_node.replication import FetchSession
+from tidelog_node.server.dynamic_config import DynamicNodeConfig
+from tidelog_node.server.process import Node
+from tidelog_quorum.raft.core.voters import Voter
+from tidelog_quorum.raft.links import MAX_FRAME_BYTES
+from tidelog_quorum.server.config import QuorumConfig
+from tidelog_quorum.server.process import ControllerServer
+from tidelog_quorum.server.quorum_controller import QuorumController
+from tidelog_testing.faults import Gate
+from tidelog_testing.interception import FaultInterceptor
+from tidelog_testing.memory_files import MemoryFiles
+from tidelog_testing.memory_view import open_memory_view
+from tidelog_testing.sole_voter import MemoryLog, SoleVoter
+
+HOST: Final = "127.0.0.1"
+NODE_ID: Final = BrokerId(1)
+_LISTENER: Final = "PLAINTEXT"
+_LOG_DIR: Final = "/memory"
+_LOOK_S: Final = 0.001
+
+
+class Storage:
+    """What outlives a restart: the disk, the metadata log, and the ports."""
+
+    def __init__(self) -> None:
+        self.files = MemoryFiles()
+        self.log = MemoryLog()
+        self.grpc_port = 0
+        self.kafka_port = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The dotted keys of the two processes that run here as one."""
+
+    controller: Mapping[str, str]
+    node: Mapping[str, str]
+
+
+class EmbeddedCluster:
+    """Runs once. All methods are called on the network loop."""
+
+    def __init__(self, storage: Storage, gate: Gate, settings: Settings) -> None:
+        self._storage = storage
+        self._gate = gate
+        self._settings = settings
+        self._stop = asyncio.Event()
+        self._server: grpc.aio.Server | None = None
+        self._kafka: KafkaListeners | None = None
+        self._node: Node | None = None
+        self._controller: ControllerServer | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start both and wait until the node serves.
+
+        Raises:
+            ConfigError: a port is in use.
+        """
+        self._task = asyncio.create_task(self._run(), name="embedded-cluster")
+        while not self._is_ready():
+            if self._task.done():
+                self._task.result()
+            await asyncio.sleep(_LOOK_S)
+
+    async def stop(self) -> None:
+        """Break every connection, then stop the node and the controller."""
+        if self._server is not None and self._kafka is not None:
+            await asyncio.gather(self._server.stop(None), self._kafka.stop(0))
+        self._stop.set()
+        if self._task is not None:
+            await self._task
+        self._storage.files.release_locks()
+
+    @property
+    def context(self) -> NodeContext:
+        """What the node's handlers work on."""
+        assert self._node is not None
+        assert self._node.context is not None
+        return self._node.context
+
+    @property
+    def quorum(self) -> QuorumController:
+        """The controller."""
+        assert self._controller is not None
+        return self._controller.quorum
+
+    def _is_ready(self) -> bool:
+        if self._node is None or self._node.context is None:
+            return False
+        broker = self.context.metadata.image.brokers.get(NODE_ID)
+        return broker is not None and not broker.fenced
+
+    async def _run(self) -> None:
+        server = grpc.aio.server(options=server_options(MAX_FRAME_BYTES), maximum_concurrent_rpcs=MAX_CALLS)
+        voter = Voter(1, HOST, bind_port(server, HOST, 0))
+        config = parse_config(QuorumConfig, {**self._settings.controller, **_controller_settings(voter)})
+        self._controller = ControllerServer(config, server, SoleVoter(voter, self._storage.log))
+        await self._controller.start()
+        try:
+            stop = asyncio.Event()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._controller.run_until(stop), name="embedded-controller")
+                try:
+                    await self._run_node(voter)
+                finally:
+                    stop.set()
+        finally:
+            await self._controller.stop()
+
+    async def _run_node(self, voter: Voter) -> None:
+        storage = self._storage
+        settings = DynamicNodeConfig({**self._settings.node, **_node_settings(voter, storage)})
+        config = settings.current
+        interceptors = [FaultInterceptor(self._gate, self._sessions)]
+        self._server = grpc.aio.server(
+            options=server_options(), maximum_concurrent_rpcs=MAX_CALLS, interceptors=interceptors
+        )
+        storage.grpc_port = bind_port(self._server, HOST, storage.grpc_port)
+        with KafkaListeners.bind(config.kafka_listeners, config.listener_limits(), _LISTENER) as self._kafka:
+            storage.kafka_port = self._kafka.ports[_LISTENER]
+            directories = LogDirectories.open(config.log_dirs, config.cluster_id, NODE_ID, storage.files)
+            with _closing(directories):
+                self._node = Node(settings, self._server, storage.grpc_port, self._kafka, directories, open_memory_view)
+                await self._node.run(self._stop)
+
+    def _sessions(self) -> Iterator[FetchSession]:
+        return iter(self.context.fetch_sessions.cache)
+
+
+@contextlib.contextmanager
+def _closing(directories: LogDirectories) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        directories.close(clean=False)
+
+
+def _controller_settings(voter: Voter) -> dict[str, str]:
+    return {
+        "node.id": str(voter.voter_id),
+        "listeners": f"GRPC://{voter.host}:{voter.port}",
+        "controller.quorum.voters": _voters(voter),
+        "metadata.log.dir": _LOG_DIR,
+    }
+
+
+def _node_settings(voter: Voter, storage: Storage) -> dict[str, str]:
+    return {
+        "node.id": str(NODE_ID),
+        "listeners": f"GRPC://{HOST}:{storage.grpc_port},{_LISTENER}://{HOST}:{storage.kafka_port}",
+        "controller.quorum.voters": _voters(voter),
+        "log.dirs": _LOG_DIR,
+    }
+
+
+def _voters(voter: Voter) -> str:
+    return f"{voter.voter_id}@{voter.host}:{voter.port}"

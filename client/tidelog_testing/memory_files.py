@@ -1,0 +1,203 @@
+"""A disk in memory: the protocol ``Files`` of the log, without anything outside of the process."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from tidelog_node.log.disk.files import Buffer
+
+
+@dataclass(eq=False, slots=True)
+class _File:
+    data: bytearray = field(default_factory=bytearray)
+    modified_ms: int = 0
+
+
+_Node: TypeAlias = "_File | dict[str, _Node]"
+
+
+class MemoryFiles:
+    """Files that live as long as this object. Safe to use from any thread.
+
+    A sync does nothing: there is no crash after which the files would still be there. :meth:`release_locks` stands for
+    the end of a process.
+    """
+
+    def __init__(self) -> None:
+        self._root: dict[str, _Node] = {}
+        self._handles: dict[int, _File] = {}
+        self._numbers = itertools.count(1)
+        self._locks: dict[Path, int] = {}
+        self._guard = threading.Lock()
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open a file and return a handle."""
+        with self._guard:
+            parent = self._directory(path.parent)
+            file = parent.get(path.name)
+            if isinstance(file, dict):
+                raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+            if file is None:
+                if not create:
+                    raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+                file = parent[path.name] = _File(modified_ms=_now_ms())
+            handle = next(self._numbers)
+            self._handles[handle] = file
+            return handle
+
+    def close(self, handle: int) -> None:
+        """Close a handle, and release the lock that it holds."""
+        with self._guard:
+            del self._handles[handle]
+            self._locks = {path: holder for path, holder in self._locks.items() if holder != handle}
+
+    def size(self, handle: int) -> int:
+        """Return the file's size in bytes."""
+        return len(self._handles[handle].data)
+
+    def pwrite(self, handle: int, data: Buffer, position: int) -> int:
+        """Write all bytes at a position; a gap before it becomes zeros."""
+        file = self._handles[handle]
+        with self._guard:
+            _grow(file.data, position)
+            file.data[position : position + len(data)] = data
+            file.modified_ms = _now_ms()
+        return len(data)
+
+    def pwritev(self, handle: int, parts: Sequence[Buffer], position: int) -> int:
+        """Write the parts one behind the other."""
+        return self.pwrite(handle, b"".join(parts), position)
+
+    def pread(self, handle: int, size: int, position: int) -> bytes:
+        """Read at most ``size`` bytes from a position."""
+        with self._guard:
+            return bytes(memoryview(self._handles[handle].data)[position : position + size])
+
+    def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
+        """Fill a buffer from a position and return how many bytes were read."""
+        found = self.pread(handle, len(buffer), position)
+        buffer[: len(found)] = found
+        return len(found)
+
+    def map(self, path: Path) -> memoryview:
+        """Return a copy of a file's bytes."""
+        with self._guard:
+            return memoryview(bytes(self._file(path).data))
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut the file to a size, or make it longer with zeros."""
+        file = self._handles[handle]
+        with self._guard:
+            del file.data[size:]
+            _grow(file.data, size)
+            file.modified_ms = _now_ms()
+
+    def allocate(self, handle: int, size: int) -> None:
+        """Make the file as long as ``size``, with zeros; never cut it."""
+        with self._guard:
+            _grow(self._handles[handle].data, size)
+
+    def modified_ms(self, handle: int) -> int:
+        """Return when the file was last written."""
+        return self._handles[handle].modified_ms
+
+    def set_modified_ms(self, handle: int, modified_ms: int) -> None:
+        """Change what :meth:`modified_ms` returns."""
+        self._handles[handle].modified_ms = modified_ms
+
+    def fsync(self, handle: int) -> None:
+        """Do nothing."""
+
+    def fsync_directory(self, path: Path) -> None:
+        """Do nothing."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file or directory; a file at the target is replaced."""
+        with self._guard:
+            left, entered = self._directory(source.parent), self._directory(target.parent)
+            node = _existing(left.get(source.name), source)
+            replaced = entered.get(target.name)
+            if isinstance(replaced, dict) and (isinstance(node, _File) or replaced):
+                raise OSError(errno.ENOTEMPTY, "Directory not empty", str(source), None, str(target))
+            del left[source.name]
+            entered[target.name] = node
+
+    def listdir(self, path: Path) -> list[str]:
+        """Return the names in a directory."""
+        with self._guard:
+            return list(self._directory(path))
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; handles to it stay good."""
+        with self._guard:
+            self._file(path)
+            del self._directory(path.parent)[path.name]
+
+    def mkdir(self, path: Path) -> None:
+        """Create a directory and those above it."""
+        with self._guard:
+            node = self._root
+            for name in path.parts[1:]:
+                below = node.setdefault(name, {})
+                if isinstance(below, _File):
+                    raise FileExistsError(errno.EEXIST, "File exists", str(path))
+                node = below
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+        with self._guard:
+            if self._directory(path):
+                raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
+            del self._directory(path.parent)[path.name]
+
+    def lock(self, path: Path) -> int:
+        """Lock a file and return the handle that holds the lock."""
+        if path in self._locks:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", str(path))
+        self._locks[path] = self.open(path, create=True)
+        return self._locks[path]
+
+    def release_locks(self) -> None:
+        """Close every handle, as the system does for a process that ends."""
+        with self._guard:
+            self._handles.clear()
+            self._locks.clear()
+
+    def _directory(self, path: Path) -> dict[str, _Node]:
+        node: _Node | None = self._root
+        for name in path.parts[1:]:
+            if not isinstance(node, dict):
+                break
+            node = node.get(name)
+        node = _existing(node, path)
+        if isinstance(node, _File):
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path))
+        return node
+
+    def _file(self, path: Path) -> _File:
+        node = _existing(self._directory(path.parent).get(path.name), path)
+        if isinstance(node, dict):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+        return node
+
+
+def _existing(node: _Node | None, path: Path) -> _Node:
+    if node is None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+    return node
+
+
+def _grow(data: bytearray, size: int) -> None:
+    if size > len(data):
+        data.extend(bytes(size - len(data)))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,68 @@
+"""The view of the groups of a node whose logs are in memory: the store that the groups' core is tested with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tidelog_node.coordination.view_layout import ShardName, ViewPosition, entry_key
+from tidelog_node.coordination.views import ShardStore
+from tidelog_node.groups.events import GroupRecord
+from tidelog_node.groups.memory_store import MemoryGroupStore
+
+
+class MemoryShard:
+    """One shard's part of the view."""
+
+    def __init__(self, name: ShardName) -> None:
+        self._name = name
+        self._store = MemoryGroupStore()
+        self._position: ViewPosition | None = None
+
+    def position(self) -> ViewPosition | None:
+        """Return how far the log is applied; None for an empty shard."""
+        return self._position
+
+    def records_of(self, group_id: str) -> Sequence[GroupRecord]:
+        """Return the records of one group, in the order of their keys."""
+        return self._store.records_of(group_id)
+
+    def group_ids(self) -> Iterator[str]:
+        """Return the ids of all groups that have a record."""
+        return self._store.group_ids()
+
+    def apply(self, records: Iterable[GroupRecord], position: ViewPosition | None = None) -> None:
+        """Take over committed records; those that belong to no group are skipped."""
+        self._store.apply(record for record in records if entry_key(self._name, record.key) is not None)
+        self._position = position or self._position
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._store, self._position = MemoryGroupStore(), None
+
+
+class MemoryView:
+    """All shards of a node; made empty by each start, and filled from the logs."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._shards: dict[ShardName, MemoryShard] = {}
+
+    def shard(self, name: ShardName) -> ShardStore:
+        """Return the part of one shard."""
+        return self._shards.setdefault(name, MemoryShard(name))
+
+    def shards(self) -> list[ShardName]:
+        """Return the shards that have a position, in order."""
+        return sorted(name for name, shard in self._shards.items() if shard.position() is not None)
+
+    def begin_flush(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def open_memory_view(directory: Path, is_new: bool) -> MemoryView:
+    """Return an empty view."""
+    return MemoryView(directory)

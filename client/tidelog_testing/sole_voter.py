@@ -1,0 +1,121 @@
+"""A quorum of one controller whose log is a list: what it appends is committed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn
+
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.protocol import (
+    CommittedEntry,
+    LeaderAndEpoch,
+    QuorumDescription,
+    RaftListener,
+    ReplicaDescription,
+)
+
+
+class MemoryLog:
+    """The committed entries, and the epoch of the last leader; outlives the controllers that are started on it."""
+
+    def __init__(self) -> None:
+        self.entries: list[CommittedEntry] = []
+        self.epoch = 0
+
+
+class SoleVoter:
+    """A ``RaftEngine`` that leads from its start to its stop. It cannot change its voters or take snapshots."""
+
+    def __init__(self, voter: Voter, log: MemoryLog) -> None:
+        self._voter = voter
+        self._log = log
+        self._committed = 0
+        self._listener: RaftListener | None = None
+        self._leader = LeaderAndEpoch(None, log.epoch, False)
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """This controller while it runs."""
+        return self._leader
+
+    async def start(self, listener: RaftListener) -> None:
+        """Give the listener the whole log, then lead it in a new epoch."""
+        self._listener = listener
+        listener.on_voters_change(VoterSet([self._voter]))
+        self._commit()
+        self._log.epoch += 1
+        self._leader = LeaderAndEpoch(self._voter.voter_id, self._log.epoch, True)
+        listener.on_leader_change(self._leader)
+
+    async def stop(self) -> None:
+        """Cease to lead; what was proposed stays in the log."""
+        self._leader = LeaderAndEpoch(None, self._log.epoch, False)
+        if self._listener is not None:
+            self._listener.on_leader_change(self._leader)
+
+    async def wait_failed(self) -> NoReturn:
+        """Wait for ever."""
+        while True:
+            await asyncio.Event().wait()
+
+    def propose(self, payload: bytes, epoch: int) -> int:
+        """Append an entry, which is given to the listener in the loop's next round."""
+        self._check_leading()
+        if epoch != self._leader.epoch:
+            raise error_for(
+                ErrorCode.NOT_CONTROLLER, f"epoch {epoch} has ended; the current epoch is {self._log.epoch}"
+            )
+        index = len(self._log.entries) + 1
+        self._log.entries.append(CommittedEntry(index, epoch, payload))
+        asyncio.get_running_loop().call_soon(self._commit)
+        return index
+
+    async def read_barrier(self) -> int:
+        """Return the last index."""
+        self._check_leading()
+        self._commit()
+        return len(self._log.entries)
+
+    def describe(self) -> QuorumDescription:
+        """Describe the quorum of one."""
+        self._check_leading()
+        end, voter = len(self._log.entries), self._voter
+        replica = ReplicaDescription(voter.voter_id, voter.directory_id, voter.host, voter.port, end, 0, 0)
+        return QuorumDescription(self._leader, end, (replica,), (), -1, 1)
+
+    async def take_snapshot(self) -> tuple[int, int]:
+        """Raise UNSUPPORTED_VERSION."""
+        raise _unsupported("take snapshots")
+
+    async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
+        """Raise UNSUPPORTED_VERSION."""
+        raise _unsupported("change its voters")
+
+    async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
+        """Raise UNSUPPORTED_VERSION."""
+        raise _unsupported("change its voters")
+
+    async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
+        """Raise UNSUPPORTED_VERSION."""
+        raise _unsupported("change its voters")
+
+    async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
+        """Raise INVALID_REQUEST: there is no other voter."""
+        self._check_leading()
+        raise error_for(ErrorCode.INVALID_REQUEST, "the quorum has no other voter")
+
+    def _commit(self) -> None:
+        if self._listener is None:
+            return
+        entries, self._committed = self._log.entries[self._committed :], len(self._log.entries)
+        if entries:
+            self._listener.on_commit(entries)
+
+    def _check_leading(self) -> None:
+        if not self._leader.is_self:
+            raise error_for(ErrorCode.NOT_CONTROLLER, "the controller has stopped")
+
+
+def _unsupported(what: str) -> TidelogError:
+    return error_for(ErrorCode.UNSUPPORTED_VERSION, f"a cluster in memory cannot {what}")
