@@ -1,4 +1,4 @@
-"""The clusters that the contract is held against: the fake and, as real processes, the thing itself."""
+"""The clusters that the contract is held against: the fake, the node in memory, and real processes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from group_members import Member
 
+import tidelog_testing
 from tidelog import AdminClient, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient
 from tidelog.message import Message
@@ -30,15 +31,18 @@ _QUICK_GROUPS = {
 class Deployment:
     """One running cluster, with shorthands for what every test of the contract does."""
 
-    def __init__(self, bootstrap_servers: str, cluster_id: str) -> None:
-        self.bootstrap_servers = bootstrap_servers
-        self.cluster_id = cluster_id
-        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        self.client = ClusterClient(bootstrap_servers)
+    def __init__(self, cluster: FakeCluster | LocalCluster | tidelog_testing.FakeCluster) -> None:
+        self._cluster = cluster
+        cluster.__enter__()
+        self.bootstrap_servers = cluster.bootstrap_servers
+        self.cluster_id = cluster.cluster_id
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        self.client = ClusterClient(self.bootstrap_servers)
 
     def close(self) -> None:
         self.admin.close()
         run_sync(self.client.close())
+        self._cluster.__exit__(None, None, None)
 
     def topic(self, partitions: int = 1, **config: str) -> str:
         name = f"contract-{next(_serial)}"
@@ -119,29 +123,23 @@ class Deployment:
         return run_sync(call(), 20).topics[0].partitions[0]
 
 
-@pytest.fixture(scope="module", params=["fake", "local"])
+@pytest.fixture(scope="module", params=["fake", "memory", "local"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Deployment]:
-    running: Callable[[], Any] = (
-        FakeCluster if request.param == "fake" else lambda: LocalCluster(controllers=1, nodes=1, config=_CONFIG)
-    )
-    with running() as started:
-        deployment = Deployment(started.bootstrap_servers, started.cluster_id)
+    with contextlib.closing(_deploy(request.param, _CONFIG)) as deployment:
         yield deployment
-        deployment.close()
 
 
-@pytest.fixture(scope="module", params=["fake", "local"])
+@pytest.fixture(scope="module", params=["fake", "memory", "local"])
 def group_cluster(request: pytest.FixtureRequest) -> Iterator[Deployment]:
     """A cluster with consumer groups, whose sessions and heartbeats may be short."""
-    running: Callable[[], Any] = (
-        FakeCluster
-        if request.param == "fake"
-        else lambda: LocalCluster(controllers=1, nodes=1, config={**_CONFIG, **_QUICK_GROUPS})
-    )
-    with running() as started:
-        deployment = Deployment(started.bootstrap_servers, started.cluster_id)
+    with contextlib.closing(_deploy(request.param, {**_CONFIG, **_QUICK_GROUPS})) as deployment:
         yield deployment
-        deployment.close()
+
+
+def _deploy(kind: str, config: dict[str, Any]) -> Deployment:
+    if kind == "local":
+        return Deployment(LocalCluster(controllers=1, nodes=1, config=config))
+    return Deployment(FakeCluster() if kind == "fake" else tidelog_testing.FakeCluster())
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ PACKAGES = (
     "tidelog_node",
     "tidelog_quorum",
     "tidelog_spark",
+    "tidelog_testing",
 )
 _IMAGE = {"python_version": "3.12", "python_full_version": "3.12.0", "platform_system": "Linux", "extra": ""}
 
