@@ -154,8 +154,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeConfigs(self, request, context):
-        """All settings that hold for topics and brokers, with where each comes from (KIP-226, KIP-524). A
-        broker's own are known to itself alone: ask that node.
+        """Returns all effective settings of topics and brokers, with the source of each (KIP-226, KIP-524). Only the broker
+        itself knows its own settings, so the request must go to that node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -169,7 +169,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AlterPartitionReassignments(self, request, context):
-        """Moves partitions to other replicas, or cancels that (KIP-455).
+        """Moves partitions to other replicas, or cancels the move (KIP-455).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -182,7 +182,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeFeatures(self, request, context):
-        """The features of the cluster with their levels (KIP-584).
+        """Returns the features of the cluster and their levels (KIP-584).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -195,7 +195,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UnregisterBroker(self, request, context):
-        """Forgets a broker that is fenced and gone for good (KIP-631).
+        """Unregisters a fenced broker that will not return (KIP-631).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

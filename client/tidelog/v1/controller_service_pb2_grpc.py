@@ -75,50 +75,50 @@ class ControllerServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def RegisterBroker(self, request, context):
-        """Gives a broker its epoch (KIP-631).
+        """Registers a broker and returns its epoch (KIP-631).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BrokerHeartbeat(self, request, context):
-        """Keeps a broker's session alive; says whether it is fenced (KIP-631).
+        """Keeps a broker's session alive and returns its fencing state (KIP-631).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def HoldConnection(self, request, context):
-        """A call that a broker leaves open while it lives: when the connection breaks the controller looks at once whether the
-        broker's process is gone. It has no answer, and ends with NOT_CONTROLLER when the leadership does.
+        """A call that a broker keeps open while it lives: when the connection breaks, the controller checks at once if the
+        broker's process is gone. It has no answer, and ends with NOT_CONTROLLER when the controller loses the leadership.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AlterPartition(self, request, context):
-        """A leader's change of a partition's ISR, as compare-and-set (KIP-497).
+        """Changes a partition's ISR on behalf of its leader, as compare-and-set (KIP-497).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AssignReplicasToDirs(self, request, context):
-        """Says in which of a broker's log directories its replicas are (KIP-858).
+        """Assigns a broker's replicas to its log directories (KIP-858).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FollowMetadata(self, request, context):
-        """The committed metadata log from an offset on, as a stream without end. Any controller serves it.
+        """Streams the committed metadata log from an offset on, without end. Any controller serves it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AllocateProducerIds(self, request, context):
-        """Gives a broker a block of producer ids that nobody else gets (KIP-730).
+        """Allocates a block of unique producer ids to a broker (KIP-730).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -105,7 +105,7 @@ class GroupServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def FindCoordinator(self, request, context):
-        """Who coordinates groups; creates __consumer_offsets when it is not there yet. Any node answers.
+        """Finds the coordinators of groups; creates __consumer_offsets if it is missing. Any node answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -137,7 +137,7 @@ class GroupServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ConsumerGroupHeartbeat(self, request, context):
-        """The protocol of KIP-848: joins, keeps a member alive, tells it its partitions, leaves.
+        """The protocol of KIP-848: it joins, keeps a member alive, returns its partitions, and leaves.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -162,7 +162,7 @@ class GroupServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListGroups(self, request, context):
-        """The groups that this node coordinates: to list all, ask every node.
+        """Lists the groups that this node coordinates; to list all, ask every node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

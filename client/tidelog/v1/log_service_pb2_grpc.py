@@ -102,8 +102,8 @@ class LogServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ProduceStream(self, request_iterator, context):
-        """The same over one stream: requests are appended in the order they are sent; a response
-        carries the correlation id of its request and may overtake the response of an earlier one.
+        """Appends batches over one stream: requests are appended in sending order. A response carries the correlation id of
+        its request and may overtake an earlier one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,14 +124,14 @@ class LogServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetMetadata(self, request, context):
-        """Brokers, topics, partitions and their leaders, as this node's metadata image has them.
+        """Returns brokers, topics, partitions and their leaders from this node's metadata image.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OffsetForLeaderEpoch(self, request, context):
-        """The end offset of a leader epoch (KIP-101, KIP-320).
+        """Returns the end offset of a leader epoch (KIP-101, KIP-320).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -145,29 +145,28 @@ class LogServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeLogDirs(self, request, context):
-        """The log directories of this node, with the replicas in each (KIP-113).
+        """Returns this node's log directories and the replicas in each (KIP-113).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AlterReplicaLogDirs(self, request, context):
-        """Moves replicas of this node to other log directories of it (KIP-113); answers when the moves
-        have begun.
+        """Moves replicas between this node's log directories (KIP-113); answers when the moves have begun.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def InitProducerId(self, request, context):
-        """Gives an idempotent producer an id that no other producer has (KIP-98).
+        """Returns a unique id for an idempotent producer (KIP-98).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeProducers(self, request, context):
-        """Who writes with a producer id to partitions of which the node holds a replica (KIP-664).
+        """Returns the producers that write with a producer id to partitions of which this node has a replica (KIP-664).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -70,42 +70,42 @@ class QuorumServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def DescribeQuorum(self, request, context):
-        """The state of the quorum as its leader sees it (KIP-595).
+        """Returns the state of the quorum as its leader sees it (KIP-595).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddRaftVoter(self, request, context):
-        """Makes a controller that follows the log a voter, when it has caught up (KIP-853).
+        """Makes a controller that follows the log a voter once it has caught up (KIP-853).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveRaftVoter(self, request, context):
-        """Takes a voter out; the leader may name itself (KIP-853).
+        """Removes a voter; the leader may remove itself (KIP-853).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateRaftVoter(self, request, context):
-        """Changes the address of a voter; answers when that is committed (KIP-853).
+        """Changes the address of a voter; answers when the change is committed (KIP-853).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TransferLeadership(self, request, context):
-        """Lets another voter lead; answers when it does.
+        """Transfers the leadership to another voter; answers when that voter leads.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TakeSnapshot(self, request, context):
-        """Any controller answers this one: it takes a snapshot of its state now and drops the log before it.
+        """Takes a snapshot of the state now and drops the log before it. Any controller answers this call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
