@@ -1,4 +1,4 @@
-"""What only the leading controller can do or knows: this node passes it on."""
+"""Requests that only the leading controller can answer, forwarded by this node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ async def elect_leaders(context: NodeContext, request: pb.ElectLeadersRequest) -
     """Elect leaders.
 
     Raises:
-        TidelogError: the controllers could not be asked in time, or refuse.
+        TidelogError: The controllers did not answer in time, or refused.
     """
     return await context.controller.elect_leaders(request, timeout_ms(request.timeout_ms) / 1000)
 
@@ -24,7 +24,7 @@ async def alter_partition_reassignments(
     """Begin or cancel reassignments.
 
     Raises:
-        TidelogError: the controllers could not be asked in time, or refuse.
+        TidelogError: The controllers did not answer in time, or refused.
     """
     return await context.controller.alter_partition_reassignments(request, timeout_ms(request.timeout_ms) / 1000)
 
@@ -33,16 +33,16 @@ async def update_features(context: NodeContext, request: pb.UpdateFeaturesReques
     """Change the levels of features.
 
     Raises:
-        TidelogError: the controllers could not be asked in time, or refuse.
+        TidelogError: The controllers did not answer in time, or refused.
     """
     return await context.controller.update_features(request, timeout_ms(request.timeout_ms) / 1000)
 
 
 async def unregister_broker(context: NodeContext, request: pb.UnregisterBrokerRequest) -> pb.UnregisterBrokerResponse:
-    """Forget a broker.
+    """Unregister a broker.
 
     Raises:
-        TidelogError: the controllers could not be asked in time, or refuse.
+        TidelogError: The controllers did not answer in time, or refused.
     """
     return await context.controller.unregister_broker(request, _DEFAULT_TIMEOUT_S)
 
@@ -50,10 +50,10 @@ async def unregister_broker(context: NodeContext, request: pb.UnregisterBrokerRe
 async def list_partition_reassignments(
     context: NodeContext, request: pb.ListPartitionReassignmentsRequest
 ) -> pb.ListPartitionReassignmentsResponse:
-    """List the reassignments under way.
+    """List the reassignments in progress.
 
     Raises:
-        TidelogError: the controllers could not be asked in time, or refuse.
+        TidelogError: The controllers did not answer in time, or refused.
     """
     return await context.controller.list_partition_reassignments(request, _DEFAULT_TIMEOUT_S)
 
@@ -62,7 +62,7 @@ async def describe_features(context: NodeContext, request: pb.DescribeFeaturesRe
     """Describe the features.
 
     Raises:
-        TidelogError: the controllers could not be asked in time, or refuse.
+        TidelogError: The controllers did not answer in time, or refused.
     """
     return await context.controller.describe_features(request, _DEFAULT_TIMEOUT_S)
 
@@ -70,29 +70,29 @@ async def describe_features(context: NodeContext, request: pb.DescribeFeaturesRe
 async def describe_quorum(
     context: NodeContext, request: quorum_pb.DescribeQuorumRequest
 ) -> quorum_pb.DescribeQuorumResponse:
-    """Describe the quorum of the controllers, as its leader sees it.
+    """Describe the quorum of the controllers as its leader sees it.
 
     Raises:
-        TidelogError: the controllers could not be asked in time.
+        TidelogError: The controllers did not answer in time.
     """
     return await context.controller.describe_quorum(request, _DEFAULT_TIMEOUT_S)
 
 
 async def add_raft_voter(context: NodeContext, request: quorum_pb.AddRaftVoterRequest) -> None:
-    """Give a controller a vote; returns when that is committed.
+    """Make a controller a voter, and return when the change is committed.
 
     Raises:
-        TidelogError: the controllers could not be asked in time, or refuse; after NOT_CONTROLLER and REQUEST_TIMED_OUT
-            the change may have been made.
+        TidelogError: The controllers did not answer in time, or refused. After NOT_CONTROLLER and REQUEST_TIMED_OUT the
+            change may have been made.
     """
     await context.controller.add_raft_voter(request, timeout_ms(request.timeout_ms) / 1000)
 
 
 async def remove_raft_voter(context: NodeContext, request: quorum_pb.RemoveRaftVoterRequest) -> None:
-    """Take a controller's vote. Returns and raises as :func:`add_raft_voter`."""
+    """Remove a controller from the voters. Return and raise as :func:`add_raft_voter`."""
     await context.controller.remove_raft_voter(request, timeout_ms(request.timeout_ms) / 1000)
 
 
 async def update_raft_voter(context: NodeContext, request: quorum_pb.UpdateRaftVoterRequest) -> None:
-    """Change a controller's address. Returns and raises as :func:`add_raft_voter`."""
+    """Change a controller's address. Return and raise as :func:`add_raft_voter`."""
     await context.controller.update_raft_voter(request, timeout_ms(request.timeout_ms) / 1000)

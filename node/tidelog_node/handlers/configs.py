@@ -1,7 +1,7 @@
-"""The settings that hold for topics and for this node, each with where it comes from (KIP-226, KIP-524).
+"""The effective settings of topics and of this node, each with its source (KIP-226, KIP-524).
 
-A node answers for itself, for what was set on all nodes (``""``), and for topics, by its own defaults. A value's
-synonyms are what would hold if it were not set, in order: itself, then the layers below.
+A node answers for itself, for the settings of all nodes (``""``), and for topics, using its own defaults. A value's
+synonyms are the value itself and the values that would apply without it, in order of precedence.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _Layers: TypeAlias = Sequence[tuple["pb.ConfigSource.ValueType", Mapping[str, st
 async def incremental_alter_configs(
     context: NodeContext, request: pb.IncrementalAlterConfigsRequest
 ) -> pb.IncrementalAlterConfigsResponse:
-    """Change settings at the controller and wait a moment until this node knows them.
+    """Change settings at the controller, and wait a moment until this node's image shows them.
 
     Raises:
-        TidelogError: the controllers could not be asked in time, or refuse.
+        TidelogError: The controllers did not answer in time, or refused.
     """
     timeout_s = timeout_ms(request.timeout_ms) / 1000
     response = await context.controller.incremental_alter_configs(request, timeout_s)
@@ -52,7 +52,7 @@ async def incremental_alter_configs(
 
 
 async def describe_configs(context: NodeContext, request: pb.DescribeConfigsRequest) -> pb.DescribeConfigsResponse:
-    """Describe settings of topics, of this node and of all nodes; each resource has its own error."""
+    """Describe settings of topics, this node and all nodes. Each resource has its own error."""
     slices = TimeSlices()
     wanted = {(r.resource.type, r.resource.name, *r.names): r async for r in slices.of(request.resources)}
     response = pb.DescribeConfigsResponse()
@@ -62,7 +62,7 @@ async def describe_configs(context: NodeContext, request: pb.DescribeConfigsRequ
 
 
 def topic_settings(context: NodeContext, set_on_it: Mapping[str, str]) -> Iterator[pb.DescribedConfig]:
-    """Describe all settings of a topic on which ``set_on_it`` are set, whether or not there is such a topic yet."""
+    """Describe all settings of a topic with the given own settings, even if the topic does not exist yet."""
     config = topic_config_from(set_on_it, context.settings.current.topic_defaults())
     layers = _layers(context)
     for info in _TOPIC_INFOS:
@@ -136,9 +136,9 @@ def _describe(context: NodeContext, kind: int, name: str) -> Iterable[pb.Describ
 
 
 def _describe_group(context: NodeContext, group_id: str) -> Iterator[pb.DescribedConfig]:
-    """Describe what is set on a group over what this node has for groups, whether or not there is such a group yet.
+    """Describe the settings of a group and this node's group defaults, even if the group does not exist yet.
 
-    As in Kafka 4.1 the node's value is a default, wherever the node has it from.
+    As in Kafka 4.1, the node's value counts as a default, whatever its source.
     """
     resource = ConfigResource(ConfigResourceType.GROUP, group_id)
     own, current = context.metadata.image.configs.get(resource, {}), context.settings.current
@@ -163,7 +163,7 @@ def _describe_broker(context: NodeContext) -> Iterator[pb.DescribedConfig]:
 
 
 def _describe_all_brokers(context: NodeContext) -> Iterator[pb.DescribedConfig]:
-    """Only what is set: the rest is each node's own."""
+    """Describe only the settings that are set. All others are specific to each node."""
     settings = broker_settings(context.metadata.image)
     for info in context.settings.infos:
         if info.key in settings:
@@ -196,9 +196,9 @@ def _layers(context: NodeContext) -> _Layers:
 
 
 def _below(layers: _Layers, keys: Sequence[str], first: str) -> list[pb.ConfigSynonym]:
-    """Return where this node has the keys, the layer that counts most first, from the first entry of ``first`` on.
+    """Return this node's values of the keys, in order of precedence, from the first entry of ``first`` on.
 
-    Entries before it are of another unit, which has its own description (ConfigHelper.configSynonyms).
+    Entries before it have another unit, which has its own description (ConfigHelper.configSynonyms).
     """
     found = [_synonym(key, layer[key], source) for source, layer in layers for key in keys if key in layer]
     return list(itertools.dropwhile(lambda synonym: synonym.name != first, found))

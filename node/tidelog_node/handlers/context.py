@@ -1,6 +1,6 @@
-"""What a handler may use of its node, and how errors are put into responses.
+"""The parts of a node that handlers use, and the form of errors in responses.
 
-A handler is a function of a request and this context. Nothing in it knows which listener called.
+A handler is a function of a request and this context. It does not depend on the listener.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 
 class AdminController(Protocol):
-    """What the leading controller does for administrators; raises TidelogError when a call failed whole."""
+    """Requests of administrators to the leading controller. Each raises TidelogError if the call as a whole failed."""
 
     async def create_topics(
         self, request: admin_service_pb2.CreateTopicsRequest, timeout_s: float
@@ -79,13 +79,13 @@ class AdminController(Protocol):
     async def unregister_broker(
         self, request: admin_service_pb2.UnregisterBrokerRequest, timeout_s: float
     ) -> admin_service_pb2.UnregisterBrokerResponse:
-        """Forget a broker."""
+        """Unregister a broker."""
         ...
 
     async def list_partition_reassignments(
         self, request: admin_service_pb2.ListPartitionReassignmentsRequest, timeout_s: float
     ) -> admin_service_pb2.ListPartitionReassignmentsResponse:
-        """List the reassignments under way."""
+        """List the reassignments in progress."""
         ...
 
     async def describe_features(
@@ -101,11 +101,11 @@ class AdminController(Protocol):
         ...
 
     async def add_raft_voter(self, request: quorum_service_pb2.AddRaftVoterRequest, timeout_s: float) -> None:
-        """Give a controller a vote."""
+        """Make a controller a voter."""
         ...
 
     async def remove_raft_voter(self, request: quorum_service_pb2.RemoveRaftVoterRequest, timeout_s: float) -> None:
-        """Take a controller's vote."""
+        """Remove a controller from the voters."""
         ...
 
     async def update_raft_voter(self, request: quorum_service_pb2.UpdateRaftVoterRequest, timeout_s: float) -> None:
@@ -114,11 +114,11 @@ class AdminController(Protocol):
 
 
 class NodeSettings(Protocol):
-    """The node's configuration: what its file gives, by the settings' own names, and what holds now."""
+    """The node's configuration: the settings of its file under their own names, and the current settings."""
 
     @property
     def file(self) -> Mapping[str, str]:
-        """What the properties file gives."""
+        """The settings of the properties file."""
         ...
 
     @property
@@ -128,29 +128,36 @@ class NodeSettings(Protocol):
 
     @property
     def current(self) -> DynamicBrokerConfig:
-        """What holds now; a class with further settings that are fixed."""
+        """The current settings. The class also has fixed settings."""
         ...
 
 
 class TopicCreator(Protocol):
-    """Who creates topics that clients ask for; None where ``auto.create.topics.enable`` is false."""
+    """The creation of topics for clients; None if ``auto.create.topics.enable`` is false."""
 
     def want(self, names: Iterable[str]) -> None:
-        """Have topics created in the background."""
+        """Request the creation of topics in the background."""
         ...
 
 
 class ProducerIds(Protocol):
-    """Who gives out producer ids."""
+    """A source of producer ids."""
 
     async def next_id(self) -> int:
-        """Return an id that nobody else has; raises TidelogError."""
+        """Return a unique id.
+
+        Raises:
+            TidelogError: No id is available.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """One per node. ``fetch_max_bytes`` bounds the records of one fetch response; ``voters`` follows the quorum."""
+    """The context, one per node.
+
+    ``fetch_max_bytes`` limits the records of a fetch response. ``voters`` tracks the quorum.
+    """
 
     broker_id: BrokerId
     cluster_id: str
@@ -172,11 +179,11 @@ class NodeContext:
     decoding: DecodingThread = field(default_factory=DecodingThread)
 
     def partition(self, topic: str, index: int) -> Partition:
-        """Return a partition that this node holds.
+        """Return a partition that this node hosts.
 
         Raises:
-            TidelogError: NOT_LEADER_OR_FOLLOWER: others hold it; UNKNOWN_TOPIC_OR_PARTITION: nobody does;
-                KAFKA_STORAGE_ERROR: its log directory is offline.
+            TidelogError: NOT_LEADER_OR_FOLLOWER if other nodes host it, UNKNOWN_TOPIC_OR_PARTITION if it does not
+                exist, KAFKA_STORAGE_ERROR if its log directory is offline.
         """
         partition = self.partitions.get(topic, index)
         if partition is not None:
@@ -188,9 +195,9 @@ class NodeContext:
         raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
     def current_leader(self, topic: str, index: int) -> LeaderHint | None:
-        """Return who leads a partition as far as this node knows (KIP-951).
+        """Return the leader of a partition as far as this node knows (KIP-951).
 
-        A replica of it knows before the image of all is published (KafkaApis.getCurrentLeader).
+        A local replica knows it before the whole image is published (KafkaApis.getCurrentLeader).
         """
         partition = self.partitions.get(topic, index)
         if partition is not None:
@@ -205,12 +212,12 @@ _WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def error_message(error: TidelogError) -> common_pb2.Error:
-    """Return an error as the part of a response."""
+    """Return the error in the form that responses use."""
     return common_pb2.Error(code=error.code.code, message=error.message)
 
 
 def leader_hint(context: NodeContext, error: TidelogError, topic: str, index: int) -> LeaderHint | None:
-    """Return the leader to name beside ``error``, None where it does not help."""
+    """Return the leader to name with ``error``, or None if it does not help."""
     return context.current_leader(topic, index) if error.code in _WITH_LEADER else None
 
 
@@ -219,10 +226,10 @@ def optional_epoch(
     | log_service_pb2.ListOffsetsPartition
     | log_service_pb2.OffsetForLeaderPartition,
 ) -> LeaderEpoch | None:
-    """Return the leader epoch that a request is made for, None for "do not check"."""
+    """Return the leader epoch of a request, or None if it is not checked."""
     return LeaderEpoch(request.current_leader_epoch) if request.HasField("current_leader_epoch") else None
 
 
 def timeout_ms(requested_ms: int) -> int:
-    """Return how long a request may take, in milliseconds: what it says, or the default where it says nothing."""
+    """Return a request's timeout in milliseconds, or the default if it has none."""
     return requested_ms if requested_ms > 0 else DEFAULT_TIMEOUT_MS

@@ -1,7 +1,7 @@
-"""DeleteRecords: move the start of partitions up, here at once, then wait for the other replicas (KIP-107).
+"""DeleteRecords: advance the start of partitions here at once, then wait for the other replicas (KIP-107).
 
-A follower reports with each fetch where its log starts, and takes its leader's start over from the answer. A request is
-answered when that has reached every replica whose node lives; the records stay deleted also when it times out.
+A follower reports its log start with each fetch and adopts its leader's from the answer. A request is answered when the
+new start has reached every replica on a live node. The records stay deleted even if it times out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 @dataclass(slots=True)
 class _Waiting:
-    """A partition whose records are deleted here and must be on the other replicas."""
+    """A partition whose records are deleted here and must be deleted on the other replicas."""
 
     result: pb.DeleteRecordsPartitionResult
     topic: str
@@ -29,7 +29,7 @@ class _Waiting:
 
 
 async def delete_records(context: NodeContext, request: pb.DeleteRecordsRequest) -> pb.DeleteRecordsResponse:
-    """Delete from each partition, and answer after ``timeout_ms`` at the latest; errors are inside."""
+    """Delete from each partition, and answer within ``timeout_ms``; errors are in the results."""
     response = pb.DeleteRecordsResponse()
     waiting: list[_Waiting] = []
     slices = TimeSlices()
@@ -51,7 +51,7 @@ async def delete_records(context: NodeContext, request: pb.DeleteRecordsRequest)
     finally:
         for each in waiting:
             if not each.deleted.cancel():
-                # Whatever it ended with has been seen, also when nobody waits for the answer any more.
+                # Retrieve the exception, even if nobody waits for the answer any more.
                 each.deleted.exception()
     async for each in slices.of(waiting):
         _finish(context, each, request.timeout_ms)

@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to partitions with a producer id, by any of their replicas (KIP-664)."""
+"""DescribeProducers: the producers that write to partitions with a producer id, from any replica (KIP-664)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tidelog_node.partitions.time_slices import TimeSlices
 async def describe_producers(
     context: NodeContext, request: pb.DescribeProducersRequest
 ) -> pb.DescribeProducersResponse:
-    """Answer for every partition; errors are inside. A producer that was silent for long enough is not active."""
+    """Return a result for every partition; errors are in the results.
+
+    Producers that were silent long enough are omitted.
+    """
     response = pb.DescribeProducersResponse()
     slices = TimeSlices()
     async for topic in slices.of(request.topics):

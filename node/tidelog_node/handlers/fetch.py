@@ -1,16 +1,16 @@
 """Fetch: read committed records for consumers and all records for followers, as a long poll.
 
-The partitions of the request's session that have changed are read once; when that gives less than ``min_bytes`` the
-request waits, and reads again only those that changed meanwhile. An error, a diverging epoch or a preferred read
-replica answers at once. The first partition with records returns at least one whole batch, all others together keep to
-``max_bytes``, to the node's ``fetch.max.bytes`` and to what is left of its budget for responses. While a request waits
-it holds no records: they are read again for the answer.
+The changed partitions of the request's session are read once. If they have less than ``min_bytes``, the request waits
+and reads only those that change meanwhile. An error, a diverging epoch or a preferred read replica is answered at once.
+The first partition with records returns at least one whole batch. All others together are limited by ``max_bytes``, by
+the node's ``fetch.max.bytes`` and by the rest of its budget for responses. A waiting request keeps no records; they are
+read again for the answer.
 
-A request with many partitions to look at is looked at and answered in time slices. What it has read so far counts in
-the budget meanwhile; a later request of its session ends it, as it ends one that waits.
+A request with many partitions is read and answered in time slices. The records it has read count in the budget
+meanwhile. A later request of its session ends it, as it ends a waiting one.
 
-A throttled replica that is not in sync gets nothing while the leader's limit is exceeded; its fetch counts as an
-acknowledgement nevertheless, and what it waits for does not end the poll (KIP-73).
+A throttled replica that is not in sync gets nothing while the leader's limit is exceeded. Its fetch still counts as an
+acknowledgement, and the delayed data does not end the poll (KIP-73).
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 MANY: Final = 1_000
-"""Partitions that are looked at in one step of the loop."""
+"""The maximum number of partitions read in one step of the loop."""
 LONG_BYTES: Final = 32_768
 """A request up to this size takes a few milliseconds to read at most."""
 _CHUNK: Final = 64
 
 
 class Translation(Protocol[R_co]):
-    """Makes a listener's response of the handler's."""
+    """The conversion of the handler's response to a listener's response."""
 
     def __call__(self, response: FetchResponse, /) -> R_co:
         """Return the listener's response."""
         ...
 
     def in_steps(self, response: FetchResponse, /) -> Generator[None, None, R_co]:
-        """Return the same, step by step."""
+        """Return the listener's response, step by step."""
         ...
 
 
 async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchResponse:
-    """Read, wait when there is too little, and answer.
+    """Read, wait if there is too little, and answer.
 
     Raises:
-        TidelogError: INCONSISTENT_CLUSTER_ID, the request is for another cluster.
+        TidelogError: INCONSISTENT_CLUSTER_ID: the request is for another cluster.
     """
     if request.ByteSize() > LONG_BYTES:
         asked = await TimeSlices().result_of(request_from_proto_in_steps(request))
@@ -74,15 +74,15 @@ async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchRespo
 def begin_fetch(
     context: NodeContext, request: FetchRequest, translate: Translation[T]
 ) -> T | Pending[T] | Coroutine[Any, Any, T]:
-    """Answer a fetch now if nothing is to be waited for, else later; who waits may cancel it at any time.
+    """Answer a fetch now if it need not wait, else later. The caller may cancel the wait at any time.
 
-    A fetch with more than ``MANY`` partitions to look at is a coroutine, which gives way to others.
+    A fetch with more than ``MANY`` changed partitions is a coroutine that yields to other tasks.
 
-    ``translate`` makes the caller's response; it is called once, right after the records were read. The caller counts
+    ``translate`` creates the caller's response. It is called once, right after the records were read. The caller counts
     its bytes in the node's budget as soon as it has it.
 
     Raises:
-        TidelogError: INCONSISTENT_CLUSTER_ID, the request is for another cluster.
+        TidelogError: INCONSISTENT_CLUSTER_ID: the request is for another cluster.
     """
     if request.cluster_id and request.cluster_id != context.cluster_id:
         text = f"the request is for cluster {request.cluster_id!r}, this is {context.cluster_id!r}"
@@ -124,7 +124,7 @@ async def _answer_in_slices(under_way: _Fetch, session: OpenSession, max_wait_ms
 
 
 class _Wait(Generic[T]):
-    """A request that waits: it looks again when its session says so, until it is answered, cancelled, or over."""
+    """A waiting request. It reads again when its session wakes it, until it is answered, cancelled or timed out."""
 
     __slots__ = ("_budget", "_fetch", "_session", "_timer", "_translate", "pending")
 
@@ -165,7 +165,7 @@ class _Wait(Generic[T]):
         self._budget.take(size)
         self.pending.settle(answer)
         if size:
-            # A step later, when the caller has counted it: others that were woken too must not find the room free.
+            # One step later, when the caller has counted it. Others that were woken must not find the room free before.
             self._session.call_soon(functools.partial(self._budget.give_back, size))
 
     def _give_up(self) -> None:
@@ -178,9 +178,9 @@ class _Wait(Generic[T]):
 
 
 class _Fetch:
-    """One request under way: :meth:`begin` once; where that has no answer, :meth:`sleep` and :meth:`look_again`.
+    """A request in progress: :meth:`begin` once, then :meth:`sleep` and :meth:`look_again` until there is an answer.
 
-    Then :meth:`end`, but for what is answered at once.
+    :meth:`end` follows, except after an immediate answer.
     """
 
     def __init__(self, context: NodeContext, request: FetchRequest, session: OpenSession) -> None:
@@ -192,14 +192,14 @@ class _Fetch:
         self.budget = context.response_budget
         self._reserved = 0
         self._size = 0
-        # Of this request alone: the next one of the session may wait for room already when this one ends.
+        # Specific to this request: the session's next request may already wait for room when this one ends.
         self._wake = functools.partial(session.hurry)
         self._items: dict[PartitionKey, FetchItem] = {}
         self._is_full = request.session is None or request.session.epoch <= FULL_EPOCH
         self._max_bytes = min(request.max_bytes, context.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.is_over = False
-        """True if what is there is answered now, even if it is nothing."""
+        """True if the available records are answered now, even if there are none."""
         self._is_read_committed = request.is_read_committed
         if self._is_read_committed != session.is_read_committed:
             session.is_read_committed = self._is_read_committed
@@ -207,7 +207,7 @@ class _Fetch:
         session.wants_high_watermark = self._follower is not None and context.replica_selector.is_rack_aware
 
     def begin(self) -> FetchResponse | None:
-        """Look once; returns the answer, None when it is to be waited for."""
+        """Read once. Return the answer, or None if the request must wait."""
         has_to_wait = False
         try:
             self._look()
@@ -218,7 +218,7 @@ class _Fetch:
                 self.end()
 
     def begin_in_steps(self) -> Generator[None, None, FetchResponse | None]:
-        """Do the same step by step; what is read counts in the budget until :meth:`give_back_room`."""
+        """Read once, step by step. The records count in the budget until :meth:`give_back_room`."""
         has_to_wait = False
         try:
             keys = self._session.take_changed()
@@ -235,7 +235,7 @@ class _Fetch:
             self._record_throttled()
             for chunk in _chunks(self._answered_keys()):
                 self._add_results(response, chunk)
-                # Freed here, since to free all of them takes long.
+                # Freed here in steps, since freeing all items at once takes long.
                 unfinished += [key for key in chunk if not self._items.pop(key).has_all]
                 yield
             return self._finish(response, unfinished)
@@ -244,23 +244,23 @@ class _Fetch:
                 self.end()
 
     def give_back_room(self) -> None:
-        """Count no more in the budget what the steps have read."""
+        """Stop counting the records read by the steps in the budget."""
         size, self._reserved = self._reserved, 0
         if size:
             self.budget.give_back(size)
 
     def sleep(self, wake_up: Callable[[], None]) -> None:
-        """Hold no records, and have ``wake_up`` called, once, when there may be more."""
+        """Release the records, and call ``wake_up`` once when there may be more."""
         self._put_away()
         self._wait_for_room()
         self._session.sleep(self._turn, wake_up)
 
     def stay_up(self, wake_up: Callable[[], None]) -> None:
-        """Have it called no more."""
+        """Cancel the call of ``wake_up``."""
         self._session.forget_sleeper(wake_up)
 
     def look_again(self, wake_up: Callable[[], None]) -> FetchResponse | None:
-        """Read what has changed; returns the answer if there is enough or the time is over, else sleeps again."""
+        """Read the changed partitions. Return the answer if there is enough or the time is over, else sleep again."""
         self.stay_up(wake_up)
         if not self._session.is_turn_of(self._turn):
             return FetchResponse(error=superseded(self._session.state.id))
@@ -273,7 +273,7 @@ class _Fetch:
         return self._answer()
 
     def end(self) -> None:
-        """Wait for nothing any more; may be called again."""
+        """Stop waiting. Further calls do nothing."""
         self.budget.leave(self._wake)
         self.budget.pass_on()
         self._context.fetch_sessions.abandon(self._session)
@@ -289,7 +289,7 @@ class _Fetch:
         wants_slot = asked is not None and asked.epoch == FULL_EPOCH
         sessions, now_ms = self._context.fetch_sessions, self._context.clock.monotonic_ms()
         response.session_id = sessions.finish(self._session, wants_slot, now_ms)
-        # What has more to give, or may be better then, is looked at again.
+        # Partitions that have more records, or may have better results later, are read again.
         self._session.finish(self._turn, unfinished)
         return response
 
@@ -316,7 +316,7 @@ class _Fetch:
         return self._session.wants_high_watermark and is_behind
 
     def _look(self) -> None:
-        """Read the partitions that have changed; the others keep what they have."""
+        """Read the changed partitions. The others keep their results."""
         self._look_at(self._session.take_changed())
 
     def _look_at(self, keys: Iterable[PartitionKey]) -> None:
@@ -334,7 +334,7 @@ class _Fetch:
         starved = [item.key for item in self._items.values() if item.is_starved]
         for key in starved:
             self._session.state.mark(key)
-        # Who was called since it looked has its turn now.
+        # A request that was woken since its last read has its turn now.
         if starved and not self._session.was_hurried:
             self.budget.wait(self._wake, is_follower=self._follower is not None)
 
@@ -384,7 +384,7 @@ class _Fetch:
             item.fail(error)
             return
         except Exception as error:
-            # One bad partition never stops the fetch of the others.
+            # An error in one partition never stops the fetch of the others.
             logger.exception("Reading %s-%d failed for a reason that has no name", self._name(item), item.key[1])
             item.fail(error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
             return
@@ -420,14 +420,14 @@ class _Fetch:
         return preferred_replica(self._context, partition, request.fetch_offset, rack_id)
 
     def _is_limited(self, partition: Partition) -> bool:
-        """True if the reader is a throttled follower that is not in sync: one that is could leave the ISR by it."""
+        """Return whether to throttle the reader: a follower that is not in sync, since others could leave the ISR."""
         if self._follower is None or not partition.throttled.leader:
             return False
         leader = partition.state.leader
         return leader is not None and self._follower.replica_id not in leader.isr.members
 
     def _throttled_bytes(self) -> int:
-        """Return what limited followers may still get in this response."""
+        """Return the bytes that throttled followers may still receive in this response."""
         throttle = self._context.throttles.leader
         if throttle.is_exceeded:
             return 0
@@ -444,7 +444,7 @@ class _Fetch:
         return partition
 
     def _name(self, item: FetchItem) -> str | None:
-        """Return the topic's name; one that was asked for by id keeps the first found (Kafka's CachedPartition)."""
+        """Return the topic's name. A topic requested by id keeps the first name found (Kafka's CachedPartition)."""
         ref, entry = item.key[0], item.entry
         if isinstance(ref, str):
             return ref

@@ -1,7 +1,7 @@
-"""The fetch sessions of a node with their waiting requests: who is told when one of their partitions changes.
+"""The fetch sessions of a node and their waiting requests, which wake when one of their partitions changes.
 
-The rules of sessions are in :mod:`tidelog_node.replication.fetch_session`; this is what ties them to partitions. A
-request without a session has one of its own, which ends with it.
+:mod:`tidelog_node.replication.fetch_session` implements the rules of sessions; this module connects them to partitions.
+A request without a session has one of its own, which ends with it.
 """
 
 from __future__ import annotations
@@ -22,51 +22,55 @@ DEFAULT_SLOTS = 1_000
 
 
 class Timer(Protocol):
-    """As much of a timer's handle as a request needs."""
+    """The part of a timer's handle that a request needs."""
 
     def cancel(self) -> None:
-        """Do not call any more."""
+        """Cancel the call."""
 
 
 class OpenSession:
-    """A session and the partitions that it is registered with; ends with :meth:`close`, on the event loop."""
+    """A session and the partitions that it is registered with, until :meth:`close`, on the event loop."""
 
     def __init__(self, state: FetchSession, *, wants_high_watermark: bool = False) -> None:
-        """``wants_high_watermark``: a follower that serves consumers is to learn at once what is committed."""
+        """Open the session.
+
+        ``wants_high_watermark`` is set if a follower that serves consumers must learn commits at once.
+        """
         self.state = state
         self.wants_high_watermark = wants_high_watermark
         self.is_read_committed = False
         self.hurried_epoch = FINAL_EPOCH
         self.was_hurried = False
-        """True if somebody wants the request to look again since it looked."""
+        """True if the request must check its partitions again."""
         self.follower = None if state.replica is None else FollowerIdentity(*state.replica, state.lease)
-        """Who reads, None for a consumer."""
+        """The reading follower, None for a consumer."""
         self._held: dict[PartitionKey, tuple[Partition, ReadWaiters]] = {}
         self._sleeper: Callable[[], None] | None = None
         self._turn = 0
         self._looked_at: dict[PartitionKey, None] = {}
 
     def wake(self, topic: TopicRef, index: int) -> None:
-        """A partition has something new: the request that waits looks at it."""
+        """Mark a partition with new data and wake the waiting request."""
         self.state.mark((topic, index))
         self.hurry()
 
     def mark(self, topic: TopicRef, index: int) -> None:
-        """A partition is different: it is looked at before the next answer."""
+        """Mark a partition to be checked before the next answer."""
         self.state.mark((topic, index))
         if self.wants_high_watermark:
             self.hurry()
 
     def hurry(self) -> None:
-        """Let the request that waits, or is about to, look again."""
+        """Make the current request, or the next one, check its partitions again."""
         self.was_hurried = True
         if self._sleeper is not None:
             self.wake_up()
 
     def begin(self) -> int:
-        """Return the number of a new request; one that still waits has no say any more, and is woken.
+        """Return the number of a new request. An earlier one that still waits is superseded and woken.
 
-        What a request has looked at that was not answered is to be looked at again: nobody heard of what it found.
+        Partitions that an earlier request checked without an answer are checked again, since nobody has seen the
+        result.
         """
         self._turn += 1
         self._keep(self._looked_at)
@@ -74,25 +78,25 @@ class OpenSession:
         return self._turn
 
     def is_turn_of(self, number: int) -> bool:
-        """Return whether no later request came, and the session has not ended."""
+        """Return whether this is the latest request and the session has not ended."""
         return number == self._turn
 
     def take_changed(self) -> list[PartitionKey]:
-        """Return the partitions to look at."""
+        """Return the partitions to check."""
         self.was_hurried = False
         keys = self.state.take_changed()
         self._looked_at.update(dict.fromkeys(keys))
         return keys
 
     def finish(self, number: int, unfinished: Iterable[PartitionKey]) -> None:
-        """A request is answered, unless it has no say; ``unfinished`` are to be looked at with the next one."""
+        """Note the answer of a request, unless it is superseded. ``unfinished`` are checked by the next one."""
         if self.is_turn_of(number):
             self._keep(unfinished)
 
     def sleep(self, number: int, wake_up: Callable[[], None]) -> None:
-        """Have ``wake_up`` called, once, when something is to be looked at: soon for a request that has no say.
+        """Call ``wake_up`` once when there is something to check, or soon for a superseded request.
 
-        It is called in the loop's next round, so that it finds all that the present step changes.
+        It runs in the loop's next iteration, so that it sees all changes of the current step.
         """
         assert self._sleeper is None, "a request sleeps already"
         self._sleeper = wake_up
@@ -100,26 +104,26 @@ class OpenSession:
             self.wake_up()
 
     def wake_up(self) -> None:
-        """Wake the request that sleeps, if one does."""
+        """Wake the sleeping request, if there is one."""
         sleeper, self._sleeper = self._sleeper, None
         if sleeper is not None:
             self.call_soon(sleeper)
 
     def forget_sleeper(self, wake_up: Callable[[], None]) -> None:
-        """Do not wake a request that has gone; a later one of the session may sleep already."""
+        """Do not wake a request that has gone. A later one of the session may already sleep."""
         if self._sleeper == wake_up:
             self._sleeper = None
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Call in the loop's next round."""
+        """Call in the loop's next iteration."""
         asyncio.get_running_loop().call_soon(call)
 
     def call_later(self, delay_s: float, call: Callable[[], None]) -> Timer:
-        """Call when the time is over."""
+        """Call after the delay."""
         return asyncio.get_running_loop().call_later(delay_s, call)
 
     def hold(self, key: PartitionKey, partition: Partition) -> None:
-        """Be told of what happens to a partition, and no more of another one that had its name."""
+        """Register with a partition, and unregister from another one that had its name."""
         held = self._held.get(key)
         if held is not None and held[0] is partition:
             return
@@ -129,13 +133,13 @@ class OpenSession:
         self._held[key] = (partition, waiters)
 
     def let_go(self, key: PartitionKey) -> None:
-        """Be told no more of a partition."""
+        """Unregister from a partition."""
         held = self._held.pop(key, None)
         if held is not None:
             held[1].discard(self, *key)
 
     def end_leases(self, keys: Iterable[PartitionKey]) -> None:
-        """Let no fetch count as one of these partitions until they are read again."""
+        """End the leases of these partitions until they are read again."""
         follower = self.follower
         for key in keys:
             held = self._held.get(key)
@@ -143,7 +147,7 @@ class OpenSession:
                 held[0].end_lease(follower)
 
     def close(self) -> None:
-        """Be told of nothing any more; a request that waits is woken."""
+        """Unregister from everything and wake the waiting request."""
         self.begin()
         for key in list(self._held):
             self.let_go(key)
@@ -155,7 +159,7 @@ class OpenSession:
 
 
 class FetchSessions:
-    """All sessions of a node. Used on the event loop's thread. ``open_session`` makes them."""
+    """All sessions of a node, used on the event loop's thread. ``open_session`` creates them."""
 
     def __init__(
         self,
@@ -168,7 +172,7 @@ class FetchSessions:
         self._open: dict[int, OpenSession] = {}
 
     def begin(self, request: FetchRequest, now_ms: int) -> OpenSession:
-        """Return the session that a request goes on with, or one of its own.
+        """Return the session that a request continues, or one of its own.
 
         Raises:
             TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
@@ -190,7 +194,7 @@ class FetchSessions:
         return session
 
     def begin_empty(self, request: FetchRequest, now_ms: int) -> OpenSession:
-        """Return the session of a request that names all its partitions, without them; nobody else knows it yet."""
+        """Return the session of a full request, without its partitions. No other request knows it yet."""
         if request.session is not None:
             self._close(request.session.id)
         session = self._open_session(FetchSession(request.replica, now_ms, uses_topic_ids=request.uses_topic_ids))
@@ -198,7 +202,7 @@ class FetchSessions:
         return session
 
     def finish(self, session: OpenSession, wants_slot: bool, now_ms: int) -> int:
-        """Return the id that a request's answer tells, 0 when the session has ended; one that is new may get a slot."""
+        """Return the session id of a request's answer, 0 if it has ended. A new session may get a slot."""
         state = session.state
         if state.id in self._open:
             if state.partitions:
@@ -215,12 +219,12 @@ class FetchSessions:
         return 0
 
     def abandon(self, session: OpenSession) -> None:
-        """End a session that has no slot; does nothing to others."""
+        """End a session that has no slot; do nothing for others."""
         if session.state.id not in self._open:
             session.close()
 
     def end_wait(self, session_id: int, epoch: int) -> None:
-        """Let the request of this epoch wait no longer, also when it is only on its way."""
+        """End the wait of the request of this epoch, even if it has not arrived yet."""
         session = self._open.get(session_id)
         if session is not None:
             session.hurried_epoch = epoch
@@ -245,11 +249,11 @@ class FetchSessions:
 
 
 def is_full(request: FetchRequest) -> bool:
-    """Return whether a request names all its partitions, and so makes a session."""
+    """Return whether a request names all its partitions and therefore creates a session."""
     return request.session is None or request.session.epoch in (FULL_EPOCH, FINAL_EPOCH)
 
 
 def superseded(session_id: int) -> TidelogError:
-    """Return the error of a request whose session went on, or ended, while it waited."""
+    """Return the error of a request whose session continued or ended while it waited."""
     text = f"fetch session {session_id} went on without this request"
     return error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH, text)

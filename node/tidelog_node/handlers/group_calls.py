@@ -1,4 +1,4 @@
-"""Calls of the shards that groups belong to: of one group's, or of each that several groups belong to."""
+"""Calls to the shards of one group or of several groups."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ _OfOffsets = pb.OffsetCommitRequest | pb.OffsetFetchGroup | pb.OffsetDeleteReque
 _AT_A_STRETCH = 100
 _LEAST_STRETCH = 10
 _PASSED_WITHOUT_ID = (pb.OffsetCommitRequest, pb.OffsetFetchGroup, pb.ConsumerGroupHeartbeatRequest)
-"""Old consumers commit offsets of the group ""; heartbeats by KIP-848 are refused with an error of their own
-(GroupCoordinatorService)."""
+"""Requests that allow an empty group id.
+
+Old consumers commit offsets of the group ""; KIP-848 heartbeats with it have an error of their own
+(GroupCoordinatorService).
+"""
 
 
 async def call_group(
     coordinator: GroupCoordinator, request: _OfMembers | _OfOffsets, client: ClientIdentity, kind: type[R]
 ) -> R:
-    """Return the answer of the shard of the request's group, which is of this kind.
+    """Return the answer, of type ``kind``, of the shard of the request's group.
 
     Raises:
-        TidelogError: INVALID_GROUP_ID, or as :meth:`GroupCoordinator.call`.
+        TidelogError: INVALID_GROUP_ID, and the errors of :meth:`GroupCoordinator.call`.
     """
     if not request.group_id and not isinstance(request, _PASSED_WITHOUT_ID):
         raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
@@ -47,7 +50,7 @@ async def call_group(
 async def answer_of_group(
     coordinator: GroupCoordinator, request: _OfMembers | _OfOffsets, client: ClientIdentity, kind: type[R]
 ) -> R:
-    """Return the answer of the shard of the request's group, or the one that refuses it where there is none."""
+    """Return the answer of the shard of the request's group, or the refusal if the call fails."""
     try:
         return await call_group(coordinator, request, client, kind)
     except TidelogError as error:
@@ -59,7 +62,11 @@ async def answer_of_group(
 async def call_shard(
     coordinator: GroupCoordinator, shard: int, request: GroupRequest, client: ClientIdentity, kind: type[R]
 ) -> R:
-    """Return the answer of a shard, which is of this kind; raises as :meth:`GroupCoordinator.call`."""
+    """Return the answer, of type ``kind``, of a shard.
+
+    Raises:
+        TidelogError: The errors of :meth:`GroupCoordinator.call`.
+    """
     response = await coordinator.call(shard, request, client)
     assert isinstance(response, kind), response
     return response
@@ -73,10 +80,10 @@ async def by_shard(
     *,
     allows_empty: bool,
 ) -> list[T]:
-    """Ask each shard at the same time for its groups among these, each once, and return the answers together.
+    """Call all shards concurrently, each with its own groups once, and return all answers.
 
-    ``refusal`` makes the answer for a group whose shard cannot be asked; ``allows_empty`` says whether there may be a
-    group "", which as in Kafka's GroupCoordinatorService is one of the classic protocol.
+    ``refusal`` creates the answer for a group whose shard cannot be called. ``allows_empty`` is whether a group "" may
+    exist, which as in Kafka's GroupCoordinatorService is a classic group.
     """
     shards: dict[int, list[str]] = {}
     answers: list[T] = []
@@ -91,7 +98,8 @@ async def by_shard(
     stretch = min(_AT_A_STRETCH, max(_LEAST_STRETCH, _AT_A_STRETCH // max(1, len(shards))))
 
     async def ask_one(shard: int, ids: list[str]) -> Sequence[T]:
-        # A shard looks at those of one call at a stretch, all shards do so in one turn: other calls come in between.
+        # A shard processes the groups of one call in one step, and all shards run in one turn. Slices let other calls
+        # run.
         parts = (ids[start : start + stretch] for start in range(0, len(ids), stretch))
         return [answer for part in parts for answer in await ask_part(shard, part)]
 

@@ -1,4 +1,4 @@
-"""What members of groups ask of their coordinator, by both protocols. An error is in the response, as in Kafka."""
+"""Requests of group members of both protocols to their coordinator. Errors are in the response, as in Kafka."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from tidelog_node.handlers.context import error_message
 from tidelog_node.handlers.group_calls import answer_of_group, call_group
 
 MOST_LEAVING = 25_000
-"""How many members one request takes out at most: they go in one step of the coordinator."""
+"""The maximum number of members that one request removes. They are removed in one step of the coordinator."""
 
 
 async def join_group(
     coordinator: GroupCoordinator, request: pb.JoinGroupRequest, client: ClientIdentity
 ) -> pb.JoinGroupResponse:
-    """Join a group; answered when the group is complete."""
+    """Join a group. The answer follows when the group is complete."""
     return await answer_of_group(coordinator, request, client, pb.JoinGroupResponse)
 
 
 async def sync_group(
     coordinator: GroupCoordinator, request: pb.SyncGroupRequest, client: ClientIdentity
 ) -> pb.SyncGroupResponse:
-    """Get what a member is assigned; answered when the group's leader has assigned."""
+    """Return a member's assignment. The answer follows when the group's leader has assigned."""
     return await answer_of_group(coordinator, request, client, pb.SyncGroupResponse)
 
 
 async def heartbeat(
     coordinator: GroupCoordinator, request: pb.HeartbeatRequest, client: ClientIdentity
 ) -> pb.HeartbeatResponse:
-    """Keep a member alive. While its group is being loaded it is taken to be, as in Kafka's GroupCoordinatorService."""
+    """Keep a member alive. While its group loads it counts as alive, as in Kafka's GroupCoordinatorService."""
     try:
         return await call_group(coordinator, request, client, pb.HeartbeatResponse)
     except TidelogError as error:
@@ -42,7 +42,7 @@ async def heartbeat(
 async def leave_group(
     coordinator: GroupCoordinator, request: pb.LeaveGroupRequest, client: ClientIdentity
 ) -> pb.LeaveGroupResponse:
-    """Take members out of a group. More than MOST_LEAVING are refused with INVALID_REQUEST."""
+    """Remove members from a group. More than MOST_LEAVING are refused with INVALID_REQUEST."""
     count = len(request.members)
     if count > MOST_LEAVING:
         text = f"the request takes {count} members out of group {request.group_id!r}, at most {MOST_LEAVING} can be"

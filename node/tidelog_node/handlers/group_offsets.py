@@ -1,4 +1,4 @@
-"""The offsets that groups have committed: commit, fetch, delete."""
+"""Committed offsets of groups: commit, fetch, delete."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from tidelog_node.partitions.time_slices import TimeSlices
 
 _AT_ONCE = 100
 MOST_OFFSETS = 25_000
-"""How many offsets one commit has at most: it is one batch, and one step of the coordinator, which holds the event loop
-for some 10 µs per offset. No more fit into a batch of Kafka's default size, where they are not compressed."""
+"""The maximum number of offsets in a commit.
+
+A commit is one batch and one step of the coordinator, which occupies the event loop for some 10 µs per offset. No more
+offsets fit uncompressed into a batch of Kafka's default size.
+"""
 
 _FETCHED_AT_A_STRETCH = 1_000
 
@@ -25,9 +28,10 @@ _FETCHED_AT_A_STRETCH = 1_000
 async def offset_commit(
     coordinator: GroupCoordinator, request: pb.OffsetCommitRequest, client: ClientIdentity
 ) -> pb.OffsetCommitResponse:
-    """Commit offsets; answered when they are on all in-sync replicas. More than MOST_OFFSETS are refused.
+    """Commit offsets. The answer follows when all in-sync replicas have them.
 
-    With INVALID_COMMIT_OFFSET_SIZE, which is Kafka's error where a commit does not fit into a batch.
+    More than MOST_OFFSETS are refused with INVALID_COMMIT_OFFSET_SIZE, Kafka's error for a commit that does not fit
+    into a batch.
     """
     count = _offsets_in(request.topics)
     if count > MOST_OFFSETS:
@@ -39,13 +43,13 @@ async def offset_commit(
 async def offset_fetch(
     coordinator: GroupCoordinator, request: pb.OffsetFetchRequest, client: ClientIdentity
 ) -> pb.OffsetFetchResponse:
-    """Return what groups have committed; there is nothing yet that a transaction may change (``require_stable``)."""
+    """Return the committed offsets of groups. No transaction can change any of them yet (``require_stable``)."""
     response = pb.OffsetFetchResponse()
     await coordinator.wait_for_session()
     slices = TimeSlices()
     for start in range(0, len(request.groups), _AT_ONCE):
         groups = request.groups[start : start + _AT_ONCE]
-        # One after the other: each of many generators would take a whole slice of the same turn.
+        # Sequentially, since each of many generators would take a whole time slice.
         for found in await asyncio.gather(*(_fetch(coordinator, group, client) for group in groups)):
             if isinstance(found, AllOffsets):
                 await slices.result_of(fill_in_steps(response.groups.add(), found))
@@ -68,7 +72,7 @@ async def offset_delete(
 async def _fetch(
     coordinator: GroupCoordinator, group: pb.OffsetFetchGroup, client: ClientIdentity
 ) -> pb.OffsetFetchGroupResult | AllOffsets:
-    """Ask for the named partitions in parts, since a shard answers each in one step of the loop."""
+    """Fetch the named partitions in parts, since a shard answers each part in one step of the loop."""
     if group.all_topics:
         return await answer_of_group(coordinator, group, client, AllOffsets)
     answer: pb.OffsetFetchGroupResult | None = None
@@ -87,9 +91,9 @@ async def _fetch(
 
 
 def _parts_of(group: pb.OffsetFetchGroup) -> Iterator[tuple[pb.OffsetFetchGroup, bool]]:
-    """Yield requests for a bounded number of partitions each, at least one: together they ask for the same.
+    """Yield at least one request with a bounded number of partitions each, together equal to the whole request.
 
-    The second value says whether the first topic goes on with the last one of the request before.
+    The second value is whether the first topic continues the last one of the previous request.
     """
     if _offsets_in(group.topics) <= _FETCHED_AT_A_STRETCH:
         yield group, False
@@ -114,7 +118,7 @@ def _part_of(group: pb.OffsetFetchGroup) -> pb.OffsetFetchGroup:
 
 
 def _offsets_in(topics: Iterable[pb.OffsetCommitTopic | pb.OffsetFetchTopic]) -> int:
-    """Return how many offsets are named; a topic without partitions takes as long as one with a partition."""
+    """Return the number of named offsets. A topic without partitions costs as much as one with a partition."""
     return sum(max(1, len(topic.partitions)) for topic in topics)
 
 

@@ -1,4 +1,4 @@
-"""Groups as administrators see them: who coordinates them, which there are, what is in them; and their deletion."""
+"""Administration of groups: their coordinators, lists, descriptions and deletion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Request = pb.DescribeGroupsRequest | pb.ConsumerGroupDescribeRequest | pb.Delet
 R = TypeVar("R", pb.DescribeGroupsResponse, pb.ConsumerGroupDescribeResponse, pb.DeleteGroupsResponse)
 
 MOST_FILTERS: Final = 100
-"""There are less than twenty states and types."""
+"""Groups have fewer than twenty states and types."""
 
 
 async def find_coordinator(
@@ -27,7 +27,7 @@ async def find_coordinator(
     client: ClientIdentity,
     listener: str | None = None,
 ) -> pb.FindCoordinatorResponse:
-    """Say who coordinates groups; any node knows. ``listener`` is the one to be reached at, None the gRPC one."""
+    """Return the coordinators of groups, which any node knows, on this listener or by default on the gRPC endpoint."""
     response = pb.FindCoordinatorResponse()
     slices = TimeSlices()
     for group_id in request.group_ids:
@@ -40,9 +40,9 @@ async def find_coordinator(
 async def list_groups(
     coordinator: GroupCoordinator, request: pb.ListGroupsRequest, client: ClientIdentity
 ) -> pb.ListGroupsResponse:
-    """List the groups that this node coordinates; what cannot be listed yet is left out, and the error says so.
+    """List the groups that this node coordinates. Groups that cannot be listed yet are omitted, with an error.
 
-    A request with more than MOST_FILTERS states or types is refused: each group is compared with all of them.
+    A request with more than MOST_FILTERS states or types is refused, since each group is compared with all of them.
     """
     filters = max(len(request.states_filter), len(request.types_filter))
     if filters > MOST_FILTERS:
@@ -96,7 +96,7 @@ async def _of_each(
     *,
     allows_empty: bool,
 ) -> R:
-    """Ask the shards of groups, each for its own; whatever keeps one from answering is said of its groups."""
+    """Send each group to its shard. If a shard cannot answer, its groups have the error."""
 
     async def ask(shard: int, of_shard: Sequence[str]) -> Sequence[Any]:
         return (await call_shard(coordinator, shard, request_kind(group_ids=of_shard), client, response_kind)).groups

@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer, which no other producer has (KIP-98)."""
+"""InitProducerId: a unique id for an idempotent producer (KIP-98)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _FIRST_EPOCH = 0
 
 
 async def init_producer_id(context: NodeContext, request: pb.InitProducerIdRequest) -> pb.InitProducerIdResponse:
-    """Give an id.
+    """Return a new id.
 
     Raises:
-        TidelogError: COORDINATOR_LOAD_IN_PROGRESS, this node has got no ids from the controllers yet.
+        TidelogError: COORDINATOR_LOAD_IN_PROGRESS: this node has received no ids from the controllers yet.
     """
     return pb.InitProducerIdResponse(producer_id=await context.producer_ids.next_id(), producer_epoch=_FIRST_EPOCH)

@@ -1,7 +1,7 @@
 """ListOffsets: the first offset, the latest one, or the first at a timestamp (KIP-79, KIP-734).
 
-The latest offset is the high watermark, for read_committed the last stable offset; nothing at or behind it is found.
-There is no tiered storage: the earliest local offset is the earliest, and what only such storage has is not found
+The latest offset is the high watermark, or the last stable offset for read_committed; no result is at or after it.
+There is no tiered storage, so the earliest local offset is the earliest, and offsets in tiered storage are not found
 (KIP-405, KIP-1005, KIP-1023).
 """
 
@@ -25,7 +25,7 @@ EARLIEST_PENDING_UPLOAD = -6
 
 
 async def list_offsets(context: NodeContext, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
-    """Answer for every partition; errors are inside."""
+    """Return a result for every partition; errors are in the results."""
     is_read_committed = request.isolation_level == pb.ISOLATION_LEVEL_READ_COMMITTED
     response = pb.ListOffsetsResponse()
     slices = TimeSlices()
@@ -76,9 +76,9 @@ async def _find(
         found = await partition.find_max_timestamp(end_offset, decoding)
     else:
         found = await partition.find_by_timestamp(timestamp_ms, end_offset, decoding)
-    # Leadership may have moved while a large batch was decompressed.
+    # The leader may have changed while a large batch was decompressed.
     leader = partition.state.require_leader()
     if found is None:
-        # What is not committed yet may be what was asked for (KIP-207).
+        # An uncommitted record may be the result (KIP-207).
         leader.latest_offset()
     return found

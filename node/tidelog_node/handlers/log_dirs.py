@@ -1,4 +1,4 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: where this node's replicas are on its disks (KIP-113, KIP-827)."""
+"""DescribeLogDirs and AlterReplicaLogDirs: the location of this node's replicas on its disks (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog_node.partitions.time_slices import TimeSlices
 
 
 async def describe_log_dirs(context: NodeContext, request: pb.DescribeLogDirsRequest) -> pb.DescribeLogDirsResponse:
-    """Describe every log directory, with all replicas in it or those that are asked for."""
+    """Describe every log directory with all or the requested replicas."""
     wanted = {t.name: set(t.partitions) for t in request.topics} or None
     directories = await context.partitions.describe_log_dirs()
     return pb.DescribeLogDirsResponse(log_dirs=[_describe(directory, wanted) for directory in directories])
@@ -22,7 +22,7 @@ async def describe_log_dirs(context: NodeContext, request: pb.DescribeLogDirsReq
 async def alter_replica_log_dirs(
     context: NodeContext, request: pb.AlterReplicaLogDirsRequest
 ) -> pb.AlterReplicaLogDirsResponse:
-    """Begin to move each replica to the directory it is named under; errors are inside."""
+    """Begin to move each replica to its new directory; errors are in the results."""
     targets = [(t.name, index, d.path) for d in request.log_dirs for t in d.topics for index in t.partitions]
     response = pb.AlterReplicaLogDirsResponse()
     slices = TimeSlices()

@@ -1,4 +1,4 @@
-"""GetMetadata: brokers, topics and leaders, as this node's image has them."""
+"""GetMetadata: brokers, topics and leaders of this node's image."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tidelog_quorum.metadata.description import topic_metadata, unknown_topic
 
 
 async def get_metadata(context: NodeContext, request: pb.GetMetadataRequest) -> pb.GetMetadataResponse:
-    """Describe all topics, or those named, each once; only brokers that are not fenced are shown.
+    """Describe all topics, or the named ones once each, and the unfenced brokers.
 
-    A named topic that is not there is created in the background if client and node allow it. Until it is there the
-    answer is that it is not, as Kafka's is: the client asks again.
+    A named topic that does not exist is created in the background if client and node allow it. Until then the answer is
+    that it does not exist, as in Kafka, and the client retries.
     """
     image = context.metadata.image
     names: Iterable[str] = sorted(image.topics) if request.all_topics else dict.fromkeys(request.topics)
     topics = [_topic(image, name) async for name in TimeSlices().of(names)]
     if request.allow_auto_topic_creation and context.topic_creator is not None:
-        # A name that no topic can have is answered with another error.
+        # An invalid name has a different error.
         context.topic_creator.want(t.name for t in topics if t.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code)
     return pb.GetMetadataResponse(
         cluster_id=context.cluster_id,

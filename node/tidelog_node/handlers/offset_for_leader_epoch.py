@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ends in the leader's log, for readers that check for truncation (KIP-320)."""
+"""OffsetForLeaderEpoch: the end of an epoch in the leader's log, for readers that check for truncation (KIP-320)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog_node.partitions.time_slices import TimeSlices
 async def offset_for_leader_epoch(
     context: NodeContext, request: pb.OffsetForLeaderEpochRequest
 ) -> pb.OffsetForLeaderEpochResponse:
-    """Answer for every partition; errors are inside."""
+    """Return a result for every partition; errors are in the results."""
     response = pb.OffsetForLeaderEpochResponse()
     slices = TimeSlices()
     async for topic in slices.of(request.topics):

@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to by the leader of a partition (KIP-392)."""
+"""The replica to which a partition's leader directs a consumer (KIP-392)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tidelog_node.replication import ReplicaView
 def preferred_replica(context: NodeContext, partition: Partition, fetch_offset: int, rack_id: str) -> BrokerId | None:
     """Return the replica that ``replica.selector.class`` selects for a consumer of this rack.
 
-    None: the consumer is to stay with the leader, or this node does not lead. Only replicas are selected that are in
-    sync, have the offset, and are on nodes that live.
+    Return None if the consumer must stay with the leader or this node does not lead. Only in-sync replicas that have
+    the offset and whose nodes are alive are selected.
     """
     leader = partition.state.leader
     if leader is None:

@@ -1,8 +1,8 @@
-"""Produce: append to the partitions that this node leads, then wait as ``acks`` asks.
+"""Produce: append to the partitions that this node leads, then wait according to ``acks``.
 
-Nothing here knows which listener a request came by: it is anything of the shape of :class:`ProduceBatches`, and the
-outcome is for the listener to put into its own words. Two halves, so that requests are appended in the order they came
-while their answers overtake each other: :func:`begin_produce` appends, :class:`PendingProduce` waits.
+This module is independent of the listener. The request is any object of the shape of :class:`ProduceBatches`, and the
+listener encodes the outcome. It has two halves, so that requests are appended in order while their answers may overtake
+each other: :func:`begin_produce` appends, :class:`PendingProduce` waits.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _KNOWN_ACKS = _ACKS_ALL | {pb.ACKS_NONE, pb.ACKS_LEADER}
 
 
 class PartitionBatch(Protocol):
-    """What is to be appended to one partition: one batch. A writable memoryview is written into and not copied."""
+    """The batch to append to one partition. A writable memoryview is modified in place and not copied."""
 
     @property
     def index(self) -> int:
-        """The partition."""
+        """The partition's index."""
         ...
 
     @property
@@ -45,11 +45,11 @@ class PartitionBatch(Protocol):
 
 
 class TopicBatches(Protocol):
-    """What is to be appended to one topic."""
+    """The batches to append to one topic."""
 
     @property
     def name(self) -> str:
-        """The topic."""
+        """The topic's name."""
         ...
 
     @property
@@ -59,28 +59,28 @@ class TopicBatches(Protocol):
 
 
 class ProduceBatches(Protocol):
-    """A request: ``acks`` is one of the numbers of ``tidelog.v1.Acks``."""
+    """A request. ``acks`` is one of the numbers of ``tidelog.v1.Acks``."""
 
     @property
     def acks(self) -> int:
-        """How many replicas must have the batches before the answer."""
+        """The number of replicas that must have the batches before the answer."""
         ...
 
     @property
     def timeout_ms(self) -> int:
-        """How long to wait for them."""
+        """The maximum wait for them."""
         ...
 
     @property
     def topics(self) -> Iterable[TopicBatches]:
-        """What to append."""
+        """The batches to append."""
         ...
 
 
 class PartitionOutcome:
-    """What became of one batch. ``leader`` is set where the error says that this node does not lead (KIP-951).
+    """The result of one batch. ``leader`` is set if the error is that this node does not lead (KIP-951).
 
-    With an error the offsets say that the batch was appended and is not known to be replicated; else they are -1.
+    With an error, the offsets are set if the batch was appended but is not known to be replicated, and -1 otherwise.
     """
 
     __slots__ = ("base_offset", "error", "index", "leader", "log_append_time_ms", "log_start_offset")
@@ -95,24 +95,24 @@ class PartitionOutcome:
 
     @property
     def error_code(self) -> int:
-        """Kafka's number, 0 for success."""
+        """Kafka's error code, 0 for success."""
         return 0 if self.error is None else self.error.code.code
 
     @property
     def error_message(self) -> str | None:
-        """What went wrong, None for success."""
+        """The error text, None for success."""
         return None if self.error is None else self.error.message
 
     @property
     def record_errors(self) -> tuple[RecordError, ...]:
-        """The records for which the batch is refused, as far as they are known."""
+        """The records for which the batch is refused, if known."""
         return self.error.records if isinstance(self.error, RefusedRecordsError) else ()
 
 
 class TopicOutcome:
-    """What became of the batches of one topic, in the order of the request.
+    """The results of the batches of one topic, in the order of the request.
 
-    ``topic_id`` is for a listener whose requests name topics by their ids.
+    ``topic_id`` is for a listener whose requests name topics by id.
     """
 
     __slots__ = ("name", "partitions", "topic_id")
@@ -136,9 +136,9 @@ class _Waiting:
 
 
 class PendingProduce:
-    """A request whose batches are appended, on the loop that appended them: :meth:`completion` is asked for once.
+    """A request with appended batches, on the loop that appended them. :meth:`completion` may be called once.
 
-    ``outcomes`` are final where ``is_complete``, else with the completion.
+    ``outcomes`` are final if ``is_complete``, otherwise at the completion.
     """
 
     __slots__ = ("_complete", "_context", "_has_failed", "_timeout_ms", "_timer", "_unfinished", "_waiting", "outcomes")
@@ -159,10 +159,10 @@ class PendingProduce:
         return not self._waiting
 
     def completion(self, answer: Callable[[list[TopicOutcome]], T]) -> Pending[T]:
-        """Return what is settled with what ``answer`` makes of the outcomes.
+        """Return a Pending that settles with the result of ``answer`` for the outcomes.
 
-        That is when every partition has its outcome, after ``timeout_ms`` at the latest. Who cancels it waits for
-        nothing any more; what was appended stays.
+        It settles when every partition has its outcome, at the latest after ``timeout_ms``. Cancelling it ends the
+        waits; appended batches stay.
         """
         completed: Pending[T] = Pending(self.abandon)
 
@@ -188,12 +188,12 @@ class PendingProduce:
         return completed
 
     def abandon(self) -> None:
-        """Wait for nothing any more; what was appended stays. Does nothing when the outcomes are final."""
+        """Stop waiting. Appended batches stay. Do nothing if the outcomes are final."""
         for waiting in self._end_wait():
             waiting.replicated.cancel()
 
     def append(self, request: ProduceBatches, checks: Checks) -> Generator[None, None, None]:
-        """Append the request's batches, each in one step and to its partition; errors go into the outcomes."""
+        """Append the request's batches, one per step; errors go into the outcomes."""
         acks, place = request.acks, -1
         for topic in request.topics:
             name = topic.name
@@ -208,7 +208,7 @@ class PendingProduce:
                 except TidelogError as error:
                     self._fail(outcome, name, error)
                 except Exception as error:
-                    # One bad partition never stops the appends to the others.
+                    # An error in one partition never stops the appends to the others.
                     logger.exception("Appending to %s-%d failed for a reason that has no name", name, item.index)
                     text = f"{type(error).__name__}: {error}"
                     self._fail(outcome, name, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
@@ -220,14 +220,14 @@ class PendingProduce:
         if acks not in _KNOWN_ACKS:
             raise error_for(ErrorCode.INVALID_REQUIRED_ACKS, f"acks has the unknown value {acks}")
         if topic in INTERNAL_TOPICS:
-            # As Kafka's ReplicaManager: only coordinators write to them.
+            # As in Kafka's ReplicaManager, only coordinators write to internal topics.
             raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"no client writes to the internal topic {topic}")
         partition = self._context.partition(topic, outcome.index)
         if isinstance(batch, TidelogError):
             raise batch
         needs_all_replicas = acks in _ACKS_ALL
         info = partition.append(batch, needs_all_replicas)
-        # These stay when the batch turns out not to be replicated (Kafka's DelayedProduce).
+        # These values stay if the batch turns out not to be replicated (Kafka's DelayedProduce).
         outcome.base_offset = info.first_offset
         outcome.log_append_time_ms = info.log_append_time_ms
         outcome.log_start_offset = partition.log.log_start_offset
@@ -241,7 +241,7 @@ class PendingProduce:
         if self._unfinished or complete is None:
             return
         if self._has_failed:
-            # Amid a change of the metadata, of which the answer is to have the whole.
+            # This runs during a change of the metadata, and the answer must reflect the whole change.
             asyncio.get_running_loop().call_soon(complete)
         else:
             complete()
@@ -257,7 +257,7 @@ class PendingProduce:
                 self._fail(waiting.outcome, waiting.partition.topic, error)
 
     def _end_wait(self) -> list[_Waiting]:
-        """Return what was waited for; nothing of this refers to itself any more."""
+        """Return the batches that were waited for, and clear all references to this object."""
         waited, self._waiting = self._waiting, []
         self._complete = None
         if self._timer is not None:
@@ -266,16 +266,16 @@ class PendingProduce:
         return waited
 
     def _fail(self, outcome: PartitionOutcome, topic: str, error: TidelogError) -> None:
-        # Its traceback leads to frames which have the outcome: the records would stay until cycles are collected.
+        # The traceback refers to frames with the outcome, so the records would stay until a garbage collection.
         outcome.error = error.detached()
         outcome.leader = leader_hint(self._context, error, topic, outcome.index)
 
 
 def try_begin_produce(context: NodeContext, request: ProduceBatches) -> PendingProduce | None:
-    """Append the request's batches at once, on the calling loop; None when one must wait.
+    """Append the request's batches at once on the calling loop, or return None if a batch must wait.
 
-    That is for its partition's folder, for the thread that decompresses it, or for others after many bytes. Nothing is
-    appended then: it is for :func:`begin_produce`.
+    A batch may wait for its partition's folder, for the decompressing thread, or for others after many bytes. Nothing
+    is appended then; call :func:`begin_produce`.
     """
     survey = survey_request(context, request)
     checks = check_inline(context, survey) if survey.can_append else None
@@ -288,11 +288,10 @@ def try_begin_produce(context: NodeContext, request: ProduceBatches) -> PendingP
 
 
 async def begin_produce(context: NodeContext, request: ProduceBatches, turn: Turn | None = None) -> PendingProduce:
-    """Append the request's batches, on the calling loop, and return what is to be awaited.
+    """Append the request's batches on the calling loop, and return the pending request.
 
-    There is no pause unless a partition is so new that it has no folder, a batch is decompressed in a thread, or there
-    is more to append than one step of the loop may take.
-    Requests of one client that are not begun one after the other keep their order by the ``turn`` that
+    It pauses only if a new partition has no folder, a batch is decompressed in a thread, or one step of the loop cannot
+    append everything. Requests of one client that begin concurrently keep their order by the ``turn`` that
     :func:`take_turn` gave each; the caller ends it.
     """
     if turn is None and (pending := try_begin_produce(context, request)) is not None:
@@ -307,12 +306,12 @@ async def begin_produce(context: NodeContext, request: ProduceBatches, turn: Tur
 
 
 def take_turn(context: NodeContext, request: ProduceBatches) -> Turn:
-    """Put a request behind those that wait for the same partitions."""
+    """Return a turn behind the requests that wait for the same partitions."""
     return context.produce_turns.take(_held(context, request))
 
 
 def refuse_produce(request: ProduceBatches, error: TidelogError) -> list[TopicOutcome]:
-    """Return the outcomes of a request of which nothing is appended, for the same reason everywhere."""
+    """Return the outcomes of a request that is refused as a whole."""
     return [
         TopicOutcome(topic.name, [PartitionOutcome(item.index, error) for item in topic.partitions])
         for topic in request.topics

@@ -1,8 +1,7 @@
-"""Checks those batches of a produce request that cost more than a look, before the first of the request is appended.
+"""Checks of the costly batches of a produce request before any of its batches is appended.
 
-That are the compressed ones and those that their topic stores in another codec. Small ones are checked on the event
-loop, up to a bound for each request, all others in the node's :class:`DecodingThread`. What is not checked here is
-checked by the append.
+They are the compressed batches and those that their topic stores in another codec. Small ones are checked on the event
+loop, up to a limit per request, all others in the node's :class:`DecodingThread`. The append checks all other batches.
 """
 
 from __future__ import annotations
@@ -22,27 +21,28 @@ if TYPE_CHECKING:
     from tidelog_node.handlers.produce import ProduceBatches
 
 INLINE_REQUEST_BYTES: Final = 1024 * 1024
-"""What the batches of one request may decompress to on the event loop: a few milliseconds with the slowest codec."""
+"""The maximum decompressed size of one request's batches on the event loop: a few milliseconds with the slowest codec.
+"""
 
 MAX_REQUEST_PLAIN_BYTES: Final = 1024 * 1024 * 1024
-"""What the batches of one request may decompress to in all: sixteen of the largest with the default settings."""
+"""The maximum decompressed size of one request's batches in total: sixteen of the largest with the default settings."""
 
 INLINE_APPEND_COST: Final = 8 * 1024 * 1024
-"""What the batches of one request may cost in all to be appended in one step of the event loop: some milliseconds."""
+"""The maximum cost of one request's batches that are appended in one step of the event loop: some milliseconds."""
 
 _APPEND_COST: Final = 16 * 1024
-"""What an append costs beside its bytes."""
+"""The cost of an append in addition to its bytes."""
 
 _LEAST_COST: Final = 4096
 _COST_OF_COMPRESSED: Final = 8
-"""What a batch costs at least of a request's bytes, and for each of its own: codecs take time for empty parts too."""
+"""The minimum cost of a batch, and its cost per byte. Codecs take time for empty parts too."""
 
 Checks = dict[int, CheckedBatch | TidelogError]
-"""Batches by their place in the request, from 0: as they may be appended, or why they are refused."""
+"""Batches by their position in the request, from 0: ready to append, or the error that refuses them."""
 
 
 class Costly(NamedTuple):
-    """A batch that is to be checked here: its place in the request, the rules of its partition's topic, its bytes."""
+    """A batch to check: its position in the request, the rules of its partition's topic, and its bytes."""
 
     place: int
     rules: ProduceRules
@@ -50,10 +50,10 @@ class Costly(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What a produce request asks, after one look at each of its batches.
+    """The result of one pass over the batches of a produce request.
 
-    ``can_append`` says that no partition must be waited for, and that one step of the event loop may append all.
-    ``repeated`` are the batches of partitions that a request names more than once: they are refused.
+    ``can_append`` is whether no partition must be waited for and one step of the event loop may append all batches.
+    ``repeated`` are the batches of partitions that the request repeats, which are refused.
     """
 
     can_append: bool
@@ -62,7 +62,7 @@ class Survey(NamedTuple):
 
 
 def survey_request(context: NodeContext, request: ProduceBatches) -> Survey:
-    """Look at each batch of a request. Only partitions that this node leads have costly ones."""
+    """Return the survey of a request. Only partitions that this node leads have costly batches."""
     held, turns = context.partitions, context.produce_turns
     can_append, costly, place, append_cost = True, [], 0, 0
     named: dict[tuple[str, int], int] = {}
@@ -84,7 +84,7 @@ def survey_request(context: NodeContext, request: ProduceBatches) -> Survey:
 
 
 def check_inline(context: NodeContext, survey: Survey) -> Checks | None:
-    """Check what can be checked on the event loop; None when a batch needs the thread."""
+    """Check the batches on the event loop, or return None if one needs the thread."""
     checks = dict(survey.repeated)
     remaining = INLINE_REQUEST_BYTES
     for place, rules, records in survey.costly:
@@ -97,7 +97,7 @@ def check_inline(context: NodeContext, survey: Survey) -> Checks | None:
         except OversizedRecordsError:
             return None
         except TidelogError as error:
-            # It may have cost all that it was allowed to.
+            # The failed check may have used its whole allowance.
             checks[place] = error
             remaining -= INLINE_BYTES
         else:
@@ -107,7 +107,7 @@ def check_inline(context: NodeContext, survey: Survey) -> Checks | None:
 
 
 async def check_in_thread(context: NodeContext, survey: Survey) -> Checks:
-    """Check all batches that must be decompressed or compressed, one by one, in the node's thread for that."""
+    """Check all batches that must be decompressed or compressed, one by one, in the node's thread."""
     checks = dict(survey.repeated)
     remaining = MAX_REQUEST_PLAIN_BYTES
     for place, rules, records in survey.costly:

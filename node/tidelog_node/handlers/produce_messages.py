@@ -1,4 +1,4 @@
-"""Produce over gRPC: its outcomes as messages."""
+"""Produce over gRPC: the conversion of its outcomes to messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog_node.handlers.produce import TopicOutcome, begin_produce
 
 
 async def produce(context: NodeContext, request: pb.ProduceRequest) -> pb.ProduceResponse:
-    """Append and wait for the outcome."""
+    """Append the batches and wait for the outcome."""
     pending = await begin_produce(context, request)
     if pending.is_complete:
         return produce_response(pending.outcomes)
@@ -18,7 +18,7 @@ async def produce(context: NodeContext, request: pb.ProduceRequest) -> pb.Produc
 
 
 def produce_response(outcomes: Iterable[TopicOutcome]) -> pb.ProduceResponse:
-    """Return the response that says what became of a request."""
+    """Return the response for the outcomes of a request."""
     response = pb.ProduceResponse()
     for topic in outcomes:
         results = response.topics.add(name=topic.name)

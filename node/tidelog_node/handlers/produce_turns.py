@@ -1,8 +1,8 @@
 """The order of produce requests that cannot be appended at once.
 
-A partition that is new may have no folder yet, a large compressed batch is checked in a thread first, and a request of
-many bytes is appended in several steps of the event loop. Whoever comes for such a partition waits until it can be
-appended, and for all who came before: one producer's batches are appended in the order in which it sent them.
+A new partition may have no folder yet, a large compressed batch is first checked in a thread, and a request of many
+bytes is appended in several steps of the event loop. A request for such a partition waits until it can be appended, and
+for all earlier requests, so that one producer's batches are appended in the order in which it sent them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ProduceTurns:
         return partition.log.is_founded and partition not in self._last
 
     def take(self, partitions: Iterable[Partition]) -> Turn:
-        """Return the turn of a request for these partitions, which are its own until it ends it."""
+        """Return the turn of a request for these partitions, which it owns until it ends the turn."""
         held = list(dict.fromkeys(partitions))
         turn = Turn(self, held, [self._last[p].ended for p in held if p in self._last])
         self._last.update((partition, turn) for partition in held)
@@ -38,7 +38,7 @@ class ProduceTurns:
 
 
 class Turn:
-    """One request's place: made by :meth:`ProduceTurns.take`, ended once its batches are appended or never will be."""
+    """One request's position, from :meth:`ProduceTurns.take` until its batches are appended or never will be."""
 
     def __init__(self, turns: ProduceTurns, partitions: list[Partition], before: list[asyncio.Future[None]]) -> None:
         self.partitions = partitions
@@ -47,15 +47,15 @@ class Turn:
         self._before = before
 
     async def wait(self) -> None:
-        """Wait until everybody before has ended, and the partitions have folders; what a disk refuses, appends say."""
+        """Wait until all earlier turns have ended and the partitions have folders. Appends report disk errors."""
         for ended in self._before:
             await asyncio.shield(ended)
         await found_all(self.partitions)
 
     def end(self) -> None:
-        """Let the next one have the partitions, once all who came before have; a second call does nothing.
+        """Pass the partitions to the next turn once all earlier turns have ended. Further calls do nothing.
 
-        Who gives up early waits for nothing, but is what those behind know of those before.
+        A turn that ends early does not wait, but later turns still wait for the earlier ones.
         """
         if self.ended.done():
             return

@@ -1,9 +1,9 @@
-"""A bound on the memory of all fetch responses of a node that are under way, those that wait for a slow reader too.
+"""A limit on the memory of all fetch responses in progress, including those that wait for a slow reader.
 
-A response's bytes count twice from when it is ready until the last of them has left: once serialized, once in gRPC's
-buffers. What is free bounds the records of the next one. With nothing free, or while others wait, a request gets no
-records: it waits its turn, as long as it wants to wait for records at all, and is answered without. A quarter is kept
-for followers: readers that are slow, or stopped, do not hold up replication.
+A response's bytes count twice from the time it is ready until the last of them has been sent: once serialized, once in
+gRPC's buffers. The free part limits the records of the next response. Without a free part, or while others wait, a
+request gets no records: it waits its turn, for its own maximum wait, and is then answered without records. A quarter is
+reserved for followers, so that slow or stopped readers do not block replication.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ class ResponseBudget:
 
     @property
     def taken(self) -> int:
-        """The memory of the responses under way, in bytes."""
+        """The memory of the responses in progress, in bytes."""
         return self._taken
 
     def room(self, *, is_follower: bool) -> int:
-        """Return how many bytes of records the next response may have; 0 or less: none."""
+        """Return the maximum number of record bytes of the next response; 0 or less means none."""
         limit = self._limit if is_follower else self._limit - self._limit // _FOLLOWERS_SHARE
         return (limit - self._taken) // _COPIES
 
     def room_for(self, wake: Callable[[], None], *, is_follower: bool) -> int:
-        """Return :meth:`room` for the request that ``wake`` belongs to: 0 while others wait and it was not called."""
+        """Return :meth:`room` for the request of ``wake``, or 0 while others wait and it was not called."""
         waiting = self._followers if is_follower else self._consumers
         return 0 if waiting and wake not in self._called else self.room(is_follower=is_follower)
 
     def take(self, size: int) -> None:
-        """Count a response of ``size`` bytes; :meth:`give_back` them when it has left."""
+        """Count a response of ``size`` bytes until :meth:`give_back`."""
         self._taken += _COPIES * size
 
     def give_back(self, size: int) -> None:
-        """Count a response no more, and let the request that has waited longest look for room."""
+        """Stop counting a response, and let the longest waiting request check for room."""
         self._taken -= _COPIES * size
         self.pass_on()
 
     def wait(self, wake: Callable[[], None], *, is_follower: bool) -> None:
-        """Have ``wake`` called once when there may be room, after those that waited before."""
+        """Call ``wake`` once when there may be room, after those that waited earlier."""
         self._called.discard(wake)
         (self._followers if is_follower else self._consumers)[wake] = None
 
     def leave(self, wake: Callable[[], None]) -> None:
-        """Wait no more, and be called no more; :meth:`pass_on` follows."""
+        """Stop waiting and discard the call. :meth:`pass_on` follows."""
         self._called.discard(wake)
         self._consumers.pop(wake, None)
         self._followers.pop(wake, None)
 
     def pass_on(self) -> None:
-        """Let the next requests look for room, if there is any; whoever was woken calls this when it has looked."""
+        """Let the next requests check for room, if there is any. A woken request calls this after its check."""
         for waiting, is_follower in ((self._followers, True), (self._consumers, False)):
             if waiting and self.room(is_follower=is_follower) > 0:
                 wake = next(iter(waiting))

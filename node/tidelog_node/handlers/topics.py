@@ -1,7 +1,7 @@
-"""Topics for administrators: changes go to the leading controller, descriptions come from this node's image.
+"""Administration of topics: changes go to the leading controller, descriptions come from this node's image.
 
-A change is answered when this node's own image shows it, within the request's timeout, so that a client can use
-a topic at once where it created it.
+A change is answered when this node's own image shows it, within the request's timeout, so that a client can use a new
+topic at once on the node that created it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tidelog_quorum.metadata.description import INTERNAL_TOPICS, cluster_brokers
 
 
 async def create_topics(context: NodeContext, request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
-    """Create topics at the controller and wait until they are here.
+    """Create topics at the controller, and wait until this node's image has them.
 
     Raises:
-        TidelogError: the controllers could not be asked in time.
+        TidelogError: The controllers did not answer in time.
     """
     deadline_ms = context.clock.monotonic_ms() + timeout_ms(request.timeout_ms)
     response = await context.controller.create_topics(request, timeout_ms(request.timeout_ms) / 1000)
@@ -30,10 +30,10 @@ async def create_topics(context: NodeContext, request: pb.CreateTopicsRequest) -
 
 
 async def delete_topics(context: NodeContext, request: pb.DeleteTopicsRequest) -> pb.DeleteTopicsResponse:
-    """Delete topics at the controller and wait until they are gone here.
+    """Delete topics at the controller, and wait until this node's image no longer has them.
 
     Raises:
-        TidelogError: the controllers could not be asked in time.
+        TidelogError: The controllers did not answer in time.
     """
     deadline_ms = context.clock.monotonic_ms() + timeout_ms(request.timeout_ms)
     response = await context.controller.delete_topics(request, timeout_ms(request.timeout_ms) / 1000)
@@ -44,10 +44,10 @@ async def delete_topics(context: NodeContext, request: pb.DeleteTopicsRequest) -
 
 
 async def create_partitions(context: NodeContext, request: pb.CreatePartitionsRequest) -> pb.CreatePartitionsResponse:
-    """Add partitions at the controller and wait until they are here.
+    """Add partitions at the controller, and wait until this node's image has them.
 
     Raises:
-        TidelogError: the controllers could not be asked in time.
+        TidelogError: The controllers did not answer in time.
     """
     deadline_ms = context.clock.monotonic_ms() + timeout_ms(request.timeout_ms)
     response = await context.controller.create_partitions(request, timeout_ms(request.timeout_ms) / 1000)
@@ -70,14 +70,14 @@ async def list_topics(context: NodeContext, request: pb.ListTopicsRequest) -> pb
 
 
 async def describe_topics(context: NodeContext, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
-    """Describe the topics that are named, each once, with what was set on it."""
+    """Describe the named topics, each once, with their own settings."""
     image = context.metadata.image
     names = dict.fromkeys(request.topic_names)
     return pb.DescribeTopicsResponse(topics=[_describe(image, name) async for name in TimeSlices().of(names)])
 
 
 async def describe_cluster(context: NodeContext, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
-    """Describe the nodes, fenced ones too, and the controllers."""
+    """Describe the nodes, including fenced ones, and the controllers."""
     voters = [
         pb.QuorumVoter(voter_id=voter_id, endpoint=common_pb2.Endpoint(host=host, port=port))
         for voter_id, (host, port) in sorted(context.voters.items())
@@ -91,7 +91,7 @@ async def describe_cluster(context: NodeContext, request: pb.DescribeClusterRequ
 
 
 def _is_there(image: MetadataImage, topic_name: str, index: int) -> bool:
-    """True if a partition is there, or cannot come any more."""
+    """Return whether a partition exists or can no longer appear."""
     return topic_name not in image.topics or image.partition(topic_name, index) is not None
 
 

@@ -1,4 +1,4 @@
-"""Who calls, by a connection: made once per client id and version, since nearly all requests have the same."""
+"""The callers of a connection, cached by client id and version, since nearly all requests have the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog_node.kafka.served import Caller
 
 
 class Callers:
-    """One per connection. ``host`` is the client's address, shown as Kafka shows it: /1.2.3.4."""
+    """One per connection. ``host`` is the client's address, shown in Kafka's form: /1.2.3.4."""
 
     __slots__ = ("_client", "_client_id", "_listener", "_of_versions")
 
@@ -20,10 +20,10 @@ class Callers:
         self._of_versions: dict[int, Caller] = {}
 
     def caller_of(self, header: RequestHeader) -> Caller:
-        """Return whom a request of a version that is served comes from; a client without an id has an empty one.
+        """Return the caller of a request of a supported version. A client without an id has an empty one.
 
         Raises:
-            MalformedMessageError: the client id is not UTF-8.
+            MalformedMessageError: The client id is not UTF-8.
         """
         if header.client_id != self._client_id:
             self._take_client_id(header.client_id)

@@ -1,6 +1,6 @@
-"""What the clients of one listener see of an image: the brokers that have it, and the leaders that they reach by it.
+"""The view of an image for the clients of one listener: the brokers with that listener and the reachable leaders.
 
-As Kafka's KRaftMetadataCache: a broker without the listener is not there for them, and a partition that it leads has no
+It follows Kafka's KRaftMetadataCache. A broker without the listener is invisible, and a partition that it leads has no
 leader.
 """
 
@@ -19,14 +19,14 @@ _MOST_LISTS: Final = 50_000
 
 
 class ShownBroker(NamedTuple):
-    """A broker with the listener, and where it is reached by it."""
+    """A broker with the listener, and its address on it."""
 
     broker: BrokerRegistration
     endpoint: Endpoint
 
 
 class ShownPartition(NamedTuple):
-    """A partition: ``leader`` is -1 where there is an error, which is Kafka's number."""
+    """A partition. ``error`` is Kafka's code; with an error ``leader`` may be -1."""
 
     error: int
     leader: int
@@ -36,7 +36,7 @@ class ShownPartition(NamedTuple):
 
 
 class ClusterView:
-    """The brokers of an image as the listener ``listener`` shows them. Valid as long as the brokers are the same."""
+    """The brokers of an image as ``listener`` shows them, valid until the brokers change."""
 
     def __init__(self, brokers: Mapping[BrokerId, BrokerRegistration], listener: str) -> None:
         self.brokers = brokers
@@ -46,17 +46,17 @@ class ClusterView:
         self._offline: dict[tuple[_Ids, tuple[DirectoryId, ...]], _Ids] = {}
 
     def any_alive(self) -> int:
-        """Return the id of one that is not fenced, -1 where there is none.
+        """Return the id of an unfenced broker, -1 if there is none.
 
-        It is what clients are told to be the controller: nodes pass on what is for it (KIP-590).
+        Clients receive it as the controller, since nodes forward controller requests (KIP-590).
         """
         return random.choice(list(self.alive)) if self.alive else NO_BROKER
 
     def partition(self, partition: PartitionRegistration, version: int) -> ShownPartition:
-        """Return a partition as this version of Metadata has it.
+        """Return a partition in the form of this version of Metadata.
 
-        Version 0 leaves out replicas that cannot be reached, with an error; before version 6 a leader without the
-        listener is none.
+        Version 0 omits unreachable replicas and sets an error. Before version 6 a leader without the listener counts as
+        none.
         """
         replicas, isr = partition.replicas, partition.isr
         if version == 0:
@@ -74,7 +74,7 @@ class ClusterView:
         return tuple(i for i in ids if i in self.alive)
 
     def _offline_of(self, partition: PartitionRegistration) -> _Ids:
-        # A cluster has few different lists of replicas and directories, and many partitions.
+        # A cluster has many partitions but few different lists of replicas and directories.
         key = (partition.replicas, partition.directories)
         offline = self._offline.get(key)
         if offline is None:

@@ -1,4 +1,4 @@
-"""One connection of a Kafka client: what it sends becomes requests; they begin in order, and responses leave so."""
+"""One connection of a Kafka client. Its requests begin, and its responses are sent, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Req
 from tidelog_node.partitions import Pending
 
 _BURST: Final = 32
-"""How many requests of one connection begin before others have their turn."""
+"""The maximum number of requests of one connection that begin before other tasks run."""
 _LARGE_BYTES: Final = 16 * 1024
 
 
 class Owner(Protocol):
-    """Who keeps the connections of a node."""
+    """The registry of a node's connections."""
 
     def admit(self, connection: Connection) -> bool:
-        """Take a new connection, or refuse it."""
+        """Accept or refuse a new connection."""
         ...
 
     def forget(self, connection: Connection) -> None:
-        """Hear that a connection is lost."""
+        """Remove a lost connection."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What all connections of a node have in common."""
+    """The state that all connections of a node share."""
 
     apis: Mapping[int, Api]
     node: KafkaNode
@@ -54,13 +54,13 @@ class Served:
     limits: ListenerLimits
     scratch: bytearray
     log: LogLimit
-    """Of what clients do."""
+    """Log lines that clients cause."""
     failures: LogLimit
-    """Of what goes wrong here: clients must not be able to hide it."""
+    """Log lines of internal errors, which clients must not be able to suppress."""
 
 
 class _Begun(Exchange):
-    """An exchange with what it holds: its request's memory, and its task or future."""
+    """An exchange with its resources: the memory of its request, and its task or future."""
 
     __slots__ = ("memory", "work")
 
@@ -76,18 +76,17 @@ class _Begun(Exchange):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by the listener for each connection that it accepts.
+    """A connection that the listener has accepted.
 
-    What begins at once is answered in the callback that received it. Nothing is read while the next request is there
-    and may not begin: because of its order, because responses do not leave, or because ``limits.max_in_flight`` are
-    under way; nor while the memory of the next frame is waited for. When the connection is lost everything that is
-    under way is cancelled.
+    An answer that is available at once is sent in the callback that received the request. Reading pauses while the next
+    request may not begin: because of its order, because responses are not taken, or because ``limits.max_in_flight``
+    requests are in progress. It also pauses while the next frame waits for memory. When the connection is lost, all its
+    work is cancelled.
 
-    Bytes that are no request, an API or version that is not served, and an error that has no place in a response
-    close the connection, as with Kafka's Processor. So does an exception that nobody foresaw: Kafka would make an
-    error response of it, which here only the API itself could; to a client a connection that closes means that the
-    outcome is unknown and that it may ask again, which is true, where any answer made here might not even be one of
-    that API and version. The error is logged with its traceback.
+    Invalid bytes, an API or version that is not served, and an error that a response cannot express close the
+    connection, as in Kafka's Processor. So does an unexpected exception. Kafka would turn it into an error response,
+    which here only the API itself could build. To a client a closed connection correctly means that the outcome is
+    unknown and that it may retry. The error is logged with its traceback.
     """
 
     def __init__(self, served: Served, owner: Owner, listener: str) -> None:
@@ -95,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self.host = ""
         """The client's address."""
         self.file = -1
-        """The number of the open file that it is."""
+        """The file descriptor of the socket."""
         self._served = served
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -103,22 +102,22 @@ class Connection(asyncio.BufferedProtocol):
         self._pipeline = Pipeline(served.limits.max_in_flight)
         self._patience = Patience(served.limits, self._loop.time())
         self._memory: Reservation | None = None
-        """Of the next frame."""
+        """The memory of the next frame."""
         self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False
 
     @property
     def is_idle(self) -> bool:
-        """True if no request is under way and no response waits."""
+        """True if no request is in progress and no response waits."""
         return not self._pipeline and not self._outbox.is_paused
 
     @property
     def last_active(self) -> float:
-        """When bytes came or responses left, in the loop's seconds."""
+        """The time, in the loop's seconds, at which bytes last arrived or responses left."""
         return self._patience.last_active
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, unless there are too many."""
-        # uvloop's are not of asyncio's class.
+        """Start, unless there are too many connections."""
+        # uvloop's transports are not of asyncio's class.
         self._transport = cast(asyncio.Transport, transport)
         self._outbox = Outbox(self._transport, self._served.responses)
         peer = transport.get_extra_info("peername")
@@ -129,11 +128,11 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Say where received bytes go."""
+        """Return the buffer for received bytes."""
         return self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take received bytes."""
+        """Process received bytes."""
         if self._is_closed:
             return
         self._patience.has_received(self._loop.time())
@@ -141,18 +140,18 @@ class Connection(asyncio.BufferedProtocol):
         self._pump()
 
     def pause_writing(self) -> None:
-        """Hear that responses wait for the client."""
+        """Note that responses wait for the client."""
         self._patience.has_stopped_taking(self._loop.time())
         self._outbox.pause()
 
     def resume_writing(self) -> None:
-        """Hear that none waits any more."""
+        """Note that no response waits any more."""
         self._patience.has_answered(self._loop.time())
         self._outbox.resume()
         self._schedule()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give everything back and stop what is under way."""
+        """Release all resources and cancel all work."""
         self._is_closed = True
         for exchange in self._pipeline.clear():
             assert isinstance(exchange, _Begun)
@@ -169,20 +168,20 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.forget(self)
 
     def abort(self) -> None:
-        """Close at once; what the client has not been sent is lost."""
+        """Close at once. Unsent responses are lost."""
         self._is_closed = True
         self._transport.abort()
 
     def drain(self) -> None:
-        """Begin no more requests, and close when those under way are answered and the responses have left."""
+        """Begin no more requests, and close once those in progress are answered and all responses are sent."""
         self._is_draining = True
         if not self._is_closed:
             self._pump()
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection is to be closed by now, None when it is not; ``now`` in the loop's seconds.
+        """Return the reason to close the connection at ``now``, in the loop's seconds, or None.
 
-        To be asked every now and then, since it compares with the last time.
+        Call it periodically, since it compares the state with that of the last call.
         """
         reason = None
         if self._is_closed:
@@ -199,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
         return reason
 
     def _pump(self) -> None:
-        """Begin what may begin, send what is answered, and read on or not."""
+        """Begin the possible requests, send the available answers, and pause or resume reading."""
         try:
             is_blocked = self._begin_all()
         except Http2PrefaceError as error:
@@ -226,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.keep()
 
     def _begin_all(self) -> bool:
-        """Begin requests; return whether the next one has to wait that is there, or its memory is waited for."""
+        """Begin requests, and return whether a received request must wait or its memory is not available."""
         frames, apis = self._frames, self._served.apis
         for _ in range(_BURST):
             announced = frames.announced()
@@ -297,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
         if len(self._pipeline) > 1 or self._is_blocked or self._is_draining:
             self._schedule()
         elif not self._is_closed:
-            # Nothing to send it with, nothing that may begin now: it leaves in the step that has settled it.
+            # No response to join it with and no request can begin now, so the answer is sent in the same step.
             self._flush()
 
     def _answered(self, exchange: _Begun, work: asyncio.Future[Body | None]) -> None:
@@ -328,11 +327,11 @@ class Connection(asyncio.BufferedProtocol):
         self._pipeline.answer(exchange, body)
         self._outbox.count(exchange.size)
         if exchange.size >= _LARGE_BYTES:
-            # At once, to know before the next request begins whether the client takes it.
+            # Flush at once, to learn before the next request begins whether the client takes the response.
             self._flush()
 
     def _schedule(self) -> None:
-        """Go on in the loop's next round, once for all that is answered in this one."""
+        """Continue in the loop's next iteration, once for all answers of the current one."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._go_on)

@@ -1,4 +1,4 @@
-"""All connections of a node's Kafka listeners: how many there may be, and which have been silent for too long."""
+"""All connections of a node's Kafka listeners: their limits and timeouts."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ _CHECK_INTERVAL_S: Final = 1.0
 _CHECKS_PER_TIME: Final = 4
 _SPARE_FILES: Final = 256
 _SPARE_SHARE: Final = 8
-"""So many of the files that the process may open, an eighth at most, are not for connections: a log that cannot open
-one has failed, and its node with it."""
+"""The number of file descriptors reserved from connections, at most an eighth of the process limit.
+
+A log that cannot open a file fails, and its node with it.
+"""
 
 
 class Connections:
-    """One per node, on its event loop; :meth:`watch` is its task.
+    """One per node, on its event loop. :meth:`watch` is its task.
 
-    ``protected`` is the inter-broker listener where there are others too: ``max.connections`` does not keep a node
-    away from it, for which the connection of another listener is closed that has been silent longest (KIP-612;
-    Kafka's SocketServer.ConnectionQuotas).
+    ``protected`` is the inter-broker listener if there are others too. ``max.connections`` does not keep a node away
+    from it: the longest idle connection of another listener is closed instead (KIP-612; Kafka's
+    SocketServer.ConnectionQuotas).
     """
 
     def __init__(self, limits: ListenerLimits, log: LogLimit, protected: str | None = None) -> None:
@@ -45,7 +47,7 @@ class Connections:
         return len(self._all)
 
     def admit(self, connection: Connection) -> bool:
-        """Take a new connection, or refuse it because there are too many, or none is to come any more."""
+        """Accept a new connection, or refuse it if there are too many or the node is stopping."""
         limits, host = self._limits, connection.host
         if self._is_draining:
             return False
@@ -57,7 +59,7 @@ class Connections:
             text = "A connection of %s by listener %s is refused: there are %d, max.connections is %d"
             self._log.warning(text, host, connection.listener, len(self._all), limits.max_connections)
             return False
-        # The system gives the lowest number that is free.
+        # The system assigns the lowest free descriptor.
         if connection.file >= self._files and not self._makes_room(connection):
             text = "A connection of %s by listener %s is refused: %d files are open, and the others are for logs"
             self._log.warning(text, host, connection.listener, connection.file)
@@ -68,7 +70,7 @@ class Connections:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """Count a connection no more."""
+        """Remove a connection from the counts."""
         if connection not in self._all:
             return
         self._all.remove(connection)
@@ -79,7 +81,7 @@ class Connections:
             del self._per_host[connection.host]
 
     async def watch(self) -> None:
-        """Close the connections whose time is over, until cancelled."""
+        """Close the connections that have timed out, until cancelled."""
         loop = asyncio.get_running_loop()
         shortest = min(self._limits.max_idle_s, self._limits.frame_pause_s, self._limits.wanted_pause_s)
         interval_s = min(_CHECK_INTERVAL_S, shortest / _CHECKS_PER_TIME)
@@ -94,9 +96,9 @@ class Connections:
                     connection.abort()
 
     async def drain(self, grace_s: float) -> None:
-        """Close every connection: when what is under way is answered, but after ``grace_s`` at the latest.
+        """Close every connection when its requests are answered, or after ``grace_s``.
 
-        One that was accepted before and is made only now is refused.
+        A connection that was accepted before but is only set up now is refused.
         """
         self._is_draining = True
         for connection in tuple(self._all):
@@ -114,7 +116,7 @@ class Connections:
         if others:
             oldest = min(others, key=lambda c: c.last_active)
             oldest.abort()
-            # It is lost in a later round of the loop, and not to be chosen again before.
+            # The connection is lost in a later iteration of the loop and must not be chosen again before.
             self.forget(oldest)
         return bool(others)
 

@@ -1,4 +1,4 @@
-"""Keeps the bytes of topics for Metadata responses: each is encoded once per listener and version, until it changes."""
+"""A cache of topics encoded for Metadata responses, once per listener and version until they change."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MAX_BYTES: Final = 32 * 1024**2
 
 
 class EncodedTopics:
-    """What is kept has ``max_bytes`` at most. A new fence, registration or unregistration of a broker ends all.
+    """A cache of at most ``max_bytes``. A fence, registration or unregistration of a broker clears it.
 
-    Deleted topics are not looked for: when twice as many are kept as the cluster has, all are forgotten.
+    Deleted topics are not tracked. When the cache has twice as many topics as the cluster, it drops all of them.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -28,11 +28,11 @@ class EncodedTopics:
 
     @property
     def size(self) -> int:
-        """The bytes that are kept."""
+        """The size of the cached bytes."""
         return self._size
 
     def view(self, image: MetadataImage, listener: str) -> ClusterView:
-        """Return what the clients of a listener see of the brokers of an image."""
+        """Return the view of an image's brokers for the clients of a listener."""
         self._topic_count = len(image.topics)
         view = self._views.get(listener)
         if view is None or view.brokers is not image.brokers:
@@ -42,11 +42,11 @@ class EncodedTopics:
         return view
 
     def writer(self, listener: str, version: int) -> TopicWriter:
-        """Return what writes topics in a version."""
+        """Return the writer of topics in a version."""
         return self._of(listener, version)[0]
 
     def topic(self, view: ClusterView, listener: str, version: int, topic: TopicImage) -> bytes:
-        """Return a topic's bytes without their ending. They are not kept when the view is an old one."""
+        """Return a topic's bytes without their ending. They are not cached if the view is outdated."""
         writer, kept = self._of(listener, version)
         known = kept.get(topic.name)
         if known is not None and known[0] is topic and self._views.get(listener) is view:

@@ -1,4 +1,4 @@
-"""The Kafka listeners of a node: bound early, so that a port in use is told at the start, served when it is ready."""
+"""The Kafka listeners of a node, bound at startup to detect ports in use and served when the node is ready."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _SCRATCH_BYTES: Final = 64 * 1024
 
 
 class KafkaListeners:
-    """All Kafka listeners of a node, on its event loop; a context manager, which gives the ports back at its end."""
+    """All Kafka listeners of a node, on its event loop. It is a context manager that releases the ports at its end."""
 
     def __init__(
         self, bound: Mapping[str, socket.socket], limits: ListenerLimits, inter_broker: str | None = None
     ) -> None:
         self.sockets = bound
-        """Those that listen, by the listener's name."""
+        """The bound sockets by listener name."""
         self._limits = limits
         self._inter_broker = inter_broker
         self._servers: list[asyncio.Server] = []
@@ -42,10 +42,11 @@ class KafkaListeners:
     def bind(
         cls, listeners: Iterable[NamedListener], limits: ListenerLimits, inter_broker: str | None = None
     ) -> KafkaListeners:
-        """Take the listeners' ports; nobody is answered before :meth:`serve`. ``inter_broker`` is one's name.
+        """Bind the listeners' ports. Clients are answered only after :meth:`serve`. ``inter_broker`` is a listener's
+        name.
 
         Raises:
-            ConfigError: a port is in use, or a host is not one of this machine's; says which.
+            ConfigError: A port is in use, or a host is not an address of this machine. The message names it.
         """
         bound: dict[str, socket.socket] = {}
         try:
@@ -66,19 +67,19 @@ class KafkaListeners:
 
     @property
     def ports(self) -> dict[str, int]:
-        """The port of each listener by its name, chosen by the system where it is 0."""
+        """The port of each listener by name. If the configured port is 0, the system chooses one."""
         return {name: bound.getsockname()[1] for name, bound in self.sockets.items()}
 
     @property
     def connection_count(self) -> int:
-        """How many connections there are."""
+        """The number of connections."""
         return len(self._connections) if self._connections is not None else 0
 
     async def serve(self, node: KafkaNode, apis: Mapping[ApiKey, Api], requests: RequestBudgets) -> None:
-        """Accept connections and answer them; called once.
+        """Accept and serve connections. Call this once.
 
         Raises:
-            ConfigError: another process has begun to listen on a port since :meth:`bind`.
+            ConfigError: Another process has begun to listen on a port since :meth:`bind`.
         """
         loop = asyncio.get_running_loop()
         log, failures = LogLimit(logger, loop.time), LogLimit(logger, loop.time)
@@ -94,7 +95,7 @@ class KafkaListeners:
             self._servers.append(await loop.create_server(make, sock=bound, backlog=_BACKLOG))
 
     async def stop(self, grace_s: float) -> None:
-        """Accept no more, and end every connection: when it is answered, after ``grace_s`` at the latest."""
+        """Accept no more connections, and close each one when it is answered, or after ``grace_s``."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -114,7 +115,7 @@ def _bind(listener: NamedListener, limits: ListenerLimits) -> socket.socket:
     except OSError as error:
         raise _cannot_listen(listener.host, listener.port, error) from error
     try:
-        # Connections inherit these; a window larger than 64 KiB is agreed on when they begin.
+        # Connections inherit these options. A window larger than 64 KiB is negotiated when they begin.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if limits.send_buffer_bytes > 0:
@@ -129,7 +130,9 @@ def _bind(listener: NamedListener, limits: ListenerLimits) -> socket.socket:
 
 
 def _listen(bound: socket.socket) -> None:
-    """Only one of those that have bound a port can listen on it; uvloop does not tell who that is."""
+    """Listen, or raise an error if another process that has bound the port listens already, which uvloop does not
+    report.
+    """
     try:
         bound.listen(_BACKLOG)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Log lines that whoever is on the network can cause, bounded in number."""
+"""A rate limit on log lines that network clients can cause."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PERIOD_S: Final = 10.0
 
 
 class LogLimit:
-    """Lets ten lines pass in ten seconds; the first after those says how many were left out."""
+    """A limit of ten lines per ten seconds. The first line after that states how many were omitted."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
         self._logger = logger
@@ -21,11 +21,11 @@ class LogLimit:
         self._left_out = 0
 
     def warning(self, text: str, *values: object) -> None:
-        """Log a line, or count it."""
+        """Log a line, or count it as omitted."""
         self.log(logging.WARNING, text, *values)
 
     def log(self, level: int, text: str, *values: object, error: BaseException | None = None) -> None:
-        """Log a line of this level, with the traceback of ``error``, or count it."""
+        """Log a line at this level with the traceback of ``error``, or count it as omitted."""
         if not self._logger.isEnabledFor(level):
             return
         now = self._clock()

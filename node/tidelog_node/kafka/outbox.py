@@ -1,4 +1,4 @@
-"""Sends a connection's responses, and counts them until the kernel has taken them."""
+"""The sending of a connection's responses, counted until the kernel has taken them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidelog_node.kafka.protocol.pipeline import Exchange
 from tidelog_node.kafka.protocol.writer import Buffer
 
 _JOINED_BYTES: Final = 4_096
-"""So little is one piece sooner than many pieces are sent."""
+"""Below this size, one joined write is faster than many chunks."""
 
 
 class Outbox:
     """One per connection, on its event loop.
 
-    The transport keeps nothing back: what the kernel does not take at once makes it call ``pause_writing``, and
-    ``resume_writing`` when all has gone. So a response is counted exactly as long as it is in memory.
+    The transport's buffer limit is 0. It calls ``pause_writing`` if the kernel does not take everything at once, and
+    ``resume_writing`` when all is taken. A response is therefore counted exactly as long as it is in memory.
     """
 
     __slots__ = ("_budget", "_transport", "_unsent", "is_paused")
@@ -32,21 +32,21 @@ class Outbox:
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes the kernel has not taken yet."""
+        """The number of bytes that the kernel has not taken yet."""
         return self._transport.get_write_buffer_size()
 
     def count(self, size: int) -> None:
-        """Count a response's body, from when it is ready."""
+        """Count a response's body from the time it is ready."""
         if size:
             self._budget.take(size)
 
     def discard(self, size: int) -> None:
-        """Count a response no more, which is not sent."""
+        """Stop counting a response that is not sent."""
         if size:
             self._budget.give_back(size)
 
     def send(self, exchanges: list[Exchange]) -> None:
-        """Send responses, which are counted."""
+        """Send counted responses."""
         chunks: list[Buffer] = []
         size = 0
         for exchange in exchanges:
@@ -66,16 +66,16 @@ class Outbox:
             self._has_left()
 
     def pause(self) -> None:
-        """Hear that the kernel takes no more for now."""
+        """Note that the kernel takes no more for now."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """Hear that it has taken everything."""
+        """Note that the kernel has taken everything."""
         self.is_paused = False
         self._has_left()
 
     def close(self) -> None:
-        """Hear that the connection is lost."""
+        """Note that the connection is lost."""
         self._has_left()
 
     def _has_left(self) -> None:

@@ -1,4 +1,4 @@
-"""How long a connection may be silent, stop in the middle of a frame, or leave its responses lying."""
+"""Timeouts of a connection: idle, stopped in the middle of a frame, or not reading its responses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tidelog_node.kafka.limits import ListenerLimits
 
 
 class Patience:
-    """One per connection, told what happens and asked every now and then; ``now`` is in seconds of any clock."""
+    """One per connection, notified of events and checked periodically. ``now`` is in seconds of any clock."""
 
     __slots__ = ("_began", "_limits", "_received", "_taken", "_unsent", "last_active")
 
@@ -17,31 +17,31 @@ class Patience:
         self._unsent = 0
         self._taken = now
         self.last_active = now
-        """When bytes came or responses left."""
+        """The time at which bytes last arrived or responses left."""
 
     def has_received(self, now: float) -> None:
-        """Hear that bytes came."""
+        """Note that bytes arrived."""
         self.last_active = self._received = now
 
     def has_answered(self, now: float) -> None:
-        """Hear that responses left, or that the kernel took what is left of them."""
+        """Note that responses left, or that the kernel took the rest of them."""
         self.last_active = now
 
     def has_stopped_taking(self, now: float) -> None:
-        """Hear that the kernel takes no more of the responses."""
+        """Note that the kernel takes no more of the responses."""
         self._taken, self._unsent = now, 0
 
     def waits_for_frame(self, now: float) -> None:
-        """Hear that a part of a frame is there, and that the rest may come."""
+        """Note that a part of a frame has arrived and the rest may follow."""
         if self._began is None:
             self._began = now
 
     def waits_for_no_frame(self) -> None:
-        """Hear that a frame is complete, that there is none, or that it may not come yet."""
+        """Note that a frame is complete, that there is none, or that it may not be received yet."""
         self._began = None
 
     def check_reader(self, unsent: int, now: float) -> str | None:
-        """Return why a client with ``unsent`` bytes of responses waiting is given up, None when it is not."""
+        """Return the reason to close a client with ``unsent`` bytes of waiting responses, or None."""
         if unsent != self._unsent:
             self._unsent, self._taken = unsent, now
         if now - self._taken > self._limits.max_idle_s:
@@ -49,9 +49,9 @@ class Patience:
         return None
 
     def check_frame(self, size: int, received: int, now: float, *, is_wanted: bool = False) -> str | None:
-        """Return why a client is given up that has sent ``received`` bytes of a frame, None when it is not.
+        """Return the reason to close a client that has sent ``received`` bytes of a frame, or None.
 
-        The frame has ``size`` bytes, 0 while that is not known; others wait for its memory if it ``is_wanted``.
+        The frame has ``size`` bytes, 0 if unknown. It ``is_wanted`` if others wait for its memory.
         """
         if self._began is None:
             return None
@@ -65,7 +65,7 @@ class Patience:
         return None
 
     def check_idle(self, now: float) -> str | None:
-        """Return why a client is given up of which nothing is under way."""
+        """Return the reason to close a client without requests in progress, or None."""
         if now - self.last_active > self._limits.max_idle_s:
             return f"it was idle for {self._limits.max_idle_s:g} s"
         return None

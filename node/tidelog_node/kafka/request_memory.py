@@ -1,4 +1,4 @@
-"""The memory of requests: taken before a frame is received, and held until the request is answered."""
+"""The memory of requests, reserved before a frame is received and released after the answer."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 
 REQUEST_BYTES: Final = 4 * 1024
-"""What a request under way takes beside its frame: messages, tasks, futures."""
+"""The memory of a request in progress in addition to its frame: messages, tasks, futures."""
 SMALL_BYTES: Final = 64 * 1024
-"""Frames up to this size are received without a budget, but for those that are produced."""
+"""Frames up to this size are received without a reservation, except those of Produce."""
 _OTHERS_SHARE: Final = 4
 
 
 class RequestBudgets:
-    """The budgets of a node's requests, which gRPC shares. What is produced waits for a place in ``produced``.
+    """The budgets of a node's requests, shared with gRPC. Produce requests wait for memory in ``produced``.
 
-    All else has a quarter of ``limit`` of its own, where only large frames wait: produce requests that hold the whole
-    budget may wait for the fetches of followers, and the other members of a group for the one whose request is next.
+    All other requests share a separate quarter of ``limit``, and only large frames wait for it. Produce requests that
+    use the whole budget may depend on the fetches of followers, and members of a group on the request of another
+    member.
     """
 
     def __init__(self, produced: ByteBudget, limit: int) -> None:
         self._produced = produced
         self.others = ByteBudget(max(1, limit // _OTHERS_SHARE))
-        """Of the large requests of both protocols that are not produced."""
+        """The budget of both protocols' large requests other than Produce."""
 
     def reserve(self, api_key: int, size: int) -> Reservation | None:
-        """Reserve the memory of a frame, None where it needs none."""
+        """Reserve the memory of a frame, or return None if it needs none."""
         if api_key == ApiKey.PRODUCE:
             return Reservation(self._produced, size + REQUEST_BYTES)
         return Reservation(self.others, size + REQUEST_BYTES) if size > SMALL_BYTES else None
 
 
 class Reservation:
-    """The memory of one frame: taken, or waited for. :meth:`release` is called once, at any time."""
+    """The memory of one frame, reserved or waited for. :meth:`release` is called once, at any time."""
 
     __slots__ = ("_budget", "_place", "_size")
 
@@ -51,16 +52,16 @@ class Reservation:
 
     @property
     def is_wanted(self) -> bool:
-        """True if others wait for it, who come after."""
+        """True if later requests wait for this memory."""
         return self.is_taken and self._budget.is_contended
 
     def call_when_taken(self, call: Callable[[], None]) -> None:
-        """Call once when it is taken, or given up."""
+        """Call ``call`` once the memory is reserved or the wait is given up."""
         if self._place is not None:
             self._place.add_done_callback(lambda _: call())
 
     def release(self) -> None:
-        """Give it back, or wait no more."""
+        """Release the memory, or stop waiting for it."""
         if self._place is None:
             self._budget.give_back(self._size)
         else:

@@ -1,4 +1,4 @@
-"""What the listener and the APIs have between them: a request as it came, what answers it, and who may call whom."""
+"""The interface between the listener and the APIs: requests, answers, callers and the API protocol."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Body: TypeAlias = Sequence[Buffer]
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
 _SHORT_BYTES: Final = 4_096
-"""Takes a few milliseconds to decode at most, whatever it holds."""
+"""A request up to this size takes at most a few milliseconds to decode."""
 
 
 class CloseConnection(Exception):
-    """An API asks for the connection to be closed without an answer; the text says why.
+    """A request to close the connection without an answer, with the reason.
 
-    Kafka does so where a client has asked for no answer and must hear of an error all the same.
+    Kafka does this when a client expects no answer but must learn of an error.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whom a request came from, and by which door. ``listener`` is the listener's name, such as PLAINTEXT."""
+    """The origin of a request. ``listener`` is the listener's name, such as PLAINTEXT."""
 
     listener: str
     client: ClientIdentity
@@ -42,14 +42,14 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class KafkaNode:
-    """What an API may use of its node. One per node."""
+    """The parts of the node that an API may use. One per node."""
 
     context: NodeContext
     groups: GroupCoordinator
 
 
 class Request(NamedTuple):
-    """One request: its header's fields, and a reader at its body. The frame stays in memory until it is answered."""
+    """One request: its header's fields and a reader of its body. The frame stays in memory until the answer."""
 
     caller: Caller
     correlation_id: int
@@ -59,18 +59,18 @@ class Request(NamedTuple):
 class Api(Protocol):
     """One API. ``begin`` is called in the order of a connection's requests.
 
-    While one of an API with ``overlaps`` is under way, the connection's next one begins if it is of such an API too;
-    all others begin when everything before them has been answered, as with Kafka.
+    While a request of an API with ``overlaps`` is in progress, the connection's next request begins if its API overlaps
+    too. All others begin when everything before them is answered, as in Kafka.
     """
 
     @property
     def key(self) -> ApiKey:
-        """Its number."""
+        """Its API key."""
         ...
 
     @property
     def versions(self) -> tuple[int, int]:
-        """The first and the last that are served."""
+        """The first and last supported version."""
         ...
 
     @property
@@ -84,18 +84,19 @@ class Api(Protocol):
         ...
 
     def begin(self, node: KafkaNode, request: Request) -> Body | Awaitable[Body | None] | None:
-        """Do what must be done in order, and return the response, None for none, or what will return it.
+        """Do the work that must be done in order, and return the response, an awaitable of it, or None for no response.
 
-        Both this call and what it returns may raise:
-            MalformedMessageError: the bytes are no such request: the connection is closed.
-            CloseConnection: the connection is closed.
+        Raises:
+            MalformedMessageError: The bytes are not such a request, and the connection is closed. The awaitable may
+                raise it too.
+            CloseConnection: The connection is closed. The awaitable may raise it too.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MessageApi(Generic[Q, R]):
-    """An API whose messages are declared: ``handle`` is given the request and returns the response."""
+    """An API with declared messages. ``handle`` takes the request and returns the response."""
 
     overlaps: ClassVar[bool] = False
 
@@ -104,12 +105,12 @@ class MessageApi(Generic[Q, R]):
 
     @property
     def key(self) -> ApiKey:
-        """Its number."""
+        """Its API key."""
         return ApiKey(self.request.API_KEY)
 
     @property
     def versions(self) -> tuple[int, int]:
-        """The first and the last that are served."""
+        """The first and last supported version."""
         return self.request.VERSIONS
 
     @property
@@ -118,7 +119,10 @@ class MessageApi(Generic[Q, R]):
         return self.request.FLEXIBLE
 
     def begin(self, node: KafkaNode, request: Request) -> Awaitable[Body]:
-        """Decode all, so that a malformed request does nothing, and then handle; what is long in time slices."""
+        """Decode the whole request, so that a malformed one has no effect, then handle it.
+
+        Long ones run in time slices.
+        """
         caller = request.caller
         if request.reader.remaining > _SHORT_BYTES:
             return self._answer_long(node, request.reader, caller)

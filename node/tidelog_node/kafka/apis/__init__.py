@@ -1,1 +1,1 @@
-"""What the listener serves: one module per family of APIs, which translates between the bytes and the handlers."""
+"""The APIs of the listener, one module per family. Each translates between messages and handlers."""

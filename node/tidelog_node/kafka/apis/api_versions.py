@@ -1,4 +1,4 @@
-"""ApiVersions: which APIs and features this node has (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions: the APIs and features of this node (KIP-35, KIP-511, KIP-584)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What clients may call themselves (KIP-511; ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN)."""
+"""The allowed names of client software (KIP-511; ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN)."""
 _NAMES_SOFTWARE: Final = 3
 _KNOWS_LEVEL_ZERO: Final = 4
-"""The first version whose readers take a feature that begins at level 0 (KAFKA-17492)."""
+"""The first version whose readers accept a feature that begins at level 0 (KAFKA-17492)."""
 _ADVERTISED_FROM: Final = {ApiKey.PRODUCE: 0}
-"""librdkafka takes it that a node without Produce 0 knows no compression (KAFKA-18659)."""
+"""librdkafka assumes that a node without Produce 0 supports no compression (KAFKA-18659)."""
 
 
 class ApiVersionsApi:
-    """Answers at once. ``all_apis`` are those that it tells of; the answers are kept while the metadata stay."""
+    """ApiVersions, answered at once.
+
+    ``all_apis`` returns the listed APIs; answers are cached until the metadata changes.
+    """
 
     key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
     versions: ClassVar[tuple[int, int]] = ApiVersionsRequest.VERSIONS
@@ -45,7 +48,7 @@ class ApiVersionsApi:
         self._kept: dict[int, tuple[MetadataImage, Body]] = {}
 
     def begin(self, node: KafkaNode, request: Request) -> Body:
-        """Return the response; INVALID_REQUEST to a client with a name or version that cannot be."""
+        """Return the response, with INVALID_REQUEST for an invalid client name or version."""
         version = request.caller.version
         asked = decode(ApiVersionsRequest, request.reader, version)
         if version >= _NAMES_SOFTWARE and not _is_valid(asked):
@@ -75,7 +78,7 @@ class ApiVersionsApi:
 
 
 def unsupported_version() -> Body:
-    """Return the answer to ApiVersions in a version that is not served: of version 0, with the range that is."""
+    """Return a response of version 0 to an unsupported version of ApiVersions, with the supported range."""
     served = ApiVersion(ApiKey.API_VERSIONS, *ApiVersionsRequest.VERSIONS)
     return _encoded(ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION.code, [served]), 0)
 
@@ -85,7 +88,7 @@ def _is_valid(asked: ApiVersionsRequest) -> bool:
 
 
 def _grpc_listener(node: KafkaNode, image: MetadataImage) -> str:
-    """The listeners of a broker that has restarted on other ports are known with its registration."""
+    """Return the registered gRPC address of this node, which may have restarted on other ports, or an empty string."""
     broker = image.brokers.get(node.context.broker_id)
     return "" if broker is None else format_address(broker.endpoint.host, broker.endpoint.port)
 

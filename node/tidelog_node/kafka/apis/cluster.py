@@ -1,4 +1,4 @@
-"""DescribeCluster and DescribeTopicPartitions: what administrators ask about the cluster and its topics."""
+"""DescribeCluster and DescribeTopicPartitions: descriptions of the cluster and its topics for administrators."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 _BROKERS, _CONTROLLERS = 1, 2
 _NAMES_ENDPOINTS: Final = 1
-"""The first version with an endpoint type, and with errors of its own for it (KIP-919)."""
+"""The first version with an endpoint type and with specific errors for it (KIP-919)."""
 _WITH_LISTENER_ERRORS: Final = 6
 MOST_PARTITIONS: Final = 2_000
-"""How many partitions one response has at most (Kafka's default of max.request.partition.size.limit)."""
+"""The maximum number of partitions in a response (Kafka's default of max.request.partition.size.limit)."""
 
 
 async def describe_cluster(node: KafkaNode, request: DescribeClusterRequest, caller: Caller) -> DescribeClusterResponse:
-    """Describe the brokers that have the caller's listener; a broker does not describe controllers.
+    """Describe the brokers that have the caller's listener. A broker does not describe controllers.
 
-    As Kafka's AuthHelper.computeDescribeClusterResponse: the controller is any broker that is alive.
+    As in Kafka's AuthHelper.computeDescribeClusterResponse, the reported controller is any live broker.
     """
     kind = request.endpoint_type
     if kind != _BROKERS:
@@ -65,9 +65,9 @@ async def describe_cluster(node: KafkaNode, request: DescribeClusterRequest, cal
 async def describe_topic_partitions(
     node: KafkaNode, request: DescribeTopicPartitionsRequest, caller: Caller
 ) -> DescribeTopicPartitionsResponse:
-    """Describe the partitions from the cursor on, in the order of the topics' names, as many as fit.
+    """Describe the partitions from the cursor on, in order of topic names, up to the limit.
 
-    As Kafka's DescribeTopicPartitionsRequestHandler: INVALID_REQUEST where the cursor cannot be.
+    As in Kafka's DescribeTopicPartitionsRequestHandler, an invalid cursor causes INVALID_REQUEST.
     """
     cursor = request.cursor
     begin = cursor.topic_name if cursor is not None else ""
@@ -122,7 +122,7 @@ def _described(view: ClusterView, topic: TopicImage, first: int, count: int) -> 
 
 
 def _partition(view: ClusterView, topic: TopicImage, index: int) -> DescribedPartition:
-    """Kafka tells of no error here: a leader that cannot be reached is -1."""
+    """Return the description of a partition. As in Kafka it has no error; an unreachable leader is -1."""
     partition = topic.partitions[index]
     shown = view.partition(partition, _WITH_LISTENER_ERRORS)
     return DescribedPartition(

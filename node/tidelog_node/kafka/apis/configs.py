@@ -1,7 +1,7 @@
-"""DescribeConfigs and ListConfigResources, which this node answers; AlterConfigs and IncrementalAlterConfigs, which the
-controller does.
+"""The APIs of configuration.
 
-AlterConfigs replaces all settings of a resource, in one step at the controller.
+This node answers DescribeConfigs and ListConfigResources; the controller executes AlterConfigs and
+IncrementalAlterConfigs. AlterConfigs replaces all settings of a resource in one step at the controller.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _OPERATIONS = {
 _DELETE = 1
 _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
 _LISTED: Final = ({_CLIENT_METRICS}, {_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP})
-"""The types that each version of ListConfigResources has (ListConfigResourcesRequest.supportedResourceTypes)."""
+"""The types in each version of ListConfigResources (ListConfigResourcesRequest.supportedResourceTypes)."""
 _Steps: TypeAlias = Generator[None, None, None]
 A = TypeVar("A", bound=AlterConfigsResource | IncrementalAlterConfigsResource)
 
 
 async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, caller: Caller) -> DescribeConfigsResponse:
-    """Describe the settings of topics, of this node, of all nodes and of groups."""
+    """Describe the settings of topics, this node, all nodes and groups."""
     slices = TimeSlices()
     call = pb.DescribeConfigsRequest(
         include_synonyms=request.include_synonyms,
@@ -90,10 +90,10 @@ async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, cal
 async def list_config_resources(
     node: KafkaNode, request: ListConfigResourcesRequest, caller: Caller
 ) -> ListConfigResourcesResponse:
-    """List the brokers that have the caller's listener, fenced ones too, topics, and groups on which something is set.
+    """List topics, groups with settings, and the brokers, including fenced ones, that have the caller's listener.
 
-    A type that the version does not have refuses all (KafkaApis.handleListConfigResources). Loggers and client metrics
-    have no settings here, so that none is listed.
+    A type that the version does not have fails the request (KafkaApis.handleListConfigResources). Loggers and client
+    metrics have no settings here, so none is listed.
     """
     known = _LISTED[caller.version]
     asked = set(request.resource_types) or known
@@ -131,7 +131,7 @@ async def _alter(
     *,
     validate_only: bool,
 ) -> list[AlterConfigsResourceResponse]:
-    """Have the resources changed that can be asked for; each has one response, with its own error or the call's."""
+    """Send the valid changes to the controller. Each resource has a response with its own error or that of the call."""
     responses: list[AlterConfigsResourceResponse] = []
     slices = TimeSlices()
     call = pb.IncrementalAlterConfigsRequest(validate_only=validate_only)
@@ -204,7 +204,7 @@ def _operation(config: IncrementalAlterableConfig) -> pb.ConfigOperation:
 def _name(
     resource: AlterConfigsResource | DescribeConfigsResource | IncrementalAlterConfigsResource,
 ) -> pb.ConfigResourceName:
-    # The numbers are Kafka's; those of other resources are refused by who is asked.
+    # The numbers are Kafka's. The receiver refuses those of other resources.
     return pb.ConfigResourceName(type=ConfigResourceType.ValueType(resource.resource_type), name=resource.resource_name)
 
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures, passed on to the leading controller: all levels change, or none does."""
+"""UpdateFeatures, forwarded to the leading controller. Either all levels change or none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UPGRADE_TYPES = {
 
 
 async def update_features(node: KafkaNode, request: UpdateFeaturesRequest, caller: Caller) -> UpdateFeaturesResponse:
-    """Change levels; before version 2 the error of all is that of each feature as well."""
+    """Change feature levels. Before version 2 each feature also has the common error."""
     code, text = 0, None
     try:
         call = pb.UpdateFeaturesRequest(

@@ -1,7 +1,7 @@
-"""Fetch: the handler's answer is encoded as it is, its records by reference.
+"""Fetch: the handler's response, encoded with its records by reference.
 
-It is answered at once when nothing has to be waited for. A partition whose leader is elsewhere names the leader, and
-the response where that can be reached by the caller's listener (KIP-951).
+A fetch that need not wait is answered at once. A partition whose leader is elsewhere names it, and the response has the
+leader's address if it has the caller's listener (KIP-951).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog_node.partitions.time_slices import TimeSlices
 
 
 class FetchApi:
-    """As the other APIs; what is under way may be cancelled."""
+    """Fetch. A request in progress may be cancelled."""
 
     key: Final = ApiKey.FETCH
     versions: Final = VERSIONS
@@ -36,7 +36,7 @@ class FetchApi:
     overlaps: Final = False
 
     def begin(self, node: KafkaNode, request: Request) -> Body | Pending[Body] | Coroutine[Any, Any, Body]:
-        """Answer now, or when there is enough; what is long in time slices."""
+        """Return the answer now or when there is enough data. Long requests are processed in time slices."""
         if request.reader.remaining > LONG_BYTES:
             return _begin_long(node, request)
         return _begin(node, request.caller, decode_request(request.reader, request.caller.version))
@@ -46,7 +46,7 @@ APIS: Final[tuple[Api, ...]] = (FetchApi(),)
 
 
 class _Encoder:
-    """Encodes the response for a caller."""
+    """Encodes responses for a caller."""
 
     __slots__ = ("_caller", "_node")
 

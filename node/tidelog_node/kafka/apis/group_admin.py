@@ -1,4 +1,4 @@
-"""FindCoordinator, and what administrators ask: ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups."""
+"""FindCoordinator and the administration of groups: ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups."""
 
 from __future__ import annotations
 
@@ -43,11 +43,14 @@ _NO_NODE = -1
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 _GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all that Kafka has for groups, since all may all."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all of Kafka's group operations.
+
+Every client may do all.
+"""
 
 
 class CoordinatorType(IntEnum):
-    """What a key of FindCoordinator is."""
+    """The type of a key in FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -55,7 +58,7 @@ class CoordinatorType(IntEnum):
 
 
 async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, caller: Caller) -> FindCoordinatorResponse:
-    """Say who coordinates groups, by the address of the caller's listener."""
+    """Return the coordinators of groups, with their addresses on the caller's listener."""
     several = caller.version >= _SEVERAL_KEYS
     keys = request.coordinator_keys if several else [request.key]
     if request.key_type == CoordinatorType.GROUP:
@@ -92,7 +95,7 @@ async def _group_coordinators(node: KafkaNode, keys: Sequence[str], caller: Call
 
 def _no_coordinator(key_type: int, key: str) -> Coordinator:
     if key_type == CoordinatorType.TRANSACTION:
-        # The one code that no client tries again: with any other librdkafka waits for ever, and does not say for what.
+        # No client retries after this code. After any other, librdkafka waits forever without a message.
         text = "transactions are not served: leave transactional.id out"
         error = error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
     else:
@@ -124,7 +127,7 @@ async def describe_groups(node: KafkaNode, request: DescribeGroupsRequest, calle
 
 
 def _described(group: pb.DescribedGroup, caller: Caller, *, asked: bool) -> DescribedGroup:
-    # A group that is not there is Dead, which said all before KIP-1043.
+    # A group that does not exist is Dead. Before KIP-1043 it has no error.
     is_unsaid = group.error.code == ErrorCode.GROUP_ID_NOT_FOUND.code and caller.version < _SAYS_NOT_FOUND
     code = 0 if is_unsaid else group.error.code
     return DescribedGroup(

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup and ConsumerGroupHeartbeat: what members of groups ask."""
+"""The APIs of group members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup and ConsumerGroupHeartbeat."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _AS_BEFORE = -1
 
 
 async def join_group(node: KafkaNode, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-    """Join a group; answered when the group is complete."""
+    """Join a group. The answer follows when the group is complete."""
     asked = pb.JoinGroupRequest(
         group_id=request.group_id,
         session_timeout_ms=request.session_timeout_ms,
@@ -77,7 +77,7 @@ async def join_group(node: KafkaNode, request: JoinGroupRequest, caller: Caller)
 
 
 async def sync_group(node: KafkaNode, request: SyncGroupRequest, caller: Caller) -> SyncGroupResponse:
-    """Get what a member is assigned; answered when the group's leader has assigned."""
+    """Return a member's assignment. The answer follows when the group's leader has assigned."""
     if caller.version >= _SYNC_NAMES_PROTOCOL and not (request.protocol_type and request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL.code)
     asked = pb.SyncGroupRequest(
@@ -114,7 +114,7 @@ async def heartbeat(node: KafkaNode, request: HeartbeatRequest, caller: Caller) 
 
 
 async def leave_group(node: KafkaNode, request: LeaveGroupRequest, caller: Caller) -> LeaveGroupResponse:
-    """Take members out of a group; up to version 2 one, whose error is that of the response."""
+    """Remove members from a group. Up to version 2 there is one member, and its error is that of the response."""
     names_members = caller.version >= _LEAVE_NAMES_MEMBERS
     leaving = request.members if names_members else [MemberIdentity(member_id=request.member_id)]
     asked = pb.LeaveGroupRequest(
@@ -135,7 +135,7 @@ async def leave_group(node: KafkaNode, request: LeaveGroupRequest, caller: Calle
 
 async def _left(leaving: list[MemberIdentity], answer: pb.LeaveGroupResponse) -> LeaveGroupResponse:
     if answer.error.code == ErrorCode.UNKNOWN_MEMBER_ID.code:
-        # There is no such group, which Kafka says of each member.
+        # The group does not exist, which Kafka reports for each member.
         codes = [answer.error.code] * len(leaving)
     elif answer.HasField("error"):
         return LeaveGroupResponse(error_code=answer.error.code)

@@ -1,6 +1,6 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: the offsets that groups have committed.
+"""OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of groups.
 
-Newer versions name topics by their ids. What is not known is said so of its partitions, whatever else is wrong with a
+Newer versions name topics by id. Unknown topics are reported for their partitions, regardless of other errors of a
 commit, as in Kafka's KafkaApis.
 """
 
@@ -45,11 +45,11 @@ _NO_EPOCH = -1
 _NO_OFFSET = -1
 _NO_RETENTION = -1
 _Codes: TypeAlias = dict[tuple[str, int], int]
-"""By topic and partition."""
+"""The code by topic and partition."""
 
 
 async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, caller: Caller) -> OffsetCommitResponse:
-    """Commit the offsets of the partitions that there are; answered when they are on all in-sync replicas."""
+    """Commit the offsets of existing partitions. The answer follows when all in-sync replicas have them."""
     image = node.context.metadata.image
     names = _names(image, request.topics, caller)
     asked = pb.OffsetCommitRequest(
@@ -103,7 +103,7 @@ def _committed(partition: OffsetCommitRequestPartition) -> pb.OffsetCommitPartit
 
 
 async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, caller: Caller) -> OffsetFetchResponse:
-    """Return what groups have committed; up to version 7 one group."""
+    """Return the committed offsets of groups, up to version 7 of one group."""
     names_several = caller.version >= _SEVERAL_GROUPS
     one = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)
     groups = request.groups if names_several else [one]
@@ -129,7 +129,7 @@ def _fill_group(
     topics = group.topics or []
     names = _names(image, topics, caller)
     asked.group_id, asked.member_epoch, asked.all_topics = group.group_id, group.member_epoch, group.topics is None
-    # An epoch without a member is that of nobody.
+    # No member matches an epoch without a member id.
     member_id = "" if group.member_id is None and group.member_epoch >= 0 else group.member_id
     if member_id is not None:
         asked.member_id = member_id
@@ -142,8 +142,8 @@ def _fill_group(
 def _group_error(node: KafkaNode, group: OffsetFetchRequestGroup, result: pb.OffsetFetchGroupResult) -> int:
     """Return the code of the group's error, 0 for none.
 
-    COORDINATOR_LOAD_IN_PROGRESS replaces NOT_COORDINATOR until each member has been told by a heartbeat that the
-    coordinator has moved. Other clients repeat the request after both; librdkafka (as of 2.16) only after the first:
+    COORDINATOR_LOAD_IN_PROGRESS replaces NOT_COORDINATOR until each member has learned by a heartbeat that the
+    coordinator has moved. Other clients retry after both codes. librdkafka (as of 2.16) retries only after the first;
     after the second it never reads those partitions and completes no later assignment.
     """
     code = result.error.code
@@ -202,7 +202,7 @@ def _failed_topic(topic: OffsetFetchRequestTopic, code: int) -> OffsetFetchRespo
 
 
 async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, caller: Caller) -> OffsetDeleteResponse:
-    """Delete offsets of a group (KIP-496); partitions that there are not keep nothing that could be deleted."""
+    """Delete offsets of a group (KIP-496). Partitions that do not exist have no offsets to delete."""
     image = node.context.metadata.image
     asked = pb.OffsetDeleteRequest(group_id=request.group_id)
     slices = TimeSlices()
@@ -234,7 +234,7 @@ def _indexes(topic: OffsetDeleteRequestTopic) -> list[int]:
 def _names(
     image: MetadataImage, topics: Sequence[OffsetCommitRequestTopic | OffsetFetchRequestTopic], caller: Caller
 ) -> list[str | None]:
-    """Return the name of each topic, None for an id that is not known."""
+    """Return the name of each topic, or None for an unknown id."""
     if caller.version < _TOPIC_IDS:
         return [topic.name for topic in topics]
     return [image.topic_names.get(TopicId(topic.topic_id)) for topic in topics]

@@ -22,7 +22,7 @@ from tidelog_node.partitions.time_slices import TimeSlices
 async def describe_log_dirs(
     node: KafkaNode, request: DescribeLogDirsRequest, caller: Caller
 ) -> DescribeLogDirsResponse:
-    """Describe the log directories with all replicas, those that are asked for, or none."""
+    """Describe the log directories with all, the requested, or no replicas."""
     topics = [pb.DescribableLogDirTopic(name=t.topic, partitions=t.partitions) for t in request.topics or ()]
     response = await handlers.describe_log_dirs(node.context, pb.DescribeLogDirsRequest(topics=topics))
     shows_replicas = request.topics is None or bool(request.topics)

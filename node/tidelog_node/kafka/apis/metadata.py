@@ -1,6 +1,6 @@
-"""Metadata: brokers, topics and leaders, as this node's image has them (Kafka's KafkaApis.handleTopicMetadataRequest).
+"""Metadata: brokers, topics and leaders of this node's image (Kafka's KafkaApis.handleTopicMetadataRequest).
 
-Clients ask often, and for many topics: the answer is put together from each topic's bytes, which are kept.
+Clients request it often and for many topics, so the answer is assembled from the cached bytes of each topic.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOPICS_AT_ONCE: Final = 128
 
 
 class MetadataApi:
-    """Answers at once, from the newest image; when many topics are asked for others have their turn in between."""
+    """Metadata, answered from the newest image. A response with many topics yields to other tasks between slices."""
 
     key: ClassVar[ApiKey] = ApiKey.METADATA
     versions: ClassVar[tuple[int, int]] = MetadataRequest.VERSIONS
@@ -47,7 +47,7 @@ class MetadataApi:
         self._encoded = EncodedTopics()
 
     def begin(self, node: KafkaNode, request: Request) -> Body | Awaitable[Body]:
-        """Return the response; topics that are missing are created in the background where client and node allow it."""
+        """Return the response. Missing topics are created in the background if the client and the node allow it."""
         version = request.caller.version
         asked = decode(MetadataRequest, request.reader, version)
         if not _is_valid(asked, version):
@@ -94,7 +94,7 @@ async def _in_turns(
 
 
 def _is_valid(asked: MetadataRequest, version: int) -> bool:
-    """Ids are not known before version 12; names may be null with an id only."""
+    """Return whether the topics are valid: ids from version 12 on, and null names only with an id."""
     for topic in asked.topics or ():
         has_id = topic.topic_id != _NO_ID
         if (has_id and version < _TAKES_IDS) or (topic.name is None and not has_id):
@@ -103,12 +103,12 @@ def _is_valid(asked: MetadataRequest, version: int) -> bool:
 
 
 def _names(image: MetadataImage, asked: MetadataRequest, version: int) -> tuple[Iterable[str], list[TopicId]]:
-    """Return the names of the topics that are asked for, each once, and the ids that are not known."""
+    """Return the unique names of the requested topics and the unknown ids."""
     if asked.topics is None or (version == 0 and not asked.topics):
         return sorted(image.topics), []
     ids = dict.fromkeys(TopicId(t.topic_id) for t in asked.topics if t.topic_id != _NO_ID)
     if ids:
-        # Then the names beside them are not looked at.
+        # With ids, the names beside them are ignored.
         unknown = [i for i in ids if i not in image.topic_names]
         return [image.topic_names[i] for i in ids if i in image.topic_names], unknown
     return dict.fromkeys(t.name for t in asked.topics if t.name is not None), []
@@ -123,7 +123,7 @@ def _why_missing(name: str) -> ErrorCode:
 
 
 def _response(node: KafkaNode, view: ClusterView, operations: int, topics: list[bytes], version: int) -> Body:
-    """Write the response as it is declared, with the topics in their place, which are written already."""
+    """Return the response with the encoded topics inserted."""
     brokers = [
         MetadataResponseBroker(i, endpoint.host, endpoint.port, broker.rack or None)
         for i, (broker, endpoint) in view.alive.items()
@@ -150,12 +150,12 @@ def _response(node: KafkaNode, view: ClusterView, operations: int, topics: list[
 
 
 def _tail_size(version: int) -> int:
-    """Return the size of what follows the topics: the cluster's operations, an error, no tagged fields."""
+    """Return the size of the fields after the topics: the cluster's operations, an error, no tagged fields."""
     return 4 * (8 <= version <= 10) + 2 * (version >= 13) + (version >= MetadataResponse.FLEXIBLE)
 
 
 def _refusal(asked: MetadataRequest, version: int) -> Body:
-    """Kafka's MetadataRequest.getErrorResponse: each topic has the error."""
+    """Return an error for each topic, as Kafka's MetadataRequest.getErrorResponse does."""
     error = ErrorCode.INVALID_REQUEST.code
     topics = [MetadataResponseTopic(error, t.name or "", t.topic_id) for t in asked.topics or ()]
     writer = Writer()

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords, translated for the handlers."""
+"""The APIs ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ _ISOLATION_LEVELS: Final = (
     pb.ISOLATION_LEVEL_READ_COMMITTED,
 )
 _PLACES_SINCE: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
-"""The first version in which a negative time stands for a place (ReplicaManager.timestampMinSupportedVersion)."""
+"""The first version in which each negative timestamp is a special position
+(ReplicaManager.timestampMinSupportedVersion).
+"""
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 _NOT_CHECKED: Final = -1
 
 
 async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Caller) -> ListOffsetsResponse:
-    """Answer each partition that may be asked for so, and refuse the others (ReplicaManager.fetchOffset)."""
+    """Return an offset per valid partition, and an error for each other one (ReplicaManager.fetchOffset)."""
     level = request.isolation_level
     slices = TimeSlices()
     names = Counter(
@@ -68,7 +70,7 @@ async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Cal
 async def offset_for_leader_epoch(
     node: KafkaNode, request: OffsetForLeaderEpochRequest, caller: Caller
 ) -> OffsetForLeaderEpochResponse:
-    """Answer for each partition."""
+    """Return the end of the requested epoch for each partition."""
     asked = pb.OffsetForLeaderEpochRequest()
     slices = TimeSlices()
     async for topic in slices.of(request.topics):
@@ -93,7 +95,7 @@ async def offset_for_leader_epoch(
 
 
 async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, caller: Caller) -> DeleteRecordsResponse:
-    """Delete from each partition, once; of one that is named again the last offset counts, as in KafkaApis."""
+    """Delete from each partition once. If a partition is repeated, its last offset counts, as in KafkaApis."""
     slices = TimeSlices()
     offsets: dict[str, dict[int, int]] = {}
     async for topic in slices.of(request.topics):

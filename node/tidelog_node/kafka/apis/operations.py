@@ -1,4 +1,4 @@
-"""What a client may do, as Kafka tells it where no authorizer is: all that there is to do."""
+"""The authorized operations of clients: without an authorizer all of them, as in Kafka."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def _bits(*operations: int) -> int:
 
 
 TOPIC_OPERATIONS: Final = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-"""With a topic (AclEntry.supportedOperations); a bit for each."""
+"""The operations on a topic, one bit each (AclEntry.supportedOperations)."""
 CLUSTER_OPERATIONS: Final = _bits(
     _CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE
 )
-"""With the cluster."""
+"""The operations on the cluster."""

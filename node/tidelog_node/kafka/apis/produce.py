@@ -1,6 +1,7 @@
-"""Produce: appends in the order of a connection's requests, answers when the batches are where ``acks`` wants them.
+"""Produce: appends in the order of a connection's requests, answered when ``acks`` is satisfied.
 
-What needs no wait is answered at once, without a task; what waits for replicas is answered from their callback.
+A request that need not wait is answered at once without a task. One that waits for replicas is answered from their
+callback.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _TRANSACTIONAL: Final = 0x10
 
 
 class ProduceApi:
-    """Kafka's ``KafkaApis.handleProduceRequest``."""
+    """Produce, after Kafka's ``KafkaApis.handleProduceRequest``."""
 
     key = ApiKey.PRODUCE
     versions = VERSIONS
@@ -51,11 +52,11 @@ class ProduceApi:
     overlaps = True
 
     def begin(self, node: KafkaNode, request: Request) -> Body | Awaitable[Body | None] | None:
-        """Append; with ``acks=0`` there is no answer.
+        """Append the batches. With ``acks=0`` there is no answer.
 
         Raises:
-            MalformedMessageError: the bytes are no such request; nothing is appended.
-            CloseConnection: a batch is refused with ``acks=0``: so the client hears of it, as with Kafka.
+            MalformedMessageError: The bytes are not such a request. Nothing is appended.
+            CloseConnection: A batch is refused with ``acks=0``. The client learns of it by the close, as with Kafka.
         """
         caller = request.caller
         call = _Call(node.context, caller.listener, caller.version, decode_request(request.reader, caller.version))
@@ -75,7 +76,10 @@ class _Endpoint(NamedTuple):
 
 
 class _Call:
-    """One request. ``_refused`` are the batches that are not handed on, each with its topic's place in the request."""
+    """One request.
+
+    ``_refused`` are the batches that are not appended, each with its topic's position in the request.
+    """
 
     __slots__ = ("_asked", "_context", "_listener", "_refused", "_version")
 
@@ -103,7 +107,7 @@ class _Call:
         return pending.completion(self._body)
 
     def _begin_later(self, batches: _Batches) -> asyncio.Future[Body | None]:
-        """Append in a task; a client that asks for no answer may go away before."""
+        """Append in a task, which is shielded from cancellation if the client expects no answer."""
         turn = handlers.take_turn(self._context, batches)
 
         async def append() -> Body | None:
@@ -113,7 +117,7 @@ class _Call:
             return await pending.completion(self._body)
 
         task = asyncio.create_task(append(), name="produce-later")
-        # A task that is cancelled before its first step runs no line of its own.
+        # A task that is cancelled before its first step executes none of its code.
         task.add_done_callback(lambda _: turn.end())
         return task if self._asked.acks != _NO_ANSWER else asyncio.shield(task)
 
@@ -142,7 +146,7 @@ class _Call:
         return writer.chunks()
 
     def _sort_out(self) -> None:
-        """Look up the topics' names, and take out the batches that a request of this version may not have."""
+        """Look up the topics' names, and remove the batches that are invalid in a request of this version."""
         is_by_id = self._version >= FIRST_WITH_TOPIC_IDS
         for place, topic in enumerate(self._asked.topics):
             if is_by_id and not self._find_name(topic):
@@ -167,17 +171,18 @@ class _Call:
         return bool(topic.name)
 
     def _fault(self, records: memoryview, version: int) -> TidelogError | None:
-        """Return why a batch is refused by what the request is (Kafka's ``ProduceRequest.validateRecords``).
+        """Return the error of a batch that is invalid in this request (Kafka's ``ProduceRequest.validateRecords``).
 
-        There are no transactions: a batch of one gets what a partition says that was not added to it (KIP-890), or,
-        where the request names no transactional id, what that is refused with.
+        There are no transactions. A transactional batch has the error of a partition that was not added to the
+        transaction (KIP-890), or, if the request has no transactional id, the error with which transactional ids are
+        refused.
         """
         if len(records) < HEADER_SIZE:
             text = f"a produce request has a record batch for each partition, found {len(records)} bytes"
             return error_for(ErrorCode.INVALID_RECORD, text)
         magic, attributes = records[_MAGIC_POSITION], records[_ATTRIBUTES_POSITION]
         if magic != _MAGIC:
-            # Kafka takes a magic that never was for damage on the way, of which the producer tries again.
+            # Kafka treats an unknown magic as corruption in transit, after which the producer retries.
             code = ErrorCode.INVALID_RECORD if magic < _MAGIC else ErrorCode.CORRUPT_MESSAGE
             return error_for(code, f"record batches of magic 2 are taken, found magic {magic}")
         if version < FIRST_WITH_ZSTD and attributes & _CODEC_MASK == _ZSTD:
@@ -199,7 +204,7 @@ class _Call:
                 topic_outcome.topic_id = topic.topic_id
 
     def _endpoints(self, outcomes: Sequence[TopicOutcome]) -> dict[int, _Endpoint]:
-        """Return where the leaders that the answer names are reached by the listener that was asked (KIP-951)."""
+        """Return the addresses of the leaders that the answer names, on the listener of the request (KIP-951)."""
         found: dict[int, _Endpoint] = {}
         brokers = self._context.metadata.image.brokers
         for topic in outcomes:

@@ -1,4 +1,4 @@
-"""InitProducerId and DescribeProducers, translated for the handlers."""
+"""The APIs InitProducerId and DescribeProducers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ _NONE: Final = -1
 
 
 async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, caller: Caller) -> InitProducerIdResponse:
-    """Give a new id, also to who has one: without transactions its epoch is not raised (KIP-360).
+    """Return a new producer id, even for a producer that has one: without transactions its epoch is not raised
+    (KIP-360).
 
-    There are no transactions: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as by
-    FindCoordinator. With that code every client stops at once, with others, UNSUPPORTED_VERSION too, some try for ever.
+    There are no transactions. A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as in
+    FindCoordinator. Every client stops at once after that code, whereas some retry forever after others, including
+    UNSUPPORTED_VERSION.
     """
     if (request.producer_id == _NONE) != (request.producer_epoch == _NONE) or request.transactional_id == "":
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST.code)

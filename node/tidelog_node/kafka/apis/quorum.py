@@ -1,9 +1,9 @@
-"""DescribeQuorum, changes of the voters and UnregisterBroker, passed on to the leading controller.
+"""DescribeQuorum, changes of the voters and UnregisterBroker, forwarded to the leading controller.
 
-Kafka's controllers send each other UpdateRaftVoter. Here a controller announces its address whenever it connects to
-another one, so that the request serves operators and programs that move a controller which is away.
+Kafka's controllers send UpdateRaftVoter to each other. Here a controller announces its address whenever it connects to
+another one, so the request is for operators and programs that move a controller while it is down.
 
-Kafka's offsets of a log's end and of the high watermark are one after the last record, the controllers' are the last.
+Kafka's log end offset and high watermark are one after the last record; the controllers' are the last record.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 
 _LISTENER = "GRPC"
-"""What the listeners of controllers are called."""
+"""The listener name of controllers."""
 _MAX_NAMED = 5
 _KRAFT_VERSION = 1
-"""The level of ``kraft.version`` that has changes of the voters (KIP-853)."""
+"""The level of ``kraft.version`` that allows changes of the voters (KIP-853)."""
 
 
 async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
-    """Describe the quorum of the controllers, the one partition of ``__cluster_metadata``, with its observers."""
+    """Describe the quorum of the controllers, the only partition of ``__cluster_metadata``, with its observers."""
     if [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions] != [
         (CLUSTER_METADATA_TOPIC, 0)
     ]:
@@ -66,7 +66,7 @@ async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, calle
 
 
 async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, caller: Caller) -> AddRaftVoterResponse:
-    """Give a controller that follows the metadata log a vote (KIP-853)."""
+    """Make a controller that follows the metadata log a voter (KIP-853)."""
     try:
         _check_cluster(node, request.cluster_id)
         listener = _grpc_listener(request)
@@ -87,7 +87,7 @@ async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, caller: 
 async def remove_raft_voter(
     node: KafkaNode, request: RemoveRaftVoterRequest, caller: Caller
 ) -> RemoveRaftVoterResponse:
-    """Take a controller's vote (KIP-853)."""
+    """Remove a controller from the voters (KIP-853)."""
     call = pb.RemoveRaftVoterRequest(voter_id=request.voter_id, directory_id=_directory(request.voter_directory_id))
     try:
         _check_cluster(node, request.cluster_id)
@@ -100,7 +100,7 @@ async def remove_raft_voter(
 async def update_raft_voter(
     node: KafkaNode, request: UpdateRaftVoterRequest, caller: Caller
 ) -> UpdateRaftVoterResponse:
-    """Change a controller's address (KIP-853). Every answer names the leading controller if it is known."""
+    """Change a controller's address (KIP-853). Every answer names the leading controller if known."""
     leader = CurrentLeader()
     try:
         _check_cluster(node, request.cluster_id)
@@ -115,7 +115,7 @@ async def update_raft_voter(
 async def unregister_broker(
     node: KafkaNode, request: UnregisterBrokerRequest, caller: Caller
 ) -> UnregisterBrokerResponse:
-    """Have the cluster forget a broker that is gone for good."""
+    """Unregister a broker that is permanently gone."""
     call = admin_pb.UnregisterBrokerRequest(broker_id=request.broker_id)
     try:
         await handlers.unregister_broker(node.context, call)
@@ -154,7 +154,7 @@ def _leader(quorum: pb.DescribeQuorumResponse) -> CurrentLeader:
 
 
 def _grpc_listener(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> QuorumListener:
-    """Return where the controller listens: a controller has one listener, whatever a tool calls it."""
+    """Return the controller's listener. A controller has only one, whatever its name in the request."""
     named = [listener for listener in request.listeners if listener.name == _LISTENER] or request.listeners
     if len(named) != 1:
         names = ", ".join(listener.name for listener in request.listeners[:_MAX_NAMED]) or "none"
@@ -164,7 +164,7 @@ def _grpc_listener(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> Quo
 
 
 def _directory(directory_id: bytes) -> bytes:
-    """Return the directory id; none for zeros, which match any."""
+    """Return the directory id, empty for zeros, which match any directory."""
     return directory_id if any(directory_id) else b""
 
 
@@ -206,10 +206,10 @@ def _replica(replica: pb.QuorumReplica, now_ms: int) -> ReplicaState:
 
 
 def _brokers(quorum: pb.DescribeQuorumResponse, image: MetadataImage, now_ms: int) -> Iterator[ReplicaState]:
-    """The nodes follow the metadata log as Kafka's brokers do, which are observers of the quorum.
+    """Yield the nodes that follow the metadata log, which Kafka reports as observers of the quorum.
 
-    One that has the id of a controller is left out: to Kafka's tools an id is one process, so that they would show it
-    with the controller's address.
+    A node with the id of a controller is omitted. Kafka's tools take an id for one process and would show the node with
+    the controller's address.
     """
     controllers = {r.replica_id for r in (*quorum.voters, *quorum.observers)}
     for progress in (b for b in quorum.brokers if b.broker_id not in controllers):

@@ -1,4 +1,4 @@
-"""All APIs that the listener serves; what is not here is not advertised."""
+"""All APIs that the listener serves. No other API is advertised."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments, passed on to the leading controller.
+"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments, forwarded to the leading controller.
 
-An error of the call stands at its top and, where there are results, in each of them.
+An error of the call is in the top-level field and in each result, if there are results.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ async def alter_partition_reassignments(
 async def list_partition_reassignments(
     node: KafkaNode, request: ListPartitionReassignmentsRequest, caller: Caller
 ) -> ListPartitionReassignmentsResponse:
-    """List the reassignments under way: of the named partitions, or of all. No name asks for none."""
+    """List the reassignments in progress of the named partitions, of none for an empty list, or of all for null."""
     topics = [pb.TopicPartitions(name=t.name, partitions=t.partition_indexes) for t in request.topics or ()]
     if request.topics is not None and not topics:
         return ListPartitionReassignmentsResponse(error_message=None)

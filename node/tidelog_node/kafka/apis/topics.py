@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: the node passes them on to the leading controller.
+"""CreateTopics, DeleteTopics and CreatePartitions, forwarded to the leading controller.
 
 An error of the call becomes that of every topic in it, as in Kafka's ``getErrorResponse``.
 """
@@ -32,14 +32,14 @@ from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 from tidelog_node.partitions.time_slices import TimeSlices
 
 _FIRST_WITH_SETTINGS = 5
-"""The first version of CreateTopics whose response has the settings of the new topics (KIP-525)."""
+"""The first version of CreateTopics whose response contains the settings of the new topics (KIP-525)."""
 _FIRST_WITH_DELETION_DISABLED = 3
 """The first version of DeleteTopics that has TOPIC_DELETION_DISABLED (KIP-322)."""
 _NO_ID = bytes(16)
 
 
 async def create_topics(node: KafkaNode, request: CreateTopicsRequest, caller: Caller) -> CreateTopicsResponse:
-    """Create topics. Its own id lets this node ask the controllers again when an answer is lost."""
+    """Create topics. The request has an id, so that this node can retry after a lost answer of a controller."""
     slices = TimeSlices()
     refused = {t.name: error async for t in slices.of(request.topics) if (error := _null_setting(t)) is not None}
     call = pb.CreateTopicsRequest(
@@ -65,7 +65,7 @@ async def create_topics(node: KafkaNode, request: CreateTopicsRequest, caller: C
 
 
 async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsResponse:
-    """Delete topics by their names or ids."""
+    """Delete topics by name or id."""
     slices = TimeSlices()
     states = [*request.topics, *[DeleteTopicState(name=name) async for name in slices.of(request.topic_names)]]
     refused, named = [], []
@@ -87,7 +87,7 @@ async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, caller: C
         return DeleteTopicsResponse(responses=[*refused, *failed])
     results = [
         DeletableTopicResult(
-            # Only by its id can a topic be without a name; an empty one is a name that no topic has.
+            # Only a topic requested by id can lack a name; an empty name is one that no topic has.
             name=None if not t.name and any(t.topic_id) else t.name,
             topic_id=t.topic_id,
             error_code=t.error.code,
@@ -193,7 +193,7 @@ def _code_of_deletion(error: TidelogError, version: int) -> ErrorCode:
 
 
 def _fill_new(partitions: pb.NewPartitions, topic: CreatePartitionsTopic) -> Generator[None, None, None]:
-    """Null assignments let the controller choose; an empty list of them is sent on as one without replicas."""
+    """Fill the request. Null assignments let the controller choose; an empty list is sent as one without replicas."""
     assignments = topic.assignments
     if assignments is not None:
         assignments = assignments or [CreatePartitionsAssignment()]

@@ -1,1 +1,1 @@
-"""A node's own side of the Kafka listeners of others: connections, and the fetches of followers over them."""
+"""A node's client for the Kafka listeners of other nodes: connections, and followers' fetches over them."""

@@ -1,8 +1,7 @@
-"""One connection to another node's Kafka listener, by which one request at a time is under way.
+"""A connection to another node's Kafka listener with one request at a time.
 
-A response is received into one buffer of its size, which is its owner's: what is read from it needs no copy. Whoever
-asked may go away before the answer comes: the connection is free again with the answer, and closed when that does not
-come in time.
+A response is received into a buffer of its own size, so that reading from it needs no copy. The caller may leave before
+the answer arrives. The connection is free again after the answer, and is closed if the answer does not arrive in time.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LENGTH: Final = Struct(">i")
 _SCRATCH_BYTES: Final = 4 * 1024
 _HANDSHAKE_BYTES: Final = 1024 * 1024
 _MOST_BYTES: Final = 512 * 1024 * 1024
-"""What is announced as a response of more is not one."""
+"""The maximum size of a response. A larger announced size is invalid."""
 _FIRST_CORRELATION_ID: Final = 1
 _LAST_CORRELATION_ID: Final = 2**31 - 1
 _PATH_OPTIONS: Final = (
@@ -35,15 +34,15 @@ _PATH_OPTIONS: Final = (
     (socket.IPPROTO_TCP, "TCP_KEEPCNT", 1),
     (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 15_000),
 )
-"""A host that is gone without a word is noticed after 15 s, as over gRPC, and not by each request's time alone."""
+"""A host that disappears silently is detected after 15 s, as with gRPC, and not only by request timeouts."""
 _OLDEST: Final = 0
-"""The version of ApiVersions that everybody serves."""
+"""The version of ApiVersions that every server supports."""
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """Made by :meth:`open`; ``on_free`` is called each time the last response has come, until ``on_lost``.
+    """A connection, started with :meth:`open`. ``on_free`` is called after each response, until ``on_lost``.
 
-    ``peer`` is the other node as errors name it.
+    ``peer`` is the other node's name in errors.
     """
 
     def __init__(
@@ -71,14 +70,14 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """True if requests can be sent, as far as is known."""
+        """True if the connection is open as far as known."""
         return self._transport is not None and not self._transport.is_closing()
 
     async def open(self, host: str, port: int, timeout_s: float) -> None:
-        """Connect, and ask which APIs the other node serves.
+        """Connect, and request the APIs of the other node.
 
         Raises:
-            TidelogError: _TRANSPORT; REQUEST_TIMED_OUT.
+            TidelogError: _TRANSPORT, REQUEST_TIMED_OUT.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -101,10 +100,10 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._most_bytes = _MOST_BYTES
 
     def version_of(self, key: ApiKey, served: tuple[int, int]) -> int:
-        """Return the newest version of an API that both sides have; ``served`` are the first and the last of this one.
+        """Return the newest common version of an API. ``served`` has the first and last version of this side.
 
         Raises:
-            TidelogError: UNSUPPORTED_VERSION: there is none.
+            TidelogError: UNSUPPORTED_VERSION: there is no common version.
         """
         first, last = self._versions.get(key, (0, -1))
         version = min(last, served[1])
@@ -117,9 +116,10 @@ class PeerConnection(asyncio.BufferedProtocol):
     def send(
         self, key: ApiKey, version: int, body: Writer, *, is_flexible: bool, timeout_s: float
     ) -> asyncio.Future[Reader]:
-        """Send a request; returns a future of the response's body, which may be cancelled. The connection is free.
+        """Send a request on a free connection and return a future of the response's body, which may be cancelled.
 
-        The future raises TidelogError: _TRANSPORT, or REQUEST_TIMED_OUT after ``timeout_s``, which ends the connection.
+        The future raises TidelogError with _TRANSPORT, or with REQUEST_TIMED_OUT after ``timeout_s``, which closes the
+        connection.
         """
         assert self._deadline is None, "a request is under way"
         loop = asyncio.get_running_loop()
@@ -140,23 +140,23 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way out."""
-        # uvloop's are none of asyncio's classes.
+        """Store the transport."""
+        # uvloop's transports are not of asyncio's class.
         self._transport = cast(asyncio.Transport, transport)
         _watch_path(transport.get_extra_info("socket"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what is under way."""
+        """Fail the request in progress."""
         self._transport = None
         self._settle(self._failure or self._lost(str(exc) if exc else "it was closed"))
         self._on_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Say where received bytes go: into the response, once its size is known."""
+        """Return the buffer for received bytes: the response's own, once its size is known."""
         return (self._scratch if self._frame is None else memoryview(self._frame))[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take received bytes."""
+        """Process received bytes."""
         self._filled += nbytes
         try:
             if self._frame is None:
@@ -229,7 +229,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
 
 def _watch_path(connected: socket.socket) -> None:
-    """Have the system notice that the other host is gone, as far as this one can."""
+    """Make the system detect that the other host is gone, as far as it can."""
     for level, name, value in _PATH_OPTIONS:
         if hasattr(socket, name):
             connected.setsockopt(level, getattr(socket, name), value)

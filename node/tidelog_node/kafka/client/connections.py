@@ -1,4 +1,4 @@
-"""The connections of a node to others, by address: a request takes one that is free, or a new one."""
+"""The connections of a node to others, by address. A request takes a free one or opens a new one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tidelog_foundation.config.endpoints import parse_address
 from tidelog_node.kafka.client.connection import PeerConnection
 
 _KEPT: Final = 3
-"""How many free ones are kept for an address: for a long poll, what is read ahead, and what must not wait for these."""
+"""The maximum number of free connections per address: for a long poll, for read-ahead, and for urgent requests."""
 _SETUP_S: Final = 10.0
-"""As socket.connection.setup.timeout.ms."""
+"""The value of socket.connection.setup.timeout.ms."""
 
 
 class PeerConnections:
-    """On one event loop. Others closing theirs, and time that runs out, are no business of the caller's."""
+    """The connections, on one event loop. Callers do not see connections that others close or that time out."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -23,10 +23,10 @@ class PeerConnections:
         self._is_closed = False
 
     async def take(self, address: str, timeout_s: float) -> PeerConnection:
-        """Return a connection to ``host:port`` on which nothing is under way; it comes back when it has answered.
+        """Return an idle connection to ``host:port``. It becomes free again after its answer.
 
         Raises:
-            TidelogError: it cannot be opened.
+            TidelogError: The connection cannot be opened.
         """
         free = self._free.get(address)
         while free:
@@ -40,7 +40,7 @@ class PeerConnections:
         return connection
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         self._is_closed = True
         for connection in list(self._address_of):
             connection.close()

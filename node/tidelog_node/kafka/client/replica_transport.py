@@ -1,4 +1,4 @@
-"""The fetches of followers over the Kafka listeners of their leaders (``inter.broker.listener.name``)."""
+"""The fetches of followers through their leaders' Kafka listeners (``inter.broker.listener.name``)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.replication.fetch_session import SESSION_ERRORS
 
 _VERSIONS: Final = (WITH_REPLICA_STATE, VERSIONS[1])
-"""A follower says in which registration it fetches (KIP-903), and names topics by their ids."""
+"""Versions in which a follower sends its registration epoch (KIP-903) and names topics by id."""
 
 
 class KafkaReplicaTransport:
-    """A ``ReplicaTransport``. A fetch never waits for another one: each has a connection of its own while it lasts.
+    """A ``ReplicaTransport``. Fetches never wait for each other: each uses its own connection while it lasts.
 
-    The records of an answer are views of the bytes that were received.
+    The records of a response are views of the received bytes.
     """
 
     def __init__(self, client_id: str) -> None:
@@ -32,8 +32,8 @@ class KafkaReplicaTransport:
         """Send one fetch to ``host:port``.
 
         Raises:
-            TidelogError: the leader refused the call; UNSUPPORTED_VERSION: it cannot be fetched from; the
-                connection's error.
+            TidelogError: The leader refused the call, its version is too old (UNSUPPORTED_VERSION), or the connection
+                failed.
         """
         connection = await self._connections.take(address, timeout_s)
         body = Writer()
