@@ -1,1 +1,1 @@
-"""A node as the controllers see it, without I/O: its registration, its heartbeats, the metadata that it follows."""
+"""A node from the controllers' point of view, without I/O: its registration, heartbeats and metadata."""

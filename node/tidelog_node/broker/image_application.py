@@ -1,14 +1,14 @@
-"""Metadata images on their way to a node's replicas and handlers, as a pure state machine.
+"""The application of metadata images to a node's replicas and handlers, as a pure state machine.
 
-- Only an image with this process's own registration is applied. An older one may still say that the node leads
-  partitions that it led in an earlier life. A later one speaks of another process that has taken the node's id; this
-  process then ends, for what the node leads is led there.
-- One image is applied at a time, and after it the newest one: many entries in a row become one step.
-- The order of an image: the addresses of brokers, which followers look up as soon as they start; the settings; the
-  replicas; what heartbeats report; the handlers. With the first image the logs that it does not name are set aside
+- Only an image with this process's own registration is applied. An older one may still name this node as leader of
+  partitions that it led before a restart. A later one has the registration of another process with the same id; this
+  process then ends, since that process leads the node's partitions.
+- One image is applied at a time, followed by the newest one, so that many entries in a row become one step.
+- An image is applied in this order: brokers' addresses, which followers look up as soon as they start; settings;
+  replicas; the offset that heartbeats report; handlers. With the first image, logs that it does not name are set aside
   before handlers see it.
-- A process that stood unfenced in the image before and stands fenced in this one asks for a heartbeat: it lives and
-  was fenced all the same, after a pause or by mistake, and need not be so until the next heartbeat is due.
+- A process that was unfenced in the previous image and is fenced in this one requests a heartbeat. It was fenced
+  although it is alive, after a pause or by mistake, and should not stay so until the next regular heartbeat.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog_quorum.metadata import MetadataImage
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """This process has a broker epoch. The record of it may have come before."""
+    """This process has a broker epoch. The metadata may have shown its record before."""
 
     broker_epoch: BrokerEpoch
 
@@ -38,7 +38,7 @@ class ImageReceived:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasChanged:
-    """The last :class:`ChangeReplicas` is done."""
+    """The last :class:`ChangeReplicas` is complete."""
 
 
 Event: TypeAlias = Registered | ImageReceived | ReplicasChanged
@@ -46,21 +46,21 @@ Event: TypeAlias = Registered | ImageReceived | ReplicasChanged
 
 @dataclass(frozen=True, slots=True)
 class PublishBrokers:
-    """Make the brokers' addresses and the topics' ids known."""
+    """Publish the brokers' addresses and the topics' ids."""
 
     image: MetadataImage
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSettings:
-    """Take over the settings of an image."""
+    """Apply the settings of an image."""
 
     image: MetadataImage
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeReplicas:
-    """Bring the replicas from one image to another; answer with :class:`ReplicasChanged`."""
+    """Change the replicas from one image to another. The answer is :class:`ReplicasChanged`."""
 
     before: MetadataImage
     image: MetadataImage
@@ -75,7 +75,7 @@ class ReportOffset:
 
 @dataclass(frozen=True, slots=True)
 class RequestHeartbeat:
-    """The controller has fenced this process, which lives."""
+    """Request a heartbeat, since the controller has fenced this live process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ class DiscardUnknown:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Give the image to the handlers."""
+    """Publish the image to the handlers."""
 
     image: MetadataImage
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """This process must not go on."""
+    """End this process."""
 
     error: TidelogError
 
@@ -116,7 +116,7 @@ class ImageApplication:
         self._under_way: MetadataImage | None = None
 
     def step(self, event: Event) -> list[Command]:
-        """Take in an event, and return what is to be done, in its order; time does not matter."""
+        """Process an event and return the commands in order. Time is irrelevant."""
         match event:
             case Registered():
                 self._broker_epoch = event.broker_epoch
@@ -131,7 +131,7 @@ class ImageApplication:
                 assert_never(event)
 
     def check_invariants(self) -> None:
-        """Assert what must always hold."""
+        """Assert the invariants."""
         assert self.applied.offset <= self._received.offset
         assert self._under_way is None or self.applied.offset < self._under_way.offset
         own = self.applied.brokers.get(self._broker_id)

@@ -1,19 +1,19 @@
 """A broker's registration, heartbeats, session and controlled shutdown as a pure state machine (KIP-631).
 
-- A broker registers with the id of this start of the process. It tries again after a refusal that ends by itself, and
-  ends after any other. The answer is the broker epoch; the first heartbeat follows at once.
-- One call is under way at a time. Heartbeats are ``heartbeat_interval_ms`` apart; a broker that is fenced, is shutting
-  down, or had no answer sends them sooner. A request for a heartbeat ends the pause; one that comes while a call is
-  under way ends the pause after it.
-- A heartbeat reports the metadata offset that the partitions have reached, and no offset before clients are served:
-  the controller unfences a broker once its registration is reported.
+- A broker registers with the id of this start of the process. It retries after a temporary refusal and ends after any
+  other. The answer is the broker epoch, and the first heartbeat follows at once.
+- One call is in progress at a time. Heartbeats are ``heartbeat_interval_ms`` apart. A broker that is fenced, is
+  shutting down, or got no answer sends them sooner. A request for a heartbeat ends the pause; during a call it ends the
+  pause after that call.
+- A heartbeat reports the metadata offset that the partitions have reached, and no offset before clients are served: the
+  controller unfences a broker once its registration is reported.
 - A broker whose epoch the controller does not know registers again, as the same incarnation.
-- A session lasts ``session_timeout_ms`` from the moment a heartbeat was sent, so that it ends here before it ends at
-  the controller. The first heartbeat of a session names a metadata offset; the broker has the session once it has
-  applied that offset, because it may have lost leaderships in between. A fenced broker has no session.
+- A session lasts ``session_timeout_ms`` from the time when a heartbeat was sent, so that it ends here before it ends at
+  the controller. The answer to the first heartbeat of a session names a metadata offset; the broker has the session
+  once it has applied that offset, because it may have lost leaderships in between. A fenced broker has no session.
 - Controlled shutdown is part of each heartbeat until the controller answers that the broker leads nothing. The broker
-  stops without handing over when it has nothing to hand over, when no controller answers, when its registration is
-  gone, or at the deadline.
+  stops without a handover if it has nothing to hand over, if no controller answers, if its registration is gone, or at
+  the deadline.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _REGISTER_LATER = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 )
-"""Refusals that end: the session of an earlier start of this node, or trouble of the controller's own."""
+"""Temporary refusals: the session of an earlier start of this node, or internal errors of the controller."""
 _REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 _HEARTBEATS_PER_ATTEMPT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LifecycleTimings:
-    """The interval of heartbeats, and how long to wait for and after calls."""
+    """The interval of heartbeats, and the timeouts and pauses of calls."""
 
     heartbeat_interval_ms: int
     registration_retry_ms: int = 250
     heartbeat_retry_ms: int = 250
-    """Also the pause of a fenced broker. All pauses between heartbeats are bounded by the interval."""
+    """Also the pause of a fenced broker. The heartbeat interval limits all pauses between heartbeats."""
     shutdown_heartbeat_ms: int = 100
     call_timeout_ms: int = 4_000
     shortest_attempt_ms: int = 500
@@ -56,9 +56,10 @@ class LifecycleTimings:
 
     @property
     def attempt_timeout_ms(self) -> int:
-        """How long a heartbeat waits for one controller.
+        """The timeout of a heartbeat at one controller.
 
-        A session is some heartbeats long. That at the next leader must not end while a silent controller is waited for.
+        A session lasts several heartbeats. The session at the next leader must not expire while a silent controller is
+        waited for.
         """
         attempt_ms = _HEARTBEATS_PER_ATTEMPT * self.heartbeat_interval_ms
         return min(max(attempt_ms, self.shortest_attempt_ms), self.longest_attempt_ms)
@@ -66,7 +67,7 @@ class LifecycleTimings:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The process has opened its log directories; ``previous_broker_epoch`` is that of their last clean stop, or -1."""
+    """The process has opened its log directories. ``previous_broker_epoch`` is from their last clean stop, or -1."""
 
     previous_broker_epoch: BrokerEpoch
 
@@ -80,7 +81,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswered:
-    """The answer to :class:`SendHeartbeat`; ``session_timeout_ms`` 0 leaves the session open."""
+    """The answer to :class:`SendHeartbeat`. A ``session_timeout_ms`` of 0 means no timeout."""
 
     is_fenced: bool
     should_shut_down: bool
@@ -90,7 +91,7 @@ class HeartbeatAnswered:
 
 @dataclass(frozen=True, slots=True)
 class CallFailed:
-    """The registration or the heartbeat under way ended with an error."""
+    """The registration or heartbeat in progress failed."""
 
     error: TidelogError
 
@@ -109,19 +110,19 @@ class ServingStarted:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequested:
-    """The controller waits for news that the next heartbeat has."""
+    """The controller waits for information in the next heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """The process ends; leaderships are to be handed over within ``timeout_ms``."""
+    """The process ends. Leaderships must be handed over within ``timeout_ms``."""
 
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """A deadline may be over."""
+    """A deadline may have passed."""
 
 
 Event: TypeAlias = (
@@ -139,14 +140,14 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Register this incarnation; answer with :class:`Registered` or :class:`CallFailed`."""
+    """Register this incarnation. The answer is :class:`Registered` or :class:`CallFailed`."""
 
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class SendHeartbeat:
-    """Send a heartbeat; answer with :class:`HeartbeatAnswered` or :class:`CallFailed`."""
+    """Send a heartbeat. The answer is :class:`HeartbeatAnswered` or :class:`CallFailed`."""
 
     broker_epoch: BrokerEpoch
     metadata_offset: int
@@ -157,28 +158,28 @@ class SendHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class UseBrokerEpoch:
-    """Images with the registration of this epoch may be applied."""
+    """Allow the application of images with the registration of this epoch."""
 
     broker_epoch: BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class HoldConnection:
-    """Leave a call open at the controller that has answered, for this registration."""
+    """Keep a call open, for this registration, at the controller that has answered."""
 
     broker_epoch: BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The process need not wait any longer; ``is_handed_over`` says that a controller has confirmed it."""
+    """End the wait for the handover. ``is_handed_over`` is whether a controller has confirmed it."""
 
     is_handed_over: bool
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The controller refuses this broker for good."""
+    """End this broker, which the controller refuses permanently."""
 
     error: TidelogError
 
@@ -193,21 +194,21 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class Registering:
-    """A registration is under way; ``was_refused`` says that an earlier attempt failed, which was logged."""
+    """A registration is in progress. ``was_refused`` is whether an earlier attempt failed and was logged."""
 
     was_refused: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrationDelayed:
-    """The registration was refused and is tried again at ``until_ms``."""
+    """The registration was refused and is retried at ``until_ms``."""
 
     until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class SendingHeartbeat:
-    """A heartbeat is under way since ``sent_ms``; with ``next_at_once`` another one follows without a pause."""
+    """A heartbeat is in progress since ``sent_ms``. With ``next_at_once`` another one follows without a pause."""
 
     sent_ms: int
     wants_shutdown: bool
@@ -223,7 +224,7 @@ class Pausing:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The controller has refused this broker for good."""
+    """The controller has refused this broker permanently."""
 
 
 Phase: TypeAlias = NotStarted | Registering | RegistrationDelayed | SendingHeartbeat | Pausing | Ended
@@ -250,7 +251,7 @@ NO_SESSION = Session(-math.inf, 0)
 
 
 class Lifecycle:
-    """One per process of a broker; ``broker_epoch`` is that of the latest registration, -1 before the first."""
+    """One per broker process. ``broker_epoch`` is that of the latest registration, -1 before the first."""
 
     def __init__(self, timings: LifecycleTimings) -> None:
         self.phase: Phase = NotStarted()
@@ -265,7 +266,7 @@ class Lifecycle:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to say :class:`TimePassed`; None while there is nothing to wait for."""
+        """The time of the next :class:`TimePassed`, or None if there is no deadline."""
         deadlines = [self.phase.until_ms] if isinstance(self.phase, RegistrationDelayed | Pausing) else []
         if self.shutdown is not None and not self.shutdown.may_stop:
             deadlines.append(self.shutdown.deadline_ms)
@@ -273,28 +274,28 @@ class Lifecycle:
 
     @property
     def is_registering(self) -> bool:
-        """True if a registration is under way or is to be tried again."""
+        """True if a registration is in progress or will be retried."""
         return isinstance(self.phase, Registering | RegistrationDelayed)
 
     @property
     def reported_offset(self) -> int:
-        """The metadata offset that a heartbeat reports."""
+        """The metadata offset that heartbeats report."""
         return self.applied_offset if self.is_serving else UNKNOWN_OFFSET
 
     @property
     def clean_shutdown_epoch(self) -> BrokerEpoch:
-        """The broker epoch that a clean stop leaves for the next start (KIP-966)."""
+        """The broker epoch that a clean stop stores for the next start (KIP-966)."""
         return max(self.broker_epoch, self._previous_broker_epoch)
 
     def has_session(self, now_ms: int) -> bool:
-        """Return whether no session of this broker can have ended without its knowing.
+        """Return whether it is certain that no session of this broker has ended without its knowledge.
 
-        A process that was stopped for a while knows by this that it may have been replaced, before anybody tells it.
+        A process that was paused thereby detects that it may have been replaced, before it is told.
         """
         return now_ms < self.session.end_ms and self.reported_offset >= self.session.metadata_offset
 
     def step(self, event: Event, now_ms: int) -> list[Command]:
-        """Take in an event, and return what is to be done, in its order."""
+        """Process an event and return the commands in order."""
         match event:
             case Started():
                 assert isinstance(self.phase, NotStarted), self.phase
@@ -322,7 +323,7 @@ class Lifecycle:
                 assert_never(event)
 
     def check_invariants(self) -> None:
-        """Assert what must always hold."""
+        """Assert the invariants."""
         is_known = isinstance(self.phase, SendingHeartbeat | Pausing)
         assert self.broker_epoch >= 0 or not is_known, f"{self.phase} without a registration"
         assert self.session == NO_SESSION or not (self.is_fenced or self.is_registering), self.session

@@ -1,13 +1,13 @@
 """The stream of committed metadata that a node reads from one controller at a time, as a pure state machine.
 
-- Any controller has the committed log. The node stays with one until the stream ends, until nothing has come for
-  ``silence_ms``, or until the controller has known no leader for as long: cut off from the quorum, its log stands
-  still. It then turns to the next controller, after a pause that grows with failures in a row. Building an image is no
-  silence.
-- Voters that the stream names become the controllers to follow, at the addresses of the metadata; those of the
-  configuration stay the last resort. The node stays with the controller that it follows.
-- A stream begins behind the last entry that has been built. A snapshot, or an entry that comes in parts, counts when
-  its last part is here; parts do not outlive their stream. What is not newer than the last image is passed over.
+- Any controller has the committed log. The node stays with one until the stream ends, until no response has arrived for
+  ``silence_ms``, or until the controller has known no leader for as long, since its log does not advance while it is
+  cut off from the quorum. It then follows the next controller, after a pause that grows with consecutive failures. The
+  time to build an image does not count as silence.
+- Voters that the stream names become the controllers to follow, at their addresses in the metadata. The configured ones
+  remain the last resort. The node stays with the controller that it follows.
+- A stream begins after the last built entry. A snapshot, or an entry in parts, counts when its last part has arrived;
+  parts are discarded with their stream. Entries that are not newer than the last image are skipped.
 - The next response is read when the images of the last one have been built.
 - A controller of another cluster ends the node.
 """
@@ -28,7 +28,7 @@ Voters: TypeAlias = Mapping[int, tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class StreamTimings:
-    """How long a controller may be silent, and the pauses after failures."""
+    """The maximum silence of a controller, and the pauses after failures."""
 
     silence_ms: int = 2_500
     pause_ms: int = 50
@@ -37,7 +37,7 @@ class StreamTimings:
 
 @dataclass(frozen=True, slots=True)
 class EntryPart:
-    """An entry of the log, or of a snapshot, or a part of one; ``is_continued`` unless it is the last."""
+    """An entry of the log or a snapshot, or a part of one. ``is_continued`` is False for the last part."""
 
     offset: int
     epoch: int
@@ -61,7 +61,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Responded:
-    """A response of the stream; ``leader_id`` is -1 when the controller knows no leader, ``voters`` None as before."""
+    """A response of the stream.
+
+    ``leader_id`` is -1 if the controller knows no leader; ``voters`` is None if unchanged.
+    """
 
     leader_id: BrokerId
     entries: tuple[EntryPart, ...] = ()
@@ -72,21 +75,21 @@ class Responded:
 
 @dataclass(frozen=True, slots=True)
 class ImageBuilt:
-    """The image of the last :class:`BuildImage` or :class:`AdvanceImage` is there."""
+    """The image of the last :class:`BuildImage` or :class:`AdvanceImage` is built."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """The controller has ended the stream, or cannot be reached."""
+    """The controller has ended the stream or is unreachable."""
 
     error: TidelogError | None
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """A deadline may be over."""
+    """A deadline may have passed."""
 
 
 Event: TypeAlias = Started | Responded | ImageBuilt | StreamEnded | TimePassed
@@ -102,12 +105,12 @@ class OpenStream:
 
 @dataclass(frozen=True, slots=True)
 class CloseStream:
-    """End the stream, if it has not ended; nothing of it is told any more."""
+    """End the stream if it is open. No more events of it follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildImage:
-    """Build the image of a snapshot and tell it by :class:`ImageBuilt`."""
+    """Build the image of a snapshot. The answer is :class:`ImageBuilt`."""
 
     offset: int
     epoch: int
@@ -116,28 +119,28 @@ class BuildImage:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceImage:
-    """Apply entries to the last image and tell the result by :class:`ImageBuilt`."""
+    """Apply entries to the last image. The answer is :class:`ImageBuilt`."""
 
     entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UseLeader:
-    """The leading controller, -1 when none is known."""
+    """Use this leading controller, -1 if none is known."""
 
     leader_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True)
 class UseVoters:
-    """The controllers that have a vote from now on."""
+    """Use these voting controllers from now on."""
 
     voters: Voters
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """This node belongs to another cluster."""
+    """End this node, which belongs to another cluster."""
 
     error: TidelogError
 
@@ -147,12 +150,12 @@ Command: TypeAlias = OpenStream | CloseStream | BuildImage | AdvanceImage | UseL
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """Nobody is followed yet."""
+    """No controller is followed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A stream is open; its next response is due before ``silent_at_ms``, None while an image is built."""
+    """A stream is open. Its next response is due before ``silent_at_ms``, which is None while an image is built."""
 
     address: str
     silent_at_ms: int | None
@@ -161,30 +164,30 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Pausing:
-    """The next controller is followed at ``until_ms``."""
+    """The node waits until ``until_ms`` to follow the next controller."""
 
     until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The controllers are those of another cluster."""
+    """The controllers belong to another cluster."""
 
 
 Phase: TypeAlias = NotStarted | Reading | Pausing | Ended
 
 
 class MetadataStream:
-    """One per node; ``offset`` is that of the last image that has been built."""
+    """One per node. ``offset`` is the offset of the last built image."""
 
     def __init__(self, broker_id: BrokerId, voters: Voters, configured: Sequence[str], timings: StreamTimings) -> None:
-        """``configured`` are the addresses of the configuration, at least one."""
+        """``configured`` has the configured addresses, at least one."""
         self.phase: Phase = NotStarted()
         self.offset = UNKNOWN_OFFSET
         self._voters = voters
         self._configured = tuple(configured)
         self._addresses = self._configured
-        # Nodes begin with different controllers, so that their streams are spread.
+        # Nodes begin with different controllers to distribute their streams.
         self._next = broker_id % len(self._addresses)
         self._timings = timings
         self._failures = 0
@@ -193,13 +196,13 @@ class MetadataStream:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to say :class:`TimePassed`; None while there is nothing to wait for."""
+        """The time of the next :class:`TimePassed`, or None if there is no deadline."""
         if isinstance(self.phase, Pausing):
             return self.phase.until_ms
         return self.phase.silent_at_ms if isinstance(self.phase, Reading) else None
 
     def step(self, event: Event, now_ms: int) -> list[Command]:
-        """Take in an event, and return what is to be done, in its order."""
+        """Process an event and return the commands in order."""
         match event:
             case Started():
                 assert isinstance(self.phase, NotStarted), self.phase
@@ -216,7 +219,7 @@ class MetadataStream:
                 assert_never(event)
 
     def check_invariants(self) -> None:
-        """Assert what must always hold."""
+        """Assert the invariants."""
         is_reading = isinstance(self.phase, Reading)
         assert is_reading or (self._snapshot is None and not self._parts), "parts have outlived their stream"
         assert len(set(self._addresses)) == len(self._addresses) > 0
@@ -274,7 +277,7 @@ class MetadataStream:
         return [BuildImage(last.offset, last.epoch, batches)] if last.offset > self.offset else []
 
     def _whole_entries(self, parts: Sequence[EntryPart]) -> list[Entry]:
-        """Return the new entries of which the last part is here."""
+        """Return the new entries whose last part has arrived."""
         entries = []
         for part in parts:
             self._parts.append(part.batch)
@@ -303,7 +306,7 @@ class MetadataStream:
         return self._turn(f"nothing of use for {self._timings.silence_ms / 1000} s", now_ms)
 
     def _turn(self, reason: str, now_ms: int) -> list[Command]:
-        """Go on to the next controller; of failures in a row only the first is worth a line."""
+        """Follow the next controller. Only the first of consecutive failures is logged above DEBUG."""
         phase = self.phase
         assert isinstance(phase, Reading), phase
         level = Level.DEBUG if self._failures else Level.INFO
@@ -320,5 +323,5 @@ class MetadataStream:
 
 
 def voter_addresses(voters: Voters) -> list[str]:
-    """Return ``host:port`` of each voter, in the order of the ids."""
+    """Return ``host:port`` of each voter in the order of the ids."""
     return [format_address(host, port) for _, (host, port) in sorted(voters.items())]

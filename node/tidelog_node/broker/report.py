@@ -1,4 +1,4 @@
-"""Log lines as commands: a core says what is worth a line, and its shell has the logger."""
+"""Log lines as commands: a core returns them, and its shell logs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Level(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Log ``text`` with its arguments, which stand for ``%s`` and the like."""
+    """Log ``text`` with its arguments, which replace its format specifiers."""
 
     level: Level
     text: str

@@ -1,4 +1,4 @@
-"""The node's process: configuration, listener, its standing with the controllers, the metadata it follows."""
+"""The node's process: its configuration, listeners, registration with the controllers, and metadata."""
 
 from tidelog_node.server.config import NodeConfig
 

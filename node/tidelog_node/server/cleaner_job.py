@@ -1,4 +1,4 @@
-"""The log cleaner as a job whose settings can change: it is stopped in order and begun anew with the new ones."""
+"""The log cleaner as a job with changeable settings: it is stopped in order and restarted with new ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog_node.server.config import NodeConfig
 
 
 class CleanerJob:
-    """One per node; ``run`` is its task. ``clean`` compacts with given settings until cancelled, and ends in order."""
+    """One per node. ``run`` is its task. ``clean`` compacts with given settings until cancelled, and ends in order."""
 
     def __init__(self, config: NodeConfig, clean: Callable[[CleanerSettings], Coroutine[None, None, None]]) -> None:
         self._settings = cleaner_settings(config)
@@ -18,7 +18,7 @@ class CleanerJob:
         self._changed = asyncio.Event()
 
     def change(self, config: NodeConfig) -> None:
-        """Go on with other settings, if these are others."""
+        """Restart the cleaner if its settings have changed."""
         settings = cleaner_settings(config)
         if settings != self._settings:
             self._settings = settings
@@ -41,7 +41,7 @@ class CleanerJob:
 
 
 def cleaner_settings(config: NodeConfig) -> CleanerSettings:
-    """Return the settings ``log.cleaner.*`` of a node."""
+    """Return a node's ``log.cleaner.*`` settings."""
     return CleanerSettings(
         threads=config.log_cleaner_threads,
         dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,

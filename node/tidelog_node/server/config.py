@@ -1,4 +1,4 @@
-"""The settings of a node's process. Keys and defaults are Kafka's where Kafka has them."""
+"""The settings of a node's process. Keys and defaults are Kafka's if Kafka has them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig(KafkaListenerConfig):
-    """What ``tidelog-node`` reads from its properties file, what can change while it runs included.
+    """The settings in the properties file of ``tidelog-node``, including those that can change at run time.
 
     Raises:
-        ValueError: values that do not fit each other; ``parse_config`` makes it a ConfigError.
+        ValueError: Values contradict each other. ``parse_config`` turns it into a ConfigError.
     """
 
     node_id: int = setting(
@@ -234,36 +234,36 @@ class NodeConfig(KafkaListenerConfig):
             raise ValueError("controller.quorum.voters or controller.quorum.bootstrap.servers must be set")
         self._listeners()
         self.group_settings()
-        # Not super(): the class with slots is another than the one that the compiler sees.
+        # Not super(): the class with slots differs from the one that the compiler refers to.
         KafkaListenerConfig.__post_init__(self)
 
     @property
     def voters(self) -> dict[int, tuple[str, int]]:
-        """The (host, port) of each controller by id; empty when only bootstrap servers are named."""
+        """The (host, port) of each controller by id, empty if only bootstrap servers are configured."""
         return parse_voters(self.controller_quorum_voters) if self.controller_quorum_voters else {}
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
-        """The (host, port) of each controller to ask for the others."""
+        """The (host, port) of each bootstrap controller."""
         return parse_addresses(self.controller_quorum_bootstrap_servers or "")
 
     @property
     def grpc_listener(self) -> NamedListener:
-        """Where to serve gRPC; port 0 lets the system choose."""
+        """The gRPC listener. Port 0 lets the system choose."""
         return self._listeners().grpc
 
     @property
     def kafka_listeners(self) -> tuple[NamedListener, ...]:
-        """Where to serve Kafka's protocol; port 0 lets the system choose."""
+        """The Kafka listeners. Port 0 lets the system choose."""
         return self._listeners().kafka
 
     @property
     def inter_broker_listener(self) -> NamedListener:
-        """The listener by which nodes fetch from each other, as others reach it."""
+        """The listener for fetches between nodes, with its advertised address."""
         return self._listeners().inter_broker
 
     def advertised_endpoints(self, ports: Mapping[str, int]) -> tuple[NamedListener, ...]:
-        """Return how others reach this node's listeners; ``ports`` are those that are bound, by the listener's name."""
+        """Return the advertised listeners of this node, given the bound ports by listener name."""
         return tuple(
             dataclasses.replace(x, host=x.host or socket.getfqdn(), port=x.port or ports.get(x.name, 0))
             for x in self._listeners().advertised
@@ -279,10 +279,10 @@ class NodeConfig(KafkaListenerConfig):
 
     @property
     def flush_check_interval_ms(self) -> int:
-        """How often to look for logs to flush: at least as often as ``log.flush.interval.ms`` asks for."""
+        """The interval of checks for logs to flush, at most ``log.flush.interval.ms``."""
         return max(1, min(self.log_flush_scheduler_interval_ms, self.topic_defaults().flush_ms))
 
     @property
     def deleted_files_check_interval_ms(self) -> int:
-        """How often to look for deleted files to remove: their delay, but neither very often nor seldom."""
+        """The interval of checks for deleted files to remove: their delay, within limits."""
         return min(self.log_retention_check_interval_ms, max(_SECOND_MS, self.log_segment_delete_delay_ms))

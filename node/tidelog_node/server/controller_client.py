@@ -1,6 +1,6 @@
-"""Calls to whichever controller leads: follows NOT_CONTROLLER's hint, tries the next one when one is silent.
+"""Calls to the leading controller. They follow NOT_CONTROLLER's hint and try the next controller after a timeout.
 
-Every attempt has its own deadline, so a paused controller costs one of them and no more.
+Every attempt has its own deadline, so a paused controller costs at most one of them.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ R = TypeVar("R")
 _ATTEMPT_TIMEOUT_S = 2.0
 _ADMIN_ATTEMPT_TIMEOUT_S = 10.0
 _ANSWER_SLACK_S = 1.0
-"""The leader of the quorum is let say itself that the time of a change is over."""
+"""Extra time in which the leader itself can report that the timeout of a change has expired."""
 _PAUSE_S = 0.05
 
 
 class ControllerClient:
-    """One per node, on its event loop; a channel per controller, opened at first use."""
+    """One per node, on its event loop. It opens one channel per controller at first use."""
 
     def __init__(self, voters: Mapping[int, tuple[str, int]], bootstrap: Sequence[tuple[str, int]] = ()) -> None:
-        """``voters`` and ``bootstrap`` are the configured controllers, which stay the last resort."""
+        """``voters`` and ``bootstrap`` are the configured controllers, which remain the last resort."""
         self._configured = configured_addresses(voters, bootstrap)
         self._voters = dict(voters)
         self._addresses = self._configured
         self._next = self._addresses[0]
         self._channels: dict[str, grpc.aio.Channel] = {}
         self.voters: Mapping[int, tuple[str, int]] = MappingProxyType(self._voters)
-        """The controllers that have a vote, as far as this node knows: a view that follows :meth:`set_voters`."""
+        """The known voting controllers, a view that follows :meth:`set_voters`."""
 
     def set_voters(self, voters: Mapping[int, tuple[str, int]]) -> None:
-        """Call these controllers from now on, as the committed voters have changed."""
+        """Call these controllers from now on, after a change of the committed voters."""
         self._voters.clear()
         self._voters.update(sorted(voters.items()))
         current = voter_addresses(voters)
@@ -64,7 +64,7 @@ class ControllerClient:
     async def register_broker(
         self, request: controller_service_pb2.RegisterBrokerRequest, timeout_s: float
     ) -> controller_service_pb2.RegisterBrokerResponse:
-        """Introduce this node."""
+        """Register this node."""
         return await self._call_controller(lambda s, t: s.RegisterBroker(request, timeout=t), timeout_s)
 
     async def broker_heartbeat(
@@ -73,21 +73,21 @@ class ControllerClient:
         timeout_s: float,
         attempt_timeout_s: float | None = None,
     ) -> controller_service_pb2.BrokerHeartbeatResponse:
-        """Show that this node lives; a controller that is silent for ``attempt_timeout_s`` is passed over."""
+        """Send a heartbeat. A controller that does not answer within ``attempt_timeout_s`` is skipped."""
         return await self._call_controller(
             lambda s, t: s.BrokerHeartbeat(request, timeout=t), timeout_s, attempt_timeout_s
         )
 
     @property
     def address(self) -> str:
-        """The controller that is asked first: the one that answered last, unless it has pointed to another."""
+        """The first controller to call: the last one that answered, or the one that it pointed to."""
         return self._next
 
     async def hold_connection(self, address: str, request: controller_service_pb2.HoldConnectionRequest) -> None:
-        """Leave a call open at one controller, which has no answer.
+        """Keep a call without an answer open at one controller.
 
         Raises:
-            TidelogError: why it ended: NOT_CONTROLLER, or the connection is gone.
+            TidelogError: The reason for its end: NOT_CONTROLLER or a lost connection.
         """
         stub: ControllerServiceAsyncStub = ControllerServiceStub(self.channel(address))
         try:
@@ -98,9 +98,9 @@ class ControllerClient:
     async def alter_partition(
         self, request: controller_service_pb2.AlterPartitionRequest
     ) -> controller_service_pb2.AlterPartitionResponse:
-        """Propose ISRs to one controller; the next call goes to another one if that fails.
+        """Propose ISRs to one controller. If that fails, the next call goes to another one.
 
-        The caller asks again, which is safe by the compare-and-set: it must know that an outcome was unknown.
+        The caller retries, which the compare-and-set makes safe, since it must know that an outcome was unknown.
         """
         return await self._call_controller(
             lambda s, t: s.AlterPartition(request, timeout=t), _ATTEMPT_TIMEOUT_S, repeats=False
@@ -109,7 +109,7 @@ class ControllerClient:
     async def assign_replicas_to_dirs(
         self, request: controller_service_pb2.AssignReplicasToDirsRequest
     ) -> controller_service_pb2.AssignReplicasToDirsResponse:
-        """Say in which log directories replicas are; the same may be said again."""
+        """Report the log directories of replicas. Repeated reports are safe."""
         return await self._call_controller(
             lambda s, t: s.AssignReplicasToDirs(request, timeout=t), 3 * _ATTEMPT_TIMEOUT_S
         )
@@ -117,7 +117,7 @@ class ControllerClient:
     async def allocate_producer_ids(
         self, request: controller_service_pb2.AllocateProducerIdsRequest, timeout_s: float
     ) -> controller_service_pb2.AllocateProducerIdsResponse:
-        """Get a block of producer ids; one whose answer is lost is never used."""
+        """Request a block of producer ids. A block whose answer is lost is never used."""
         return await self._call_controller(lambda s, t: s.AllocateProducerIds(request, timeout=t), timeout_s)
 
     async def create_topics(
@@ -165,13 +165,13 @@ class ControllerClient:
     async def unregister_broker(
         self, request: admin_service_pb2.UnregisterBrokerRequest, timeout_s: float
     ) -> admin_service_pb2.UnregisterBrokerResponse:
-        """Forget a broker."""
+        """Unregister a broker."""
         return await self._call_admin(lambda s, t: s.UnregisterBroker(request, timeout=t), timeout_s)
 
     async def list_partition_reassignments(
         self, request: admin_service_pb2.ListPartitionReassignmentsRequest, timeout_s: float
     ) -> admin_service_pb2.ListPartitionReassignmentsResponse:
-        """List the reassignments under way."""
+        """List the reassignments in progress."""
         return await self._call_admin(lambda s, t: s.ListPartitionReassignments(request, timeout=t), timeout_s)
 
     async def describe_features(
@@ -192,11 +192,11 @@ class ControllerClient:
         return await self._call(call, timeout_s, _ADMIN_ATTEMPT_TIMEOUT_S)
 
     async def add_raft_voter(self, request: quorum_service_pb2.AddRaftVoterRequest, timeout_s: float) -> None:
-        """Give a controller a vote."""
+        """Make a controller a voter."""
         await self._change_quorum(lambda s, t: s.AddRaftVoter(request, timeout=t), timeout_s)
 
     async def remove_raft_voter(self, request: quorum_service_pb2.RemoveRaftVoterRequest, timeout_s: float) -> None:
-        """Take a controller's vote."""
+        """Remove a controller from the voters."""
         await self._change_quorum(lambda s, t: s.RemoveRaftVoter(request, timeout=t), timeout_s)
 
     async def update_raft_voter(self, request: quorum_service_pb2.UpdateRaftVoterRequest, timeout_s: float) -> None:
@@ -206,7 +206,7 @@ class ControllerClient:
     async def _change_quorum(
         self, call: Callable[[QuorumServiceAsyncStub, float], Awaitable[object]], timeout_s: float
     ) -> None:
-        """Ask the leader once: it may have made a change that it did not answer, and a second one would be refused."""
+        """Call the leader once. It may have made a change without answering, and would refuse a second one."""
         deadline = time.monotonic() + timeout_s
         await self.describe_quorum(quorum_service_pb2.DescribeQuorumRequest(), timeout_s)
         remaining_s = max(0.0, deadline - time.monotonic()) + _ANSWER_SLACK_S
@@ -246,11 +246,11 @@ class ControllerClient:
         *,
         repeats: bool = True,
     ) -> R:
-        """Ask one controller after the other, or only one.
+        """Call one controller after another, or only one.
 
         Raises:
-            TidelogError: the leading controller's own error; REQUEST_TIMED_OUT when none answered in time. Without
-                ``repeats`` any error of the one that was asked.
+            TidelogError: The leading controller's own error, or REQUEST_TIMED_OUT if none answered in time. Without
+                ``repeats``, any error of the called controller.
         """
         with ReportedWait("a controller to answer") as wait:
             deadline = time.monotonic() + timeout_s
@@ -275,7 +275,7 @@ class ControllerClient:
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"no controller answered within {timeout_s:.1f} s ({reason})")
 
     def _turn_to(self, hint: str | None, asked: str) -> None:
-        """Ask the leader that was named next, also one that has joined since this node heard of the voters."""
+        """Call the hinted leader next, even one that joined after this node last learned the voters."""
         if hint is not None and hint != asked:
             self._next = hint
             return
@@ -284,5 +284,5 @@ class ControllerClient:
 
 
 def configured_addresses(voters: Mapping[int, tuple[str, int]], bootstrap: Sequence[tuple[str, int]]) -> list[str]:
-    """Return where to look for controllers first: each address once, at least one."""
+    """Return the configured addresses of controllers, each once and at least one."""
     return list(dict.fromkeys([*voter_addresses(voters), *(format_address(*address) for address in bootstrap)]))

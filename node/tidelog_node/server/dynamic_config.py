@@ -1,7 +1,8 @@
-"""The settings that hold on this node now: its properties file, and what was set at run time on top of it (KIP-226).
+"""The current settings of this node: its properties file, overridden by settings changed at run time (KIP-226).
 
-The metadata image says what was set: on this node (``"7"``), which counts more than on all nodes (``""``), which counts
-more than the file. Whoever uses a setting that can change is told when it does; nothing is restarted for it.
+The metadata image contains the overrides. Those of this node (``"7"``) take precedence over those of all nodes
+(``""``), which take precedence over the file. Components that use a changeable setting are notified of changes; nothing
+restarts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ALIASES = {alias: info.key for info in _INFOS for alias in info.aliases}
 
 
 class DynamicNodeConfig:
-    """One per node, on its event loop. ``file`` has what the properties file gives, by the settings' own names."""
+    """One per node, on its event loop. ``file`` has the settings of the properties file under their own names."""
 
     infos = _INFOS
     """All settings of a node."""
@@ -34,7 +35,7 @@ class DynamicNodeConfig:
         """Read the properties.
 
         Raises:
-            ConfigError: a setting is wrong.
+            ConfigError: A setting is invalid.
         """
         self.file: Mapping[str, str] = {_ALIASES.get(key, key): value for key, value in properties.items()}
         self.current = parse_config(NodeConfig, properties)
@@ -44,15 +45,15 @@ class DynamicNodeConfig:
         self._users: list[Callable[[NodeConfig], None]] = []
 
     def subscribe(self, user: Callable[[NodeConfig], None]) -> None:
-        """Call ``user`` with the settings whenever they have changed."""
+        """Call ``user`` with the settings after every change."""
         self._users.append(user)
 
     def follow(self, image: MetadataImage) -> None:
-        """Take over what an image says of this node.
+        """Apply an image's settings for this node.
 
-        What cannot hold together with the file is left out and logged; the settings stay as they were, but for
-        ``min.insync.replicas``: the controller keeps eligible leader replicas by it (KIP-966), so that a leader which
-        went by another would lose records.
+        Settings that conflict with the file are logged and ignored, and the current ones stay. ``min.insync.replicas``
+        is the exception: the controller maintains eligible leader replicas by it (KIP-966), and a leader with another
+        value would lose records.
         """
         everywhere, here = broker_settings(image), broker_settings(image, self._node_id)
         self._warn_of({*everywhere, *here} - DYNAMIC_BROKER_KEYS)

@@ -19,13 +19,13 @@ _limit = partial(setting_of, ConsumerGroupLimits)
 
 
 def _check_policy(value: str) -> None:
-    # As Kafka does, in any case.
+    # Case-insensitive, as in Kafka.
     one_of(*MigrationPolicy)(value.lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCoordinatorConfig(DynamicBrokerConfig):
-    """What a node reads of groups from its properties file; all of it is fixed while it runs."""
+    """The settings for groups in a node's properties file. All of them are fixed at run time."""
 
     offsets_topic_num_partitions: int = setting(
         50,
@@ -127,7 +127,7 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
 
     @property
     def offsets_topic(self) -> OffsetsTopicSettings:
-        """How __consumer_offsets is created and written."""
+        """The settings for the creation and records of __consumer_offsets."""
         return OffsetsTopicSettings(
             self.offsets_topic_num_partitions,
             self.offsets_topic_replication_factor,
@@ -136,7 +136,11 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
         )
 
     def group_settings(self) -> GroupSettings:
-        """Return what the groups go by; raises ValueError for values that do not fit each other."""
+        """Return the settings of groups.
+
+        Raises:
+            ValueError: Values contradict each other.
+        """
         return GroupSettings(
             offset_metadata_max_bytes=self.offset_metadata_max_bytes,
             offsets_retention_ms=self.offsets_retention_minutes * _MINUTE_MS,

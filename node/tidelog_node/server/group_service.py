@@ -1,4 +1,4 @@
-"""The gRPC side of the group coordinator: says who calls, and translates errors that have no place in a response."""
+"""The gRPC service of the group coordinator: it identifies callers and converts errors to statuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _USER_AGENT = "user-agent"
 
 
 class GroupService(GroupServiceServicer):
-    """What members and administrators of groups ask."""
+    """The service of group members and group administrators."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -108,13 +108,13 @@ class GroupService(GroupServiceServicer):
 
 
 def client_of(call: _Context) -> ClientIdentity:
-    """Return who calls: the user agent's first word is the client id, the host is written as Kafka does (/1.2.3.4)."""
+    """Return the caller: the first word of the user agent as client id, and the host in Kafka's form (/1.2.3.4)."""
     agent = next((value for key, value in call.invocation_metadata() or () if key == _USER_AGENT), "")
     client_id = (agent if isinstance(agent, str) else agent.decode(errors="replace")).partition(" ")[0]
     return ClientIdentity(client_id, "/" + host_of(call.peer()))
 
 
 def host_of(peer: str) -> str:
-    """Return the address in gRPC's name of a peer, such as ipv4:10.0.0.1:5000 and ipv6:%5B::1%5D:5000."""
+    """Return the address in gRPC's peer name, such as ipv4:10.0.0.1:5000 and ipv6:%5B::1%5D:5000."""
     address = urllib.parse.unquote(peer.partition(":")[2])
     return address.rpartition(":")[0].strip("[]") or address

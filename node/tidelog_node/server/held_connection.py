@@ -1,7 +1,7 @@
-"""The call that a node leaves open at the leading controller, by which that learns at once when the process is gone.
+"""The open call of a node at the leading controller, which lets the controller detect at once that the process is gone.
 
-It follows the heartbeats: each one that is answered sees to it that there is a call where the answer came from. So
-nothing is tried again here, and a controller of a version without the call costs a refusal per heartbeat.
+It follows the heartbeats: each answered one ensures that there is a call at the controller that answered. Nothing is
+retried here, and a controller of a version without the call costs one refusal per heartbeat.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class HeldConnection:
-    """One per node. ``run`` is its task, in which the one call is made that was asked for last."""
+    """One per node. ``run`` is its task, which makes the most recently requested call."""
 
     def __init__(self, broker_id: BrokerId, controller: ControllerClient) -> None:
         self._broker_id = broker_id
@@ -28,7 +28,7 @@ class HeldConnection:
         self._asked = asyncio.Event()
 
     def hold(self, broker_epoch: BrokerEpoch) -> None:
-        """Have a call open at the controller that is asked first now, for this registration."""
+        """Request an open call, for this registration, at the controller that is called first now."""
         self._wanted = self._controller.address, broker_epoch
         if self._wanted != self._held:
             self._asked.set()

@@ -1,4 +1,7 @@
-"""The settings of a node's Kafka listeners. Keys and defaults are Kafka's (SocketServerConfigs), or said to differ."""
+"""The settings of a node's Kafka listeners.
+
+Keys and defaults are Kafka's (SocketServerConfigs) unless stated otherwise.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _at_least_one_or_the_systems = any_of(one_of(-1), at_least(1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaListenerConfig(GroupCoordinatorConfig):
-    """What a node reads of the connections of Kafka clients from its properties file; all of it is fixed."""
+    """The settings for connections of Kafka clients in a node's properties file. All of them are fixed at run time."""
 
     socket_request_max_bytes: int = setting(
         100 * 1024**2,
@@ -60,7 +63,7 @@ class KafkaListenerConfig(GroupCoordinatorConfig):
     )
 
     def listener_limits(self) -> ListenerLimits:
-        """Return what the listeners take."""
+        """Return the limits of the listeners."""
         return ListenerLimits(
             request_max_bytes=self.socket_request_max_bytes,
             max_connections=self.max_connections,

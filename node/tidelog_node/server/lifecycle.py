@@ -44,10 +44,10 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerLifecycle:
-    """One per node. ``run`` is its task; the other methods may be called at any time on the same event loop.
+    """One per node. ``run`` is its task. The other methods may be called at any time on the same event loop.
 
-    ``listeners`` are as others reach them, one of them by gRPC. ``on_heard`` is called whenever a controller has
-    answered a heartbeat.
+    ``listeners`` have their advertised addresses, one of them for gRPC. ``on_heard`` is called whenever a controller
+    has answered a heartbeat.
     """
 
     def __init__(
@@ -85,29 +85,30 @@ class BrokerLifecycle:
 
     @property
     def clean_shutdown_epoch(self) -> BrokerEpoch:
-        """The broker epoch that a clean stop leaves for the next start."""
+        """The broker epoch that a clean stop stores for the next start."""
         return self._core.clean_shutdown_epoch
 
     @property
     def is_fenced(self) -> bool:
-        """True if the controller has fenced this node, by its last answer."""
+        """True if the controller's last answer says that this node is fenced."""
         return self._core.is_fenced
 
     @property
     def is_serving(self) -> bool:
-        """True if :meth:`note_serving` has been called."""
+        """True after :meth:`note_serving`."""
         return self._core.is_serving
 
     @property
     def has_session(self) -> bool:
-        """True if no controller can have fenced this node without its knowing."""
+        """True if it is certain that no controller has fenced this node without its knowledge."""
         return self._core.has_session(self._clock.monotonic_ms())
 
     async def run(self, on_registered: Callable[[BrokerEpoch], None]) -> None:
-        """Register, then send heartbeats until cancelled; ``on_registered`` is told each broker epoch.
+        """Register, then send heartbeats until cancelled. ``on_registered`` is called with each broker epoch.
 
         Raises:
-            TidelogError: the controller refuses this node for good: another cluster's, an invalid address.
+            TidelogError: The controller refuses this node permanently, for example because of another cluster id or an
+                invalid address.
         """
         self._on_registered = on_registered
         self._step(Started(BrokerEpoch(self._registration.previous_broker_epoch)))
@@ -123,21 +124,21 @@ class BrokerLifecycle:
             self._may_stop.set()
 
     def note_applied(self, offset: int) -> None:
-        """Take note of the metadata offset that the partitions have reached."""
+        """Note the metadata offset that the partitions have reached."""
         self._step(MetadataApplied(offset))
 
     def note_serving(self) -> None:
-        """Take note that clients are served from now on."""
+        """Note that clients are served from now on."""
         self._step(ServingStarted())
 
     def hurry(self) -> None:
-        """Send the next heartbeat at once: there is something that the controller waits for."""
+        """Send the next heartbeat at once, since it has information that the controller waits for."""
         self._step(HeartbeatRequested())
 
     async def shut_down(self, timeout_s: float) -> None:
-        """Ask the controller to move all leaderships away and wait until it has, for ``timeout_s`` at most.
+        """Request the move of all leaderships, and wait until they have moved, for ``timeout_s`` at most.
 
-        Ends when no controller answered a heartbeat for some seconds, or when the node is no longer registered.
+        It ends early if no controller answers a heartbeat for some seconds or if the node is no longer registered.
         """
         self._step(ShutdownRequested(round(timeout_s * 1000)))
         with ReportedWait("the controller to move this node's leaderships away"):
@@ -151,7 +152,7 @@ class BrokerLifecycle:
                     wait.note(error)
 
     async def _make_call(self) -> TidelogError | None:
-        """Make the next call and take in its answer; return its error, if it has one."""
+        """Make the next call and process its answer. Return its error, if any."""
         call = await self._calls.get()
         if isinstance(call, End):
             raise call.error
@@ -211,7 +212,7 @@ def registration_request(
     log_dirs: Sequence[bytes],
     previous_broker_epoch: BrokerEpoch,
 ) -> pb.RegisterBrokerRequest:
-    """Return the message by which a node introduces itself; one of the listeners is for gRPC."""
+    """Return a node's registration message. One of the listeners is for gRPC."""
     return pb.RegisterBrokerRequest(
         broker_id=broker_id,
         cluster_id=cluster_id,
@@ -231,7 +232,7 @@ def registration_request(
 def heartbeat_request(
     broker_id: BrokerId, command: SendHeartbeat, offline_log_dirs: Sequence[bytes]
 ) -> pb.BrokerHeartbeatRequest:
-    """Return the message of a heartbeat, with the log directories that have failed since the registration (KIP-858)."""
+    """Return a heartbeat message, with the log directories that have failed since the registration (KIP-858)."""
     return pb.BrokerHeartbeatRequest(
         broker_id=broker_id,
         broker_epoch=command.broker_epoch,
@@ -242,7 +243,7 @@ def heartbeat_request(
 
 
 def heartbeat_answer(response: pb.BrokerHeartbeatResponse) -> HeartbeatAnswered:
-    """Return what a controller has answered to a heartbeat."""
+    """Return the event for a controller's answer to a heartbeat."""
     return HeartbeatAnswered(
         response.is_fenced, response.should_shut_down, response.session_timeout_ms, response.metadata_offset
     )

@@ -1,4 +1,4 @@
-"""The gRPC listener: translates calls to handlers and errors to statuses, and bounds what is under way."""
+"""The gRPC listener: it passes calls to handlers, converts errors to statuses, and limits the work in progress."""
 
 from __future__ import annotations
 
@@ -32,25 +32,31 @@ _Read: TypeAlias = Callable[[], Awaitable[Any]]
 
 _MAX_PIPELINED = 1_000
 _REQUEST_BYTES = 4 * 1024
-"""What a produce request under way takes beside its records: messages, tasks, futures."""
+"""The memory of a produce request in progress in addition to its records: messages, tasks, futures."""
 MAX_PRODUCE_ELEMENTS = 20_000
-"""Topics and partitions of one produce request: they are appended and answered in one step of the loop, for order. So
-many of the smallest batches take more than a mebibyte, which is what producers send at most by default."""
+"""The maximum number of topics and partitions in a produce request.
+
+To keep their order, they are appended and answered in one step of the loop. As many of the smallest batches take more
+than a mebibyte, the default maximum of producers.
+"""
 _MAX_STREAMS = 16
-"""Of produce requests, per connection: of each the next request may be in memory before the budget is asked."""
+"""The maximum number of produce streams per connection.
+
+The next request of each may be in memory before the budget is checked.
+"""
 
 
 class LogService(LogServiceServicer):
-    """What clients and followers ask. ``budget`` bounds the produce requests of all connections together.
+    """The service of clients and followers. ``budget`` limits the produce requests of all connections together.
 
-    The context's ``response_budget`` bounds the fetch responses.
+    The context's ``response_budget`` limits the fetch responses.
     """
 
     def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
         self._context = context
         self.budget = budget
         self._streams: Counter[str] = Counter()
-        """Those of each connection."""
+        """The number of streams by connection."""
 
     async def Produce(self, request: pb.ProduceRequest, context: _Context) -> pb.ProduceResponse:  # noqa: N802, D102
         return await _answer(context, handlers.produce, self._context, request)
@@ -81,9 +87,9 @@ class LogService(LogServiceServicer):
         return await _answer(context, handlers.fetch, self._context, request)
 
     async def fetch_serialized(self, request: pb.FetchRequest, context: _Context) -> bytes:
-        """Answer Fetch with the bytes of its response, counted until the last of them has left.
+        """Return the bytes of the response to Fetch, counted until the last of them has been sent.
 
-        Serialized here, so that the response itself need not stay until then.
+        They are serialized here, so that the response itself need not stay in memory until then.
         """
         serialized = (await self.Fetch(request, context)).SerializeToString()
         budget, size = self._context.response_budget, len(serialized)
@@ -137,7 +143,7 @@ class LogService(LogServiceServicer):
 
 
 def add_log_service(service: LogService, server: grpc.aio.Server, intake: Intake) -> None:
-    """Let ``server`` serve it; ``intake`` receives all but what is produced by streams."""
+    """Add the service to ``server``. ``intake`` receives all requests except those of produce streams."""
     description = pb.DESCRIPTOR.services_by_name["LogService"]
     methods = description.methods_by_name
     own: dict[str, Handler] = {
@@ -153,7 +159,7 @@ def add_log_service(service: LogService, server: grpc.aio.Server, intake: Intake
 
 
 class AdminService(AdminServiceServicer):
-    """What administrators ask."""
+    """The service of administrators."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
@@ -230,12 +236,12 @@ class AdminService(AdminServiceServicer):
 
 
 class _ProduceStream:
-    """One stream: requests are appended in their order, responses leave as they are complete.
+    """One stream: requests are appended in order, and responses are sent as they complete.
 
-    A task reads and appends; each request's wait is a task of its own; the stream's generator sends what they put
-    into the queue. No more is read while the node's budget is used up, or the stream's own bound: a request has its
-    place until its response is sent, so that responses which a client does not take cannot pile up. A request that was
-    read when too many others wait for the budget is refused, and leaves the memory.
+    One task reads and appends, and each request's wait is a separate task. The stream's generator sends the responses
+    that they queue. Reading pauses while the node's budget or the stream's own limit is used up. A request counts until
+    its response is sent, so that responses which a client does not read cannot accumulate. A request that is read while
+    too many others wait for the budget is refused and freed.
     """
 
     def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
@@ -245,7 +251,7 @@ class _ProduceStream:
         self._places = asyncio.Semaphore(_MAX_PIPELINED)
 
     async def run(self, read: _Read) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
-        """Yield the responses to what ``read`` returns, a request at a time, until it returns EOF."""
+        """Yield the responses to the requests that ``read`` returns one at a time, until it returns EOF."""
         reader = asyncio.create_task(self._read(read), name="produce-stream")
         try:
             while (response := await self._responses.get()) is not None:
@@ -259,12 +265,13 @@ class _ProduceStream:
     async def _read(self, read: _Read) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                # gRPC's own iterator, and a loop over it, would hold the last request until the next one comes.
+                # gRPC's own iterator, and a loop over it, would keep the last request in memory until the next one
+                # arrives.
                 while isinstance(raw := await read(), bytes):
                     await self._places.acquire()
                     size = _REQUEST_BYTES + len(raw)
                     item, refusal = await self._take(raw, size)
-                    # The records are in memory once while they are appended.
+                    # The records are in memory only once while they are appended.
                     del raw
                     if refusal is not None:
                         refused = handlers.refuse_produce(item.request, refusal)
@@ -276,12 +283,12 @@ class _ProduceStream:
             self._responses.put_nowait(None)
 
     async def _take(self, raw: bytes, size: int) -> tuple[pb.ProduceStreamRequest, TidelogError | None]:
-        """Return a request, and why it is refused: then it has taken nothing of the budget."""
+        """Return a request, and the error if it is refused. A refused request uses none of the budget."""
         refusal = None
         try:
             await self._budget.take(size)
         except TidelogError as error:
-            # Its traceback leads to this frame, which has the bytes.
+            # The traceback refers to this frame, which has the bytes.
             refusal = error.detached()
         try:
             return await parse(pb.ProduceStreamRequest, raw, MAX_PRODUCE_ELEMENTS), refusal
@@ -293,7 +300,7 @@ class _ProduceStream:
     async def _start(self, item: pb.ProduceStreamRequest, size: int, tasks: asyncio.TaskGroup) -> None:
         pending = await self._begin(item.request, size)
         task = tasks.create_task(self._complete(item.correlation_id, pending), name=f"produce-{item.correlation_id}")
-        # Not by the task itself: one that is cancelled before its first step runs no line of its own.
+        # Not in the task itself: a task that is cancelled before its first step executes none of its code.
         task.add_done_callback(partial(self._end, pending, size))
 
     async def _begin(self, request: pb.ProduceRequest, size: int) -> handlers.PendingProduce:

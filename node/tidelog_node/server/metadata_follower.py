@@ -1,7 +1,7 @@
 """The asyncio shell of the cores that follow the metadata: streams, images built in threads, and their application.
 
-One task reads: it turns what comes into images, the large in a thread. Another one applies the newest image. The rules
-are in :mod:`tidelog_node.broker.metadata_stream` and :mod:`tidelog_node.broker.image_application`.
+One task reads responses and builds images from them, large ones in a thread. Another task applies the newest image.
+:mod:`tidelog_node.broker.metadata_stream` and :mod:`tidelog_node.broker.image_application` contain the rules.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _Build: TypeAlias = metadata_stream.BuildImage | metadata_stream.AdvanceImage
 _Stream: TypeAlias = "grpc.aio.UnaryStreamCall[pb.FollowMetadataRequest, pb.FollowMetadataResponse]"
 
 _MAX_BYTES_ON_LOOP = 8 * 1024
-"""Some eighty partitions: decoded and applied in less than a millisecond."""
+"""About eighty partitions, which are decoded and applied in less than a millisecond."""
 
 _MANY_NEW = 1_000
 _OBJECTS_PER_PARTITION = 30
-"""Of one that this node holds, for the collector of cycles."""
+"""An estimate for the garbage collector, for each partition that this node hosts."""
 
 
 class MetadataFollower:
@@ -65,9 +65,9 @@ class MetadataFollower:
         on_fenced: Callable[[], None] = lambda: None,
         on_applied: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """``on_fenced`` is called whenever this process stood unfenced in the metadata and stands fenced now.
+        """``on_fenced`` is called whenever this process changes from unfenced to fenced in the metadata.
 
-        ``on_applied`` is told the offset that the partitions have reached.
+        ``on_applied`` is called with the offset that the partitions have reached.
         """
         self._broker_id = broker_id
         self._cluster_id = cluster_id
@@ -88,27 +88,28 @@ class MetadataFollower:
         self._has_commands = asyncio.Event()
         self._lasting = LastingObjects()
         self.is_current = asyncio.Event()
-        """Set when the first image with this node's registration is applied."""
+        """Set after the first image with this node's registration is applied."""
 
     @property
     def received_offset(self) -> int:
-        """The metadata offset that has been received; -1 before the first."""
+        """The received metadata offset, -1 before the first."""
         return self._stream.offset
 
     async def run(self) -> None:
-        """Follow until cancelled; a controller that fails or is silent for two seconds is left for the next.
+        """Follow until cancelled. A controller that fails or is silent for too long is replaced by the next one.
 
         Raises:
-            TidelogError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION, another process has registered with
-                this node's id. In a group.
-            ConfigError: two log directories have the same partition, and nothing says which one is right. In a group.
+            TidelogError: INCONSISTENT_CLUSTER_ID, or DUPLICATE_BROKER_REGISTRATION if another process has registered
+                with this node's id. In an exception group.
+            ConfigError: Two log directories contain the same partition, and nothing determines the valid one. In an
+                exception group.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._apply_images(), name="apply-metadata")
             await self._follow_any()
 
     def note_registration(self, broker_epoch: BrokerEpoch) -> None:
-        """There is a broker epoch: its record may have come before the answer that told it."""
+        """Note a broker epoch. The metadata may have shown its record before the answer arrived."""
         self._tell(image_application.Registered(broker_epoch))
 
     def _tell(self, event: image_application.Event) -> None:
@@ -166,13 +167,13 @@ class MetadataFollower:
 
     @property
     def _remaining_s(self) -> float:
-        """The time until the core's deadline is over for certain."""
+        """The time after which the core's deadline has certainly passed."""
         deadline_ms = self._stream.next_deadline_ms
         assert deadline_ms is not None, "no controller is followed"
         return max(0, deadline_ms + 1 - self._clock.monotonic_ms()) / 1000
 
     async def _follow(self, command: metadata_stream.OpenStream) -> None:
-        """Read a stream until it ends, or until it is closed."""
+        """Read a stream until it ends or is closed."""
         request = pb.FollowMetadataRequest(
             cluster_id=self._cluster_id, observer_id=self._broker_id, from_offset=command.from_offset
         )
@@ -236,7 +237,7 @@ class MetadataFollower:
 
 
 def stream_response(response: pb.FollowMetadataResponse) -> Responded:
-    """Return a response of the stream as its core takes it."""
+    """Return the stream's event for a response."""
     voters = None
     if response.HasField("voters"):
         voters = {v.voter_id: (v.endpoint.host, v.endpoint.port) for v in response.voters.voters}
@@ -250,7 +251,7 @@ def stream_response(response: pb.FollowMetadataResponse) -> Responded:
 
 
 def built_image(image: MetadataImage, command: _Build) -> MetadataImage:
-    """Return the image of a snapshot, or the one to which entries lead from ``image``."""
+    """Return the image of a snapshot, or the image after applying entries to ``image``."""
     if isinstance(command, metadata_stream.BuildImage):
         with building_lasting_objects():
             return image_from_batches(command.offset, command.epoch, command.batches)

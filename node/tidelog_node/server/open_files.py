@@ -1,4 +1,4 @@
-"""How many files the process may have open: a node needs several per segment and one per connection."""
+"""The process's limit of open files. A node needs several per segment and one per connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENOUGH = 16_384
 
 
 def raise_open_files_limit() -> None:
-    """Set the soft limit to the hard one, and say so when that is low."""
+    """Raise the soft limit to the hard one, and warn if that is low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -1,9 +1,9 @@
-"""One node's process: builds the parts, serves until SIGTERM or SIGINT, and stops in order.
+"""One node's process: it builds the parts, serves until SIGTERM or SIGINT, and stops in order.
 
-The order of a start: the ports and the log directories are claimed, the logs opened, the node registered, the first
-image applied; only then are clients answered and the controller told that the node has caught up. A stop first moves
-the leaderships away, then ends what is under way, closes the logs and marks the directories clean. When the last log
-directory has failed the leaderships are moved as well, but nothing is marked.
+At startup it claims the ports and log directories, opens the logs, registers the node and applies the first image. Only
+then does it serve clients and tell the controller that it has caught up. At shutdown it first moves the leaderships
+away, then ends all work, closes the logs and marks the directories clean. If the last log directory fails, it also
+moves the leaderships but marks nothing.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ async def serve(properties: dict[str, str]) -> None:
     """Run a node with these settings until it is told to stop.
 
     Raises:
-        ConfigError: a setting is wrong, the port is in use, or a log directory cannot be used.
-        TidelogError: the cluster refuses the node, or the disk failed.
+        ConfigError: A setting is invalid, a port is in use, or a log directory is unusable.
+        TidelogError: The cluster refuses the node, or the disk failed.
     """
     settings = DynamicNodeConfig(properties)
     config = settings.current
@@ -116,9 +116,9 @@ async def serve(properties: dict[str, str]) -> None:
 
 
 class Node:
-    """The parts of one node, wired. ``run`` is called once.
+    """The wiring of one node's parts. ``run`` is called once.
 
-    ``directories`` and ``open_group_view`` decide where the node keeps what it stores.
+    ``directories`` and ``open_group_view`` determine where the node stores its data.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Node:
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
         self.context: NodeContext | None = None
-        """What the handlers work on; None before the node serves."""
+        """The context of the handlers, None before the node serves."""
         self._lifecycle = BrokerLifecycle(
             self._broker_id,
             config.cluster_id,
@@ -173,7 +173,7 @@ class Node:
         """Serve until ``stop`` is set.
 
         Raises:
-            TidelogError: the cluster refuses the node, or the disk failed.
+            TidelogError: The cluster refuses the node, or the disk failed.
         """
         self._stop = stop
         defaults = self._config.topic_defaults()
@@ -357,7 +357,7 @@ class Node:
         await self._registry.checkpoints.write_log_start_offsets()
 
     def _change_settings(self, config: NodeConfig) -> None:
-        """Take over what was set at run time: all but the rest of the file, which is fixed."""
+        """Apply settings changed at run time. All other settings of the file are fixed."""
         self._registry.change_defaults(config.topic_defaults())
         self._registry.relocations.change_rate(config.replica_alter_log_dirs_io_max_bytes_per_second)
         self._throttles.change_rates(
@@ -369,7 +369,7 @@ class Node:
         return clean_logs(self._registry, self._directories, settings, self._clock, self._directories.files)
 
     def _new_group_shard(self, store: GroupStore) -> GroupShard:
-        """Return the coordinator of a shard's groups; member ids are as Kafka's."""
+        """Return the coordinator of a shard's groups. Member ids have Kafka's form."""
         settings = self._config.group_settings()
         return GroupShard(settings, store, lambda prefix: f"{prefix}-{uuid.uuid4()}", self._clock.monotonic_ms())
 
@@ -384,7 +384,7 @@ class Node:
 
 
 def _replica_transport(config: NodeConfig) -> ReplicaTransport:
-    """Return what speaks the protocol of the listener that nodes have for each other."""
+    """Return the transport for the protocol of the inter-broker listener."""
     if config.inter_broker_listener.security_protocol == GRPC:
         return GrpcReplicaTransport()
     return KafkaReplicaTransport(f"node-{config.node_id}-fetcher")

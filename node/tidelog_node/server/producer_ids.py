@@ -1,6 +1,6 @@
-"""Producer ids of this node: taken from blocks that the controllers give out, the next one asked for in good time.
+"""The producer ids of this node, taken from blocks that the controllers allocate and prefetched in time.
 
-An id is given out once. A block whose answer is lost, or that a stop leaves unfinished, is never used (KIP-730).
+Each id is used once. A block whose answer is lost, or that is unfinished at a stop, is never used (KIP-730).
 """
 
 from __future__ import annotations
@@ -17,24 +17,28 @@ from tidelog_foundation.ids import BrokerEpoch, BrokerId
 logger = logging.getLogger(__name__)
 
 _PREFETCH_AT = 0.9
-"""The next block is asked for when so much of the present one is used (Kafka's PID_PREFETCH_THRESHOLD)."""
+"""The used share of a block at which the next one is requested (Kafka's PID_PREFETCH_THRESHOLD)."""
 _CALL_TIMEOUT_S = 4.0
 _RETRY_S = 0.25
 _WAIT_S = 3.0
 
 
 class BlockSource(Protocol):
-    """Who gives out blocks: the leading controller."""
+    """The source of blocks: the leading controller."""
 
     async def allocate_producer_ids(
         self, request: pb.AllocateProducerIdsRequest, timeout_s: float
     ) -> pb.AllocateProducerIdsResponse:
-        """Give a block that nobody else gets; raises TidelogError."""
+        """Return a unique block.
+
+        Raises:
+            TidelogError: No controller could allocate a block.
+        """
         ...
 
 
 class ProducerIdManager:
-    """One per node; ``run`` is its task. All on the event loop."""
+    """One per node, on the event loop. ``run`` is its task."""
 
     def __init__(
         self,
@@ -57,7 +61,7 @@ class ProducerIdManager:
         """Return an id that no producer of the cluster has.
 
         Raises:
-            TidelogError: COORDINATOR_LOAD_IN_PROGRESS, the controllers gave no block in time; another try may succeed.
+            TidelogError: COORDINATOR_LOAD_IN_PROGRESS: the controllers allocated no block in time. A retry may succeed.
         """
         try:
             async with asyncio.timeout(self._wait_s):
@@ -75,7 +79,7 @@ class ProducerIdManager:
         return producer_id
 
     async def run(self) -> None:
-        """Ask for blocks when they are wanted, until cancelled."""
+        """Request blocks on demand until cancelled."""
         while True:
             await self._wanted.wait()
             try:

@@ -1,9 +1,9 @@
-"""Creates topics that clients ask for (``auto.create.topics.enable``); who asked, asks again until one is there.
+"""The creation of topics that clients request (``auto.create.topics.enable``). Clients retry until a topic exists.
 
-The controller decides how many partitions and replicas they get, but for internal topics, which are created as this
-node's own settings say (Kafka's AutoTopicCreationManager). Names that come while a request is under way go into the
-next one, each once. What is too much for one request is asked for in several: together the topics may have more
-partitions than the controller makes at once.
+The controller chooses the numbers of partitions and replicas, except for internal topics, which this node's own
+settings define (Kafka's AutoTopicCreationManager). Names that arrive during a request go into the next one, each once.
+A request that is too large is split, since the topics together may have more partitions than the controller creates at
+once.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 _TIMEOUT_S = 10.0
 _MAX_WAITING = 1_000
-"""More names than that are not taken on: whoever asks for them, asks again."""
+"""The maximum number of waiting names. Clients retry further ones."""
 _THERE_ALREADY = ErrorCode.TOPIC_ALREADY_EXISTS.code
 
 
 class TopicCreation:
-    """One per node; ``run`` is its task. All on the event loop. ``internal`` topics are not created like others."""
+    """One per node, on the event loop. ``run`` is its task. ``internal`` topics have settings of their own."""
 
     def __init__(self, controller: AdminController, internal: Iterable[pb.CreatableTopic] = ()) -> None:
         self._controller = controller
@@ -38,18 +38,18 @@ class TopicCreation:
         self._failures: dict[str, str] = {}
 
     def want(self, names: Iterable[str]) -> None:
-        """Have topics created, unless that is under way. The names must be valid."""
+        """Request the creation of topics, unless it is in progress. The names must be valid."""
         for name in names:
             if name not in self._under_way and len(self._waiting) < _MAX_WAITING:
                 self._waiting.add(name)
                 self._has_work.set()
 
     def failure_of(self, name: str) -> str | None:
-        """Return why an internal topic could not be created when it was tried last, None where nothing failed."""
+        """Return the reason why an internal topic could not be created at the last attempt, or None."""
         return self._failures.get(name)
 
     async def run(self) -> None:
-        """Create what is wanted until cancelled."""
+        """Create the requested topics until cancelled."""
         while True:
             await self._has_work.wait()
             self._has_work.clear()
@@ -72,7 +72,7 @@ class TopicCreation:
                     parts += part[middle:], part[:middle]
                     continue
                 if not is_refused:
-                    # Nor can the others be, while no controller answers; they are asked for again.
+                    # While no controller answers, the other parts would fail too. Clients request them again.
                     part, parts = [*part, *(name for other in reversed(parts) for name in other)], []
                 if self._are_news(part, str(error)):
                     logger.warning("Topics could not be created: %s: %s", ", ".join(part), error)
@@ -93,7 +93,10 @@ class TopicCreation:
                 logger.warning("Topic %s could not be created for a client: %s", result.name, result.error.message)
 
     def _are_news(self, names: Iterable[str], failure: str) -> bool:
-        """Keep why internal topics could not be created. Members of groups ask for them every second."""
+        """Store the failure of internal topics, and return whether it is new.
+
+        Group members request them every second.
+        """
         known = {name: self._failures.get(name) for name in names}
         self._failures.update((name, failure) for name in known if name in self._internal)
         return any(text != failure for text in known.values())
