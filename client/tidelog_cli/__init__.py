@@ -2,5 +2,5 @@
 
 import os
 
-# gRPC's own lines about lost connections would stand between the command's; it reads this when first imported.
+# gRPC's own lines about lost connections would mix with the command's; gRPC reads this at its first import.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")

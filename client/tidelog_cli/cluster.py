@@ -1,4 +1,4 @@
-"""``tidelog cluster``: what the cluster is made of, and the features that it uses."""
+"""``tidelog cluster``: the controllers and nodes of the cluster, and its features."""
 
 from __future__ import annotations
 
@@ -172,5 +172,5 @@ def _document(cluster: DescribeClusterResult, led: list[int]) -> dict[str, Any]:
 
 
 def _kafka_addresses(listeners: Iterable[NamedListener]) -> list[str]:
-    """Return what clients of Kafka may have in their bootstrap.servers."""
+    """Return the addresses for the bootstrap.servers of Kafka clients."""
     return [format_address(x.host, x.port) for x in listeners if x.security_protocol != GRPC]

@@ -1,6 +1,6 @@
-"""The ``tidelog`` command: its subcommands, each imported when it is asked for, and what they have in common.
+"""The ``tidelog`` command: its subcommands, each imported on demand, and their common options.
 
-The ``log`` command comes with the node.
+The node provides the ``log`` command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RECORDS, _TOPICS, _CLUSTER, _TOOLS = "Records", "Topics and groups", "The clust
 
 @dataclass(frozen=True, slots=True)
 class _Home:
-    """Where a command is: a module, in it an application or a function, and the heading that it stands under."""
+    """The location of a command: a module, an application or function in it, and its heading."""
 
     module: str
     panel: str
@@ -60,7 +60,7 @@ class _Root(ExtensibleGroup):
         return _load(cmd_name) if cmd_name in _HOMES else super().get_command(ctx, cmd_name)
 
     def panel_of(self, name: str, command: Any) -> str:
-        """Return the heading that a command stands under."""
+        """Return the heading of a command."""
         return self.panels.get(name) or super().panel_of(name, command)
 
 
@@ -71,7 +71,7 @@ def _load(name: str) -> Any:
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer()
         found.command(name)(function)
-    # Completion is the root's, and its text is plain.
+    # The root has completion; help text is plain.
     found._add_completion, found.rich_markup_mode = False, None
     command = get_command(found)
     command.name = name
@@ -83,7 +83,7 @@ app = typer.Typer(
     cls=_Root,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # Rich's boxes cut long names off, and leave little room for what is said of them.
+    # Rich's boxes truncate long names and leave little space for descriptions.
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="Produce to, consume from and administer a Tidelog cluster.",

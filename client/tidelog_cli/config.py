@@ -1,4 +1,4 @@
-"""``tidelog config``: the settings of topics, of a node, of all nodes."""
+"""``tidelog config``: the settings of topics, groups, a node, or all nodes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What is described or changed, and how a sentence names it."""
+    """The resource to describe or change."""
 
     resource: ConfigResource
 
@@ -75,12 +75,12 @@ class _Target:
 
     @property
     def is_node(self) -> bool:
-        """Whether it is a node, or all of them."""
+        """Whether it is a node, or all nodes."""
         return self.resource.restype is ResourceType.BROKER
 
     @property
     def name(self) -> str:
-        """The resource in words."""
+        """The resource in words, for messages."""
         if self.resource.restype is ResourceType.GROUP:
             return f"group {self.resource.name}"
         if self.is_topic:
@@ -89,7 +89,7 @@ class _Target:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The resource as JSON has it."""
+        """The resource as a JSON document."""
         return {"type": self.resource.restype.name.lower(), "name": self.resource.name}
 
 
@@ -106,9 +106,9 @@ def describe(
         list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Only this setting. May be repeated.")
     ] = None,
 ) -> None:
-    """Show settings, where each value comes from, and the default.
+    """Show settings, the source of each value, and the default.
 
-    The source "file" is the properties file of the node, "all nodes" what was set for all of them.
+    The source "file" is the properties file of the node; "all nodes" is the setting for all of them.
 
     \b
     Examples:
@@ -235,7 +235,7 @@ def _targets(
 
 
 def _known_keys_without(key: str, targets: Iterable[_Target]) -> Iterable[str]:
-    """Return the keys that one of the targets has where ``key`` is none of them; else nothing."""
+    """Return the known keys of a target that does not have ``key``; empty if all have it."""
     return next((known for known in (_KEYS[t.resource.restype] for t in targets) if key not in known), ())
 
 
@@ -289,7 +289,7 @@ def _entry_document(entry: ConfigEntry, of_topic: bool) -> dict[str, Any]:
 
 
 def _default(entry: ConfigEntry, of_topic: bool) -> str | None:
-    """Return what holds where nothing is set; for a topic by the topic's key: a synonym may count in hours."""
+    """Return the default value; for a topic under the topic's key, because a synonym may have another unit."""
     if entry.source is ConfigSource.DEFAULT_CONFIG:
         return entry.value
     if of_topic and entry.name in _TOPIC_DEFAULTS:

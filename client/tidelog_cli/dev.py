@@ -1,4 +1,4 @@
-"""``tidelog dev``: a cluster on this machine, for as long as the command runs."""
+"""``tidelog dev``: a cluster on this machine, as long as the command runs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def dev(
 
     Example: tidelog dev --controllers 1 --nodes 1 --data-dir ./data
     """
-    from tidelog.testing import LocalCluster  # what servers need is not imported for the other commands
+    from tidelog.testing import LocalCluster  # the servers' dependencies are not imported for the other commands
 
     config = parse_pairs(settings, "--set")
     with _stop_on_signal() as stop:
@@ -112,7 +112,7 @@ def dev(
         except ModuleNotFoundError as error:
             raise error_for(ErrorCode._STATE, f"{error.name} is not installed: pip install 'tidelog[all]'") from error
         except (RuntimeError, TimeoutError) as error:
-            # A process that ended at its start says why in its last line.
+            # The last line of a process that fails at its start has the reason.
             raise error_for(ErrorCode._FAIL, f"cannot start the cluster: {str(error).splitlines()[-1]}") from error
 
 
@@ -144,7 +144,7 @@ def _explain(bootstrap_servers: str, kafka_servers: str, controllers: int, nodes
 def _wanted_ports(
     nodes: int, port: int | None, kafka_port: int | None, data_dir: Path | None
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the nodes' ports for our clients and for Kafka's; none where those that they had before count."""
+    """Return the nodes' ports for Tidelog clients and for Kafka clients; empty to keep those from earlier runs."""
     from tidelog.testing.cluster_folder import kept_ports
 
     first, first_kafka = port or _DEFAULT_PORT, kafka_port or _DEFAULT_KAFKA_PORT

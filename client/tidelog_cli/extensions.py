@@ -1,7 +1,7 @@
-"""Commands of other parts: found by their entry points, loaded when they are asked for.
+"""Commands of other packages, found by their entry points and loaded on demand.
 
 An entry point of the group ``tidelog.commands`` names a typer application, which becomes a group of that name; one of
-``tidelog.quorum.commands`` becomes a command of ``tidelog quorum``. So the client's command line carries the tools of
+``tidelog.quorum.commands`` becomes a command of ``tidelog quorum``. So the client's command line includes the tools of
 node and quorum without importing them, and starts as fast as without them.
 """
 
@@ -23,14 +23,14 @@ ENTRY_POINT_GROUP = "tidelog.commands"
 
 
 class ExtensibleGroup(CommandGroup):
-    """A group with its own commands, then those of the entry points; as it is, the root.
+    """A group with its own commands, then those of the entry points; used as it is for the root.
 
     The types of contexts and commands are typer's own, which have moved between its versions.
     """
 
     entry_point_group: ClassVar[str] = ENTRY_POINT_GROUP
     extras: ClassVar[Mapping[str, str]] = {"log": "node"}
-    """Commands that every installation shows, and the extra that brings what they need."""
+    """Commands that every installation lists, and the extra that installs what they need."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
@@ -38,7 +38,7 @@ class ExtensibleGroup(CommandGroup):
         return [*own, *sorted({*self.extras, *_entry_points(self.entry_point_group).names} - {*own})]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or None; one whose part is not installed says so when it runs."""
+        """Return a command, or None. A command whose package is not installed fails with a message when it runs."""
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
@@ -50,7 +50,7 @@ class ExtensibleGroup(CommandGroup):
 
 
 def _entry_points(group: str) -> EntryPoints:
-    from importlib.metadata import entry_points  # costs 20 ms, which a client's own command need not wait for
+    from importlib.metadata import entry_points  # costs 20 ms, which a client's own command does not need
 
     return entry_points(group=group)
 
@@ -60,14 +60,14 @@ def _load(name: str, entry_point: EntryPoint, extra: str) -> Any:
         application: typer.Typer = entry_point.load()
     except ModuleNotFoundError as error:
         return _absent(name, error.name or str(error), extra)
-    application.rich_markup_mode = None  # as at the root
+    application.rich_markup_mode = None  # as for the root
     command = get_command(application)
     command.name = name
     return command
 
 
 def _absent(name: str, missing: str, extra: str) -> Any:
-    """Return a command that takes anything and says what to install."""
+    """Return a command that accepts any arguments and names the package to install."""
     application = typer.Typer(add_completion=False)
 
     @application.command(

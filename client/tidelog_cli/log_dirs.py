@@ -1,4 +1,4 @@
-"""``tidelog log-dirs``: where replicas are on their nodes' disks, and moving them to others."""
+"""``tidelog log-dirs``: shows replicas in the nodes' log directories, and moves them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def describe(
 ) -> None:
     """Show each log directory with its replicas, their size and lag.
 
-    A replica that is marked "future" is the copy of a move that is under way.
+    A replica marked "future" is the copy of a move in progress.
 
     Example: tidelog log-dirs describe --node 1 --topic flights
     """

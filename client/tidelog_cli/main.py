@@ -7,9 +7,9 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; exit code 1 is an error of the cluster, 2 one of usage, 130 an interruption."""
-    # Loading takes a moment, in which Ctrl-C has nothing to tidy up: it ends the process without a traceback.
-    # A background job of a script is started with Ctrl-C ignored, and goes on ignoring it.
+    """Run the command line; exit code 1 is an error of the cluster, 2 wrong usage, 130 an interruption."""
+    # Loading takes a moment; until it ends, Ctrl-C has nothing to clean up and ends the process without a traceback. A
+    # background job of a script starts with Ctrl-C ignored, and must keep ignoring it.
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     if not is_ignored:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

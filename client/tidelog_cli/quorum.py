@@ -1,4 +1,4 @@
-"""``tidelog quorum``: the controllers' quorum and its metadata log; ``dump`` comes with the quorum's part."""
+"""``tidelog quorum``: the controllers' quorum and its metadata log; the quorum's package provides ``dump``."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 def _endpoint_of_observer(admin: QuorumAdmin, controller: int, timeout_s: float) -> tuple[str, int]:
-    """Return where a controller says that it listens; one that has just come may not have said it yet."""
+    """Return the address that a controller announces; a new controller may not have announced it yet."""
     deadline = time.monotonic() + timeout_s
     with ReportedBlock(f"controller {controller} to say where it listens"):
         while True:
@@ -246,7 +246,7 @@ def _directory_id(text: str) -> bytes:
 
 
 def _show_directory_id(directory_id: bytes) -> str:
-    """Return Kafka's text of a 16-byte id; "-" while it is not known."""
+    """Return Kafka's text form of a 16-byte id; "-" if unknown."""
     return uuid_text(directory_id) or "-"
 
 

@@ -8,12 +8,12 @@ from tidelog_foundation.config.process import run_process
 
 
 async def _serve(properties: dict[str, str]) -> None:
-    # Imported late: a process can be told to stop as soon as it runs.
+    # Imported late: a process may receive a stop signal as soon as it runs.
     from tidelog_foundation.config import parse_config
     from tidelog_quorum.server.config import QuorumConfig
 
     config = parse_config(QuorumConfig, properties)
-    # Imported when the configuration is known to be right: gRPC takes most of the start.
+    # Imported after the configuration is validated: gRPC takes most of the start time.
     from tidelog_quorum.server.process import serve
 
     await serve(config)

@@ -1,4 +1,4 @@
-"""``tidelog bench``: how much a cluster takes and gives, and how long that takes."""
+"""``tidelog bench``: measures the throughput and latency of a cluster."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def producer(
 ) -> None:
     """Send records of random bytes, and measure the time until each is acknowledged.
 
-    With --rate the time counts from when a record was due, so that a stall shows in all records that it delays.
+    With --rate, the time counts from the moment a record is due, so that a stall shows in all records that it delays.
 
     Example: tidelog bench producer flights -n 1000000 -s 1024 -X linger.ms=10
     """

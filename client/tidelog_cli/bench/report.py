@@ -1,4 +1,4 @@
-"""What a benchmark has measured: counts, rates, and the distribution of times in a HdrHistogram."""
+"""The result of a benchmark: counts, rates, and the distribution of times in an HdrHistogram."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIGURES = 3
 
 
 class Latencies:
-    """Times, each to three figures, from a microsecond to an hour. One thread uses it.
+    """Times from a microsecond to an hour, with three significant figures. One thread uses it.
 
     Raises:
         ModuleNotFoundError: hdrhistogram is not installed.
@@ -28,16 +28,16 @@ class Latencies:
         self._histogram: Any = HdrHistogram(1, _LARGEST_US, _FIGURES)
 
     def record(self, seconds: float) -> None:
-        """Count a time."""
+        """Record a time."""
         self._histogram.record_value(min(max(int(seconds * 1e6), 1), _LARGEST_US))
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of times."""
         return int(self._histogram.get_total_count())
 
     def percentile_ms(self, percentile: float) -> float:
-        """Return the time below which so many per cent lie, in ms."""
+        """Return the time at a percentile, in ms."""
         return float(self._histogram.get_value_at_percentile(percentile)) / 1_000
 
     @property
@@ -54,7 +54,7 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a run; ``latencies`` where times were measured, ``failed`` records that were not acknowledged."""
+    """The result of a run; ``latencies`` if times were measured, ``failed`` counts unacknowledged records."""
 
     benchmark: str
     topic: str
@@ -66,7 +66,7 @@ class Report:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The report as JSON has it; a MB is 1,000,000 bytes."""
+        """The report as a JSON document; a MB is 1,000,000 bytes."""
         seconds = max(self.seconds, 1e-9)
         return {
             "benchmark": self.benchmark,

@@ -27,7 +27,7 @@ _RECORD_TIMEOUT_S = 60.0
 
 
 class _Progress:
-    """Says once a second how far a run is."""
+    """Prints the progress of a run once a second."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -35,7 +35,7 @@ class _Progress:
         self._last_count = 0
 
     def show(self, count: int, latencies: Latencies | None = None) -> None:
-        """Say how far it is, if a second has passed."""
+        """Print the progress if a second has passed."""
         now_s = time.monotonic()
         if now_s - self._last_s < _PROGRESS_S:
             return
@@ -55,10 +55,10 @@ class _Progress:
 def run_producer(
     session: Session, topic: str, records: int, size: int, rate: float | None, settings: Mapping[str, str]
 ) -> Report:
-    """Send records, and wait until each is acknowledged or given up.
+    """Send records, and wait until each is acknowledged or has failed.
 
     Raises:
-        TidelogError: there is no such topic; the first error when no record was acknowledged.
+        TidelogError: there is no such topic; the first error if no record was acknowledged.
     """
     with session.producer(settings) as producer:
         _require_topic(producer, topic, session.timeout_s)
@@ -80,7 +80,7 @@ class _Sending:
         self._pace = Pace(rate, time.monotonic)
 
     def run(self) -> Report:
-        """Send all and return what was measured."""
+        """Send all records and return the report."""
         for number in range(self._records):
             due_s = self._pace.next_due_s()
             while left_s := self._pace.left_s(due_s):
@@ -121,7 +121,7 @@ class _Sending:
 
 
 def run_consumer(session: Session, topic: str, records: int) -> Report:
-    """Read records from the beginning until there are enough, or the ends of all partitions are reached.
+    """Read records from the beginning until there are enough, or until the end of all partitions.
 
     Raises:
         TidelogError: there is no such topic; a partition cannot be read.
@@ -146,10 +146,10 @@ def run_consumer(session: Session, topic: str, records: int) -> Report:
 
 
 def run_end_to_end(session: Session, topic: str, records: int, size: int, settings: Mapping[str, str]) -> Report:
-    """Send each record when the one before was read (Kafka's ``EndToEndLatency``).
+    """Send each record after the previous one was read (Kafka's ``EndToEndLatency``).
 
     Raises:
-        TidelogError: there is no such topic; a record was not acknowledged; _TIMED_OUT when one was not read.
+        TidelogError: there is no such topic; a record was not acknowledged; _TIMED_OUT, one was not read.
     """
     value = os.urandom(max(size - 8, 0))
     latencies = Latencies()
@@ -190,7 +190,7 @@ def _round_trip(producer: Producer, consumer: Consumer, topic: str, record: byte
 
 
 def _settle(consumer: Consumer, topic: str, timeout_s: float) -> None:
-    """Wait until the consumer knows where each partition ends: what comes before that it would not read."""
+    """Wait until the consumer knows the end of each partition; it would not read records sent before that."""
     deadline_s = time.monotonic() + timeout_s
     keys = consumer.assignment()
     while any(consumer.get_watermark_offsets(key, cached=True)[1] < 0 for key in keys):

@@ -1,4 +1,4 @@
-"""``tidelog chaos``: faults against a cluster, the check of what its clients saw, and the report of a run."""
+"""``tidelog chaos``: injects faults into a cluster, checks its clients' history, and reports a run."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def check(
     ] = 32,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
 ) -> None:
-    """Check a history of sends and polls: nothing lost, nothing twice, nothing out of order.
+    """Check a history of sends and polls: nothing lost, nothing duplicated, nothing reordered.
 
-    Exit code 1: there is an anomaly. 2: the file is no history; the line is named.
+    Exit code 1: there is an anomaly. 2: the file is not a history; the message names the line.
 
     Example: tidelog chaos check history.jsonl
     """
@@ -82,9 +82,9 @@ def report(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON, and no summary.")] = False,
 ) -> None:
-    """Write the page of a run again, and print its summary.
+    """Rewrite the report page of a run, and print its summary.
 
-    Exit code 1: there is an anomaly, or something else went wrong in the run. 2: DIR is not the directory of a run.
+    Exit code 1: the run found an anomaly or another problem. 2: DIR is not the directory of a run.
 
     Example: tidelog chaos report chaos-20260117-120000
     """
@@ -112,7 +112,7 @@ def report(
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """Print whether a history is valid, what was found as a table, and the operations behind each anomaly."""
+    """Print whether a history is valid, the findings as a table, and the operations behind each anomaly."""
     from tidelog_chaos.report import verdict_lines
 
     values = verdict.statistics["values"]
@@ -139,7 +139,7 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, int, str, str]]:
 
 
 class _Lines:
-    """The lines of a file, and whether none that was taken had anything in it."""
+    """The lines of a file; ``are_blank`` tells whether all lines read so far are blank."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -154,7 +154,7 @@ class _Lines:
 
 
 def _place(path: Path, error: InvalidHistoryError) -> str:
-    """Return ``line N: `` of an error that names an operation by its index alone, else nothing."""
+    """Return ``line N: `` for an error that names an operation only by its index, otherwise ""."""
     from tidelog_chaos.history import read_history
 
     if error.line or error.index is None:
@@ -164,10 +164,10 @@ def _place(path: Path, error: InvalidHistoryError) -> str:
 
 
 def _replica_logs(path: Path | None) -> Mapping[str, Mapping[str, list[str]]] | None:
-    """Return what a run has found of the replicas' files.
+    """Return the replicas' logs from the file of a run.
 
     Raises:
-        InvalidHistoryError: The file is none of these.
+        InvalidHistoryError: The file is not a replicas.json.
     """
     from tidelog_chaos.report import read_replicas
 

@@ -1,4 +1,4 @@
-"""The options of ``tidelog chaos run``, by what they describe."""
+"""The options of ``tidelog chaos run``, grouped by subject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Pairs = list[str] | None
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The faults, when they come, and the cluster that the run starts for them."""
+    """The faults, their schedule, and the cluster that the run starts for them."""
 
     workload: Annotated[
         str,
@@ -88,7 +88,7 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """Settings of the cluster, where a given one is, and whose clients it has."""
+    """The settings of the cluster, the address of an existing one, and the client library."""
 
     settings: Annotated[
         Pairs, typer.Option("--set", "-X", metavar="KEY=VALUE", help="A setting of the servers. May be repeated.")

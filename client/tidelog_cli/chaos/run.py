@@ -1,4 +1,4 @@
-"""``tidelog chaos run``: clients, faults and the check of what the clients saw."""
+"""``tidelog chaos run``: clients, faults and the check of the clients' history."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ def run(
         bool, typer.Option("--json", help="Print the verdict as JSON; progress and summary go to the standard error.")
     ] = False,
 ) -> None:
-    """Put a cluster under faults and check that it keeps what it promised.
+    """Inject faults into a cluster and check that it keeps its guarantees.
 
-    A cluster of this machine is started and ended again, or a given one is used. Exit code 1: something was lost,
-    stored twice, reordered or not available again, or the run could not be done. 2: an option is not valid.
+    The command starts a cluster on this machine and stops it at the end, or uses an existing one. Exit code 1: a record
+    was lost, stored twice or reordered, a partition did not become available again, or the run failed. 2: an option is
+    invalid.
 
     Examples:
 
@@ -63,7 +64,7 @@ def run(
 
 
 def _run_settings(plan: PlanOptions, load: LoadOptions, cluster: ClusterOptions) -> RunSettings:
-    """Return what the options say."""
+    """Return the settings from the options."""
     from tidelog_chaos.faults.plan import parse_faults
     from tidelog_chaos.settings import KubernetesSettings, RunSettings
 
@@ -110,7 +111,7 @@ def _workload_settings(load: LoadOptions, duration_s: float) -> WorkloadSettings
 
 
 def _refuse_options_of_others(ctx: typer.Context, driver: str) -> None:
-    """Refuse options that were given and that another driver would have."""
+    """Refuse options that only apply to other drivers."""
     from tidelog_chaos.settings import OWN_CLUSTER
 
     for options, drivers in ((_OF_OWN_CLUSTERS, OWN_CLUSTER), (_OF_KUBERNETES, ("kubernetes",))):
@@ -150,7 +151,7 @@ def _run(settings: RunSettings, *, as_json: bool) -> None:
 
 
 def print_run(run: Run, page: Path) -> None:
-    """Print what came of a run as one JSON document: ``good`` where there is no anomaly and no problem."""
+    """Print the outcome of a run as one JSON document: ``good`` if there is no anomaly and no problem."""
     verdict = run.verdict.as_json()
     print_json({"good": run.is_good, "problems": list(run.problems), "report": str(page), "verdict": verdict})
 
@@ -165,7 +166,7 @@ def parse_duration(text: str, option: str, least_s: float = 0.001) -> float:
 
 
 def parse_interval(text: str) -> tuple[float, float]:
-    """Return ``5s..15s``, or ``10s`` for always the same, in seconds."""
+    """Return ``5s..15s``, or ``10s`` for a constant interval, in seconds."""
     shortest, _, longest = text.partition("..")
     least = parse_duration(shortest, "--interval")
     most = parse_duration(longest or shortest, "--interval")

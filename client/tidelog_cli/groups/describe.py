@@ -1,4 +1,4 @@
-"""What ``tidelog group describe`` shows: state, members and lag, as kafka-consumer-groups.sh does."""
+"""The output of ``tidelog group describe``: state, members and lag, as in kafka-consumer-groups.sh."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _STATE_COLUMNS = ("group", "coordinator", "assignor", "state", "type", "members")
 _OFFSET_COLUMNS = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id")
 _OF_MEMBER = ("host", "client_id")
-"""What of a member is told where the members are not."""
+"""Member columns that are shown when the members are not."""
 _REBALANCING = (
     ConsumerGroupState.PREPARING_REBALANCING,
     ConsumerGroupState.COMPLETING_REBALANCING,
@@ -31,7 +31,7 @@ _REBALANCING = (
 
 @dataclass(frozen=True, slots=True)
 class GroupSections:
-    """What is shown of each group."""
+    """The sections to show for each group."""
 
     state: bool
     members: bool
@@ -39,16 +39,16 @@ class GroupSections:
 
     @classmethod
     def of(cls, *, state: bool, members: bool, offsets: bool) -> GroupSections:
-        """Return the sections that are asked for, all when none is."""
+        """Return the requested sections, all if none is requested."""
         is_any = state or members or offsets
         return cls(state or not is_any, members or not is_any, offsets or not is_any)
 
 
 def describe_groups(session: Session, admin: AdminClient, groups: list[str], sections: GroupSections) -> None:
-    """Print what is wanted of groups.
+    """Print the sections of groups.
 
     Raises:
-        TidelogError: GROUP_ID_NOT_FOUND, and others of the groups that are named; of all, after the rest was printed.
+        TidelogError: GROUP_ID_NOT_FOUND, and other errors of the groups, for all together after the rest was printed.
     """
     timeout = session.timeout_s
     found, errors = settle(admin.describe_consumer_groups(groups, request_timeout=timeout) if groups else {})

@@ -1,4 +1,4 @@
-"""What ``tidelog group reset-offsets`` does: asks where logs and groups are, plans, and commits what was planned."""
+"""The steps of ``tidelog group reset-offsets``: read the offsets of logs and groups, plan, and commit the plan."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _INACTIVE = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What is asked for: ``topics`` as ``flights:0,1``, None for all that the group has an offset of."""
+    """A request to reset offsets: ``topics`` as ``flights:0,1``, None for all with a committed offset."""
 
     target: ResetTarget
     topics: Sequence[str] | None
@@ -74,10 +74,10 @@ def target_of(
     by_duration: str | None,
     from_file: Path | None,
 ) -> ResetTarget:
-    """Return where to: just one of the options must be given; the offsets of a file come later, by group.
+    """Return the target from the options, of which exactly one must be given; offsets of a file follow later, by group.
 
     Raises:
-        click.UsageError: none or several are; one cannot be read.
+        click.UsageError: none or several are given; one cannot be parsed.
     """
     given: dict[str, ResetTarget] = {}
     if to_earliest:
@@ -106,10 +106,10 @@ def target_of(
 
 
 def partitions_of(admin: AdminClient, topics: Iterable[str], timeout_s: float) -> list[TopicPartition]:
-    """Return what ``flights`` and ``flights:0,1`` name, in order.
+    """Return the partitions that ``flights`` and ``flights:0,1`` name, in order.
 
     Raises:
-        click.UsageError: a text is not like that.
+        click.UsageError: a text has another form.
         TidelogError: there is no such topic or partition.
     """
     known = admin.list_topics(timeout=timeout_s).topics
@@ -131,11 +131,11 @@ def partitions_of(admin: AdminClient, topics: Iterable[str], timeout_s: float) -
 
 
 def reset_offsets(session: Session, admin: AdminClient, groups: list[str], wanted: Reset) -> None:
-    """Plan for each group, show it and, if asked for, commit it. Nothing is committed when a group cannot be.
+    """Plan for each group, show the plan and, with ``execute``, commit it. If one group fails, nothing is committed.
 
     Raises:
-        TidelogError: NON_EMPTY_GROUP: a group is active; a partition is not there or has no leader; the file is not
-            valid or does not have a group; a commit was refused.
+        TidelogError: NON_EMPTY_GROUP, a group is active; a partition does not exist or has no leader; the file is
+            invalid or lacks a group; a commit was refused.
     """
     _refuse_active(admin, groups, session.timeout_s)
     committed = {group: _committed(admin, group, session.timeout_s) for group in groups}
@@ -162,7 +162,7 @@ def reset_offsets(session: Session, admin: AdminClient, groups: list[str], wante
 
 def _refuse_active(admin: AdminClient, groups: list[str], timeout_s: float) -> None:
     found, errors = settle(admin.describe_consumer_groups(groups, request_timeout=timeout_s) if groups else {})
-    # A group that is not there gets its first offsets so.
+    # A group that does not exist yet gets its first offsets this way.
     fail(error for error in errors.values() if error.code is not ErrorCode.GROUP_ID_NOT_FOUND)
     for group_id, group in found.items():
         if group.state not in _INACTIVE:

@@ -1,7 +1,7 @@
-"""Which offsets a reset gives to a group, from what it has committed and where the logs begin and end. Pure.
+"""Computes the new offsets of a group from its committed ones and the bounds of the logs. Pure.
 
-The rules are those of kafka-consumer-groups.sh (``GroupOffsetsResetter``, KIP-122): what is asked for by number is
-moved into the log with a warning, what is asked for by time and lies behind the last record is the log's end.
+The rules are those of kafka-consumer-groups.sh (``GroupOffsetsResetter``, KIP-122): an offset outside the log moves
+into it, with a warning; a time after the last record means the log's end.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 @dataclass(frozen=True, slots=True)
 class ToEarliest:
-    """To where each log begins."""
+    """Reset to the log start offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToLatest:
-    """To where each log ends."""
+    """Reset to the log end offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToCurrent:
-    """To what is committed; to the log's end where nothing is."""
+    """Reset to the committed offset; to the log's end without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToOffset:
-    """To one offset in all partitions."""
+    """Reset to one offset in all partitions."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """By so many offsets from what is committed, back below 0."""
+    """Move the committed offset forward by ``count``, or back if it is negative."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToTime:
-    """To the first record of a time or later, in ms since 1970."""
+    """Reset to the first record of a time or later, in ms since 1970."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToGiven:
-    """To an offset of each partition, as a file names them."""
+    """Reset each partition to its offset in a file."""
 
     offsets: Mapping[TopicPartitionKey, int]
 
@@ -64,7 +64,7 @@ ResetTarget: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy 
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """Where a partition begins and ends, the end exclusive; ``at_time`` is what was found by time, None for nothing."""
+    """The bounds of a partition, the end exclusive; ``at_time`` is the offset found by time, None if none was found."""
 
     log_start_offset: int
     log_end_offset: int
@@ -73,7 +73,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """The offsets to commit, in order of partition, and what is not as it was asked for."""
+    """The offsets to commit, ordered by partition, and warnings about offsets that differ from the request."""
 
     offsets: dict[TopicPartitionKey, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -82,10 +82,10 @@ class ResetPlan:
 def plan_reset(
     target: ResetTarget, bounds: Mapping[TopicPartitionKey, LogBounds], committed: Mapping[TopicPartitionKey, int]
 ) -> ResetPlan:
-    """Return the new offsets of the partitions that have ``bounds``; ``committed`` has the group's offsets now.
+    """Return the new offsets of the partitions in ``bounds``; ``committed`` has the group's current offsets.
 
     Raises:
-        TidelogError: _NO_OFFSET: a shift from where nothing is committed.
+        TidelogError: _NO_OFFSET, a shift without a committed offset.
     """
     plan = ResetPlan()
     for key in sorted(bounds):
@@ -131,7 +131,7 @@ def _clipped(key: TopicPartitionKey, offset: int, bounds: LogBounds, warnings: l
 
 
 def to_csv(offsets: Mapping[str, Mapping[TopicPartitionKey, int]]) -> str:
-    """Return offsets by group as ``--from-file`` reads them: ``topic,partition,offset``; ``group,...`` with several."""
+    """Return offsets by group in the form of ``--from-file``: ``topic,partition,offset``; ``group,...`` for several."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for group, of_group in sorted(offsets.items()):
@@ -141,10 +141,10 @@ def to_csv(offsets: Mapping[str, Mapping[TopicPartitionKey, int]]) -> str:
 
 
 def parse_csv(text: str, groups: Iterable[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """Return the offsets of a file by group; lines without a group are of the one that is asked for.
+    """Return the offsets of a file by group; lines without a group belong to the single group of the request.
 
     Raises:
-        TidelogError: _INVALID_ARG: a line is no such line, or a partition is named twice.
+        TidelogError: _INVALID_ARG, a line is invalid, or a partition is named twice.
     """
     asked = list(groups)
     found: dict[str, dict[TopicPartitionKey, int]] = {}

@@ -1,1 +1,1 @@
-"""Options that commands share, and the profiles that give them values."""
+"""Options that commands share, and the profiles that provide their values."""

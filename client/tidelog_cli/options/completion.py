@@ -1,4 +1,4 @@
-"""Names that the shell completes: topics, groups. One that cannot be found in a moment is not completed."""
+"""Shell completion of topic and group names; it gives up after a short time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _TIMEOUT_S = 2.0
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the topics whose names begin so."""
+    """Return the topics that start with ``incomplete``."""
     return _beginning(_topics, ctx, incomplete)
 
 
 def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the groups whose ids begin so."""
+    """Return the groups that start with ``incomplete``."""
     return _beginning(_groups, ctx, incomplete)
 
 
@@ -40,5 +40,5 @@ def _beginning(names: Callable[[dict[str, str]], Iterable[str]], ctx: typer.Cont
     try:
         cluster = find_cluster(ctx.params.get("bootstrap_servers"), ctx.params.get("profile"))
         return sorted(name for name in names(cluster.profile.settings) if name.startswith(incomplete))
-    except Exception:  # noqa: BLE001  # whatever is wrong, there is nothing to complete
+    except Exception:  # noqa: BLE001  # after any error there is nothing to complete
         return []

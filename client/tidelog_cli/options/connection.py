@@ -1,8 +1,8 @@
-"""The options that commands share: which cluster, as which client, how long, as JSON or not.
+"""The options that commands share: the cluster, client settings, the timeout, and JSON output.
 
-A command takes a :class:`Session` first and is decorated with :func:`connected`, which gives it the options. The
-cluster is, in this order, what ``--bootstrap-servers`` names, the profile of ``--profile``,
-``TIDELOG_BOOTSTRAP_SERVERS``, the current profile; else the one of ``tidelog dev``.
+A command takes a :class:`Session` first and is decorated with :func:`connected`, which adds the options. The cluster
+comes from the first of: ``--bootstrap-servers``, the profile of ``--profile``, ``TIDELOG_BOOTSTRAP_SERVERS``, the
+current profile, and the address of ``tidelog dev``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _shared(
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where a cluster is, and the settings that go with it; whether ``--bootstrap-servers`` named it."""
+    """A cluster's addresses and settings, and whether ``--bootstrap-servers`` named it."""
 
     profile: Profile
     is_asked_for: bool = False
@@ -88,9 +88,9 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What the shared options say: the cluster, further settings of clients, the wait in seconds, JSON or not.
+    """The values of the shared options: the cluster, further client settings, the timeout in seconds, JSON or not.
 
-    ``given`` are the settings of ``--set``; ``cluster`` is what :func:`find_cluster` has found.
+    ``given`` are the settings of ``--set``; ``cluster`` is the result of :func:`find_cluster`.
     """
 
     cluster: Cluster
@@ -100,39 +100,39 @@ class Session:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What every client is made with."""
+        """The settings of every client."""
         return {"client.id": _CLIENT_ID, **self.cluster.profile.settings, **self.given}
 
     def admin(self) -> AdminClient:
-        """Return an admin client; close it."""
+        """Return an admin client, which the caller closes."""
         from tidelog.admin import AdminClient
 
         return AdminClient(self.settings)
 
     def consumer(self, settings: Mapping[str, Any]) -> Consumer:
-        """Return a consumer with further settings, over which those of ``--set`` go; close it."""
+        """Return a consumer with further settings, which those of ``--set`` override; the caller closes it."""
         from tidelog.consumer import Consumer
 
         return Consumer({**settings, **self.settings})
 
     def producer(self, settings: Mapping[str, Any]) -> Producer:
-        """Return a producer with further settings, over which those of ``--set`` go; close it."""
+        """Return a producer with further settings, which those of ``--set`` override; the caller closes it."""
         from tidelog.producer import Producer
 
         return Producer({**settings, **self.settings})
 
     def quorum_admin(self, controllers: str | None) -> QuorumAdmin:
-        """Return a client of the quorum, by way of the controllers that are named or of the nodes.
+        """Return a client of the quorum, by way of the given controllers or of the nodes.
 
         Raises:
-            click.UsageError: both are named.
+            click.UsageError: both are given.
         """
         from tidelog.admin import QuorumAdmin
 
         if controllers and self.cluster.is_asked_for:
             raise UsageError("--bootstrap-controllers and --bootstrap-servers exclude each other.")
         profile = self.cluster.profile
-        # A profile has settings of all clients; this one knows fewer.
+        # A profile has settings for all clients; this one supports fewer.
         settings = {"client.id": _CLIENT_ID} | {k: v for k, v in profile.client.items() if k in _QUORUM_SETTINGS}
         if controllers:
             settings["bootstrap.controllers"] = controllers
@@ -141,11 +141,11 @@ class Session:
         return QuorumAdmin({**settings, **self.given})
 
     def say(self, text: str) -> None:
-        """Print a message for people: on stdout, or on stderr where stdout has JSON."""
+        """Print a message for people: on stdout, or on stderr if stdout has JSON."""
         typer.echo(text, err=self.as_json)
 
     def done(self, document: Mapping[str, Any], *texts: str) -> None:
-        """Say what was done: lines for people, or the document."""
+        """Report the result: lines for people, or the document."""
         if self.as_json:
             print_json(document)
         else:
@@ -153,7 +153,7 @@ class Session:
                 typer.echo(text)
 
     def show(self, name: str, records: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-        """Print records as ``{"name": [...]}``, or these of their fields as a table."""
+        """Print records as ``{"name": [...]}``, or these fields of them as a table."""
         if self.as_json:
             print_json({name: list(records)})
         else:
@@ -161,7 +161,7 @@ class Session:
 
 
 def connected(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-    """Give a command the shared options, behind its own; it is called with the :class:`Session` that they make."""
+    """Add the shared options to a command, after its own; its first argument is the :class:`Session` from them."""
     own = inspect.signature(command, eval_str=True)
     shared = inspect.signature(_shared, eval_str=True).parameters
 
@@ -177,13 +177,13 @@ def connected(command: Callable[Concatenate[Session, P], None]) -> Callable[...,
 
 
 def find_cluster(bootstrap_servers: str | None = None, name: str | None = None) -> Cluster:
-    """Return the cluster that the options mean, or what is configured where they leave it open.
+    """Return the cluster that the options name, or the configured one.
 
-    The settings of a profile, credentials among them, hold for its own cluster: addresses that are named without
-    ``--profile`` are taken alone.
+    A profile's settings, including credentials, apply to its own cluster only: addresses without ``--profile`` get none
+    of them.
 
     Raises:
-        TidelogError: there is no such profile, or the file of the profiles is not valid.
+        TidelogError: there is no such profile, or the file of the profiles is invalid.
     """
     if name is not None:
         profile = read_profiles().get(name)

@@ -1,4 +1,4 @@
-"""Options of a command as dataclasses, for commands with more options than a function can have parameters."""
+"""Command options as dataclasses, for commands with more options than a function should have parameters."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter that is a dataclass by the fields of the dataclass, which become options.
+    """Replace each dataclass parameter of a command with the fields of the dataclass, which become options.
 
-    A field is declared as a parameter of a command is: ``Annotated[type, typer.Option(...)]``, and its default. The
-    command is called with the dataclasses that the options make. No two groups have a field of the same name.
+    Declare a field like a parameter of a command: ``Annotated[type, typer.Option(...)]``, and its default. The command
+    is called with the dataclasses built from the options. Two groups must not have a field of the same name.
     """
     own = inspect.signature(command, eval_str=True).parameters
     groups: dict[str, type] = {name: p.annotation for name, p in own.items() if _is_group(p.annotation)}

@@ -1,4 +1,4 @@
-"""``tidelog profile``: clusters by name, in a file of the user."""
+"""``tidelog profile``: named clusters in a file of the user."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ app = typer.Typer(
 
 
 def complete_profile(incomplete: str) -> list[str]:
-    """Return the profiles whose names begin so, for the shell's completion."""
+    """Return the profiles that start with ``incomplete``, for the shell's completion."""
     try:
         names = read_profiles().by_name
-    except Exception:  # noqa: BLE001  # a completion that fails says nothing
+    except Exception:  # noqa: BLE001  # a failed completion is silent
         return []
     return sorted(name for name in names if name.startswith(incomplete))
 
@@ -133,7 +133,7 @@ def delete(name: Name, as_json: Json = False) -> None:
 
 
 def _say(name: str, text: str, as_json: bool) -> None:
-    """Say what was done, or which profile is there and used now."""
+    """Report the result, or the profile and the current one as JSON."""
     if not as_json:
         typer.echo(text)
         return

@@ -10,8 +10,8 @@
     [profiles.staging.client]
     "request.timeout.ms" = "5000"
 
-It is ``~/.config/tidelog/profile.toml`` (below ``XDG_CONFIG_HOME`` where that is set) or what ``TIDELOG_PROFILE``
-names. It may hold credentials, so only its owner may read what is written here. Comments in it are kept.
+Its path is ``~/.config/tidelog/profile.toml`` (below ``XDG_CONFIG_HOME`` if that is set) or the value of
+``TIDELOG_PROFILE``. It may hold credentials, so it is written readable for its owner only. Comments are kept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A cluster's addresses, as ``host:port,host:port``, and settings that every client knows, as ``client.id``."""
+    """A cluster's addresses, as ``host:port,host:port``, and settings for every client, such as ``client.id``."""
 
     bootstrap_servers: str
     client: Mapping[str, str] = field(default_factory=dict)
@@ -52,13 +52,13 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """All profiles by name, and which is used where none is asked for."""
+    """All profiles by name, and the name of the current one."""
 
     by_name: Mapping[str, Profile] = field(default_factory=dict)
     current: str | None = None
 
     def get(self, name: str) -> Profile:
-        """Return a profile; raises TidelogError (_INVALID_ARG) when there is none of the name."""
+        """Return a profile; raises TidelogError (_INVALID_ARG) if there is none of that name."""
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none: tidelog profile create makes one"
             raise error_for(
@@ -68,7 +68,7 @@ class Profiles:
 
 
 def profile_path() -> Path:
-    """Return where the profiles are."""
+    """Return the path of the profiles' file."""
     named = os.environ.get(FILE_VARIABLE)
     if named:
         return Path(named).expanduser()
@@ -77,10 +77,10 @@ def profile_path() -> Path:
 
 
 def read_profiles() -> Profiles:
-    """Read the file; without one there are no profiles.
+    """Read the file; without a file there are no profiles.
 
     Raises:
-        TidelogError: INVALID_CONFIG: it is no TOML, has a key that is not known or a value that is not valid.
+        TidelogError: INVALID_CONFIG, it is not TOML, or has an unknown key or an invalid value.
         OSError: it cannot be read.
     """
     path = profile_path()
@@ -95,10 +95,10 @@ def read_profiles() -> Profiles:
 
 
 def parse_profiles(content: Mapping[str, Any]) -> Profiles:
-    """Return what a file says.
+    """Return the profiles of a file's content.
 
     Raises:
-        ConfigError: a key is not known, a value is of another type or not valid, ``current`` names no profile.
+        ConfigError: a key is unknown, a value has the wrong type or is invalid, or ``current`` names no profile.
     """
     _refuse_unknown(content, ("current", "profiles"), "the file")
     tables = _typed(content.get("profiles", {}), dict, "profiles", "a table")
@@ -110,10 +110,10 @@ def parse_profiles(content: Mapping[str, Any]) -> Profiles:
 
 
 def write_profile(name: str, profile: Profile, *, use: bool) -> None:
-    """Add or replace a profile; the first one becomes the one that is used, as does any with ``use``.
+    """Add or replace a profile; the first profile, and any with ``use``, becomes the current one.
 
     Raises:
-        ConfigError: the name or a setting is not valid; the file is not.
+        ConfigError: the name, a setting or the file is invalid.
         OSError: it cannot be written.
     """
     if not _NAME.fullmatch(name):
@@ -136,7 +136,7 @@ def write_profile(name: str, profile: Profile, *, use: bool) -> None:
 
 
 def use_profile(name: str) -> None:
-    """Let a profile be used where none is asked for; raises as :meth:`Profiles.get` and OSError."""
+    """Make a profile the current one; raises like :meth:`Profiles.get` and OSError."""
     read_profiles().get(name)
 
     def change(document: TOMLDocument) -> None:
@@ -146,7 +146,7 @@ def use_profile(name: str) -> None:
 
 
 def delete_profile(name: str) -> None:
-    """Remove a profile; raises as :meth:`Profiles.get` and OSError."""
+    """Remove a profile; raises like :meth:`Profiles.get` and OSError."""
     read_profiles().get(name)
 
     def change(document: TOMLDocument) -> None:
@@ -164,7 +164,7 @@ def _rewrite(change: Callable[[TOMLDocument], None]) -> None:
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     document = tomlkit.parse(text)
     change(document)
-    # A key of the root must not come after a table, so "current" goes to the top.
+    # A key of the root must not follow a table, so "current" goes to the top.
     if "current" in document and "current" not in tomlkit.parse(text):
         current = document.pop("current")
         document = tomlkit.parse(f"current = {tomlkit.item(str(current)).as_string()}\n\n{tomlkit.dumps(document)}")
@@ -172,7 +172,7 @@ def _rewrite(change: Callable[[TOMLDocument], None]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file as a whole, readable by its owner alone from the start."""
+    """Replace a file as a whole; only its owner can read it from the start."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".profile-")
     try:

@@ -33,5 +33,5 @@ _CODES: dict[ErrorCode, str] = {
 
 
 def hint_for(code: ErrorCode) -> str | None:
-    """Return what a user of the command line can do about an error; None without advice."""
+    """Return advice for a user of the command line about an error; None if there is none."""
     return _CODES.get(code)

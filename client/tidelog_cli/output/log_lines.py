@@ -1,4 +1,4 @@
-"""Shows the log lines of the clients on the standard error: warnings always, more of them with ``--verbose``."""
+"""Prints the log lines of the clients on the standard error: warnings always, more of them with ``--verbose``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Verbose = Annotated[
 
 
 def show_log_lines(verbosity: int = 0) -> None:
-    """Print the clients' log lines from now on: warnings with 0, information with 1, everything with 2.
+    """Start to print the clients' log lines: warnings with 0, information with 1, everything with 2.
 
-    A later call can only raise the verbosity: the option may stand before and behind the command.
+    A later call can only raise the verbosity, because the option may come before and after the command.
     """
     logger = logging.getLogger(_LOGGER)
     if not any(isinstance(handler, _StandardError) for handler in logger.handlers):
@@ -36,7 +36,7 @@ def show_log_lines(verbosity: int = 0) -> None:
 
 
 class _StandardError(logging.Handler):
-    """Writes lines in the form of the command's own messages."""
+    """Writes lines in the format of the command's own messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
         text = self.format(record)

@@ -1,4 +1,4 @@
-"""What the commands print: tables, JSON, errors as one line with what to do next, questions before what is for good."""
+"""Output of the commands: tables, JSON, one-line errors with advice, and confirmation of irreversible actions."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ V = TypeVar("V")
 _LONG_SENTENCE = 200
 _INTERRUPTED = 130
 _OWN_CODE = "_"
-"""Codes of the client begin with it; Kafka's documentation does not explain them."""
+"""The prefix of the client's own codes, which Kafka's documentation does not explain."""
 _OTHER_COMMANDS = "Commands"
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands whose errors end as one line on stderr and exit code 1, without a traceback."""
+    """A group of commands that reports errors as one line on stderr and exit code 1, without a traceback."""
 
     panel_order: ClassVar[Sequence[str]] = ()
-    """The headings of the commands, in their order."""
+    """The headings of the commands, in order."""
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # typer's own class is given at run time
-        """Run the command that was asked for."""
+        """Run the selected command."""
         try:
             return super().invoke(ctx)
         except TidelogError as error:
@@ -51,7 +51,7 @@ class CommandGroup(TyperGroup):
             raise typer.Exit(_INTERRUPTED) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands by their panels, with their first sentences, none of which is cut off."""
+        """Write the commands by panel, each with its whole first sentence."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)
@@ -64,16 +64,16 @@ class CommandGroup(TyperGroup):
                 formatter.write_dl(lines)
 
     def panel_of(self, name: str, command: Any) -> str:
-        """Return the heading that a command stands under."""
+        """Return the heading of a command."""
         panel = getattr(command, "rich_help_panel", None)
         return panel if isinstance(panel, str) else _OTHER_COMMANDS
 
 
 class UsageError(typer.BadParameter):
-    """Wrong usage that concerns more than one option, or none: a sentence of its own."""
+    """Wrong usage that concerns several options, or none."""
 
     def format_message(self) -> str:
-        """Return the sentence, without "Invalid value for" in front of it."""
+        """Return the message without the prefix "Invalid value for"."""
         return self.message
 
 
@@ -88,7 +88,7 @@ def print_warning(text: str) -> None:
 
 
 def error_text(error: TidelogError) -> str:
-    """Return an error's sentence, what to do about it, and Kafka's name of it where it has one."""
+    """Return an error's message, advice about it, and Kafka's name of the error, if it has one."""
     hint = hint_for(error.code)
     text = f"{error.message} ({hint})" if hint else error.message
     return text if error.code.name.startswith(_OWN_CODE) else f"{text} [{error.code.name}]"
@@ -100,12 +100,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def counted_names(noun: str, names: Sequence[str]) -> str:
-    """Return names behind their noun: "topic a", "topics a, b"."""
+    """Return names after their noun: "topic a", "topics a, b"."""
     return f"{noun}{'' if len(names) == 1 else 's'} {', '.join(names)}"
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under headers; on a terminal the table is laid out so that its lines fit."""
+    """Print rows under headers; on a terminal the lines of the table fit its width."""
     for line in layout(headers, rows, _width()):
         typer.echo(line)
 
@@ -116,7 +116,7 @@ def print_json(document: object) -> None:
 
 
 def print_records(records: Iterable[Mapping[str, Any]], columns: Sequence[str], *, err: bool = False) -> None:
-    """Print these fields of dictionaries as a table: ``log_end_offset`` stands under LOG END OFFSET."""
+    """Print these fields of dictionaries as a table; the header of ``log_end_offset`` is LOG END OFFSET."""
     rows = [[shown(record.get(column)) for column in columns] for record in records]
     for line in layout([column.replace("_", " ").upper() for column in columns], rows, _width()):
         typer.echo(line, err=err)
@@ -134,14 +134,14 @@ def shown(value: object) -> object:
 
 
 def fail(errors: Iterable[TidelogError]) -> None:
-    """Raise one error that says what all of them say, with the first one's code; do nothing when there is none."""
+    """Raise one error with all messages and the first one's code; do nothing without errors."""
     found = list(errors)
     if found:
         raise error_for(found[0].code, "; ".join(error.message for error in found))
 
 
 def settle(futures: Mapping[K, Future[V]]) -> tuple[dict[K, V], dict[K, TidelogError]]:
-    """Wait for futures, and return what they gave and how the others failed."""
+    """Wait for futures, and return the results and the errors."""
     results: dict[K, V] = {}
     errors: dict[K, TidelogError] = {}
     for key, future in futures.items():
@@ -153,15 +153,15 @@ def settle(futures: Mapping[K, Future[V]]) -> tuple[dict[K, V], dict[K, TidelogE
 
 
 def error_document(error: TidelogError) -> dict[str, object]:
-    """Return an error as the JSON of an item has it."""
+    """Return an error as the JSON of an item."""
     return {"code": error.code.code, "name": error.code.name, "message": error.message}
 
 
 def require_answer(action: str, yes: bool, reason: str = "") -> None:
-    """Check that an action can be confirmed later, or need not be.
+    """Check that an action can be confirmed later, or needs no confirmation.
 
     Raises:
-        UsageError: there is no terminal to ask at, and ``--yes`` was not given.
+        UsageError: there is no terminal, and ``--yes`` was not given.
     """
     if yes:
         return
@@ -172,12 +172,12 @@ def require_answer(action: str, yes: bool, reason: str = "") -> None:
 
 
 def confirm(action: str, yes: bool, reason: str = "") -> None:
-    """Ask before an action that cannot be undone, such as "delete topic t"; "no" ends the command with exit code 1.
+    """Ask for confirmation of an irreversible action such as "delete topic t"; "no" exits with code 1.
 
-    ``reason`` is a sentence that stands before the question.
+    ``reason`` is a sentence before the question.
 
     Raises:
-        UsageError: there is no terminal to ask at, and ``--yes`` was not given.
+        UsageError: there is no terminal, and ``--yes`` was not given.
     """
     require_answer(action, yes, reason)
     if not yes and not _is_agreed(f"{reason} {action[0].upper()}{action[1:]}?".lstrip()):
@@ -186,7 +186,7 @@ def confirm(action: str, yes: bool, reason: str = "") -> None:
 
 
 def _is_agreed(question: str) -> bool:
-    # click's own question leaves a space on stdout, which may be CSV.
+    # click's own prompt prints a space on stdout, which may be CSV.
     while True:
         typer.echo(f"{question} [y/N]: ", nl=False, err=True)
         line = sys.stdin.readline()
@@ -198,10 +198,10 @@ def _is_agreed(question: str) -> bool:
 
 
 def _width() -> int | None:
-    """Return the columns of the terminal; None where the output is a file or a pipe, whose lines programs read."""
+    """Return the columns of the terminal; None if the output is a file or a pipe, which programs read."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _forget_output() -> None:
-    # The interpreter must not flush into the closed pipe, or onto the full disk, again.
+    # The interpreter must not flush again into the closed pipe or onto the full disk.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,11 +16,11 @@ _PIECE = re.compile(r"[^ ,;/:=\-.]*[ ,;/:=\-.]?")
 
 
 def layout(headers: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None) -> list[str]:
-    """Return the lines of a table; columns of numbers, among which ``-`` may be, are aligned to the right.
+    """Return the lines of a table; columns of numbers, which may include ``-``, are aligned to the right.
 
-    Without a ``width`` a row is one line. With one, lines fit as far as possible, by these steps in turn: texts that
-    all rows share move above the table; text and headers fold after a separator; each row becomes a block with one
-    line per column. Nothing is ever cut off, and no number or word is broken.
+    Without a ``width`` a row is one line. With one, lines fit if possible, by these steps in turn: texts that all rows
+    share move above the table; text and headers fold after a separator; each row becomes a block with one line per
+    column. Nothing is ever truncated, and no number or word is broken.
     """
     cells = [[str(cell) for cell in row] for row in rows]
     numeric = [_is_numeric([row[i] for row in rows]) for i in range(len(headers))]
@@ -43,7 +43,7 @@ def _is_numeric(cells: Sequence[object]) -> bool:
 
 
 def _kept(cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> list[int]:
-    """Return the columns that stay in the table: those of numbers, and of texts that differ."""
+    """Return the columns that stay in the table: numbers, and texts that differ."""
     is_shared = [len(cells) > 1 and len(set(column)) == 1 for column in zip(*cells, strict=True)]
     columns = range(len(numeric))
     return [i for i in columns if numeric[i] or not (is_shared and is_shared[i])] or list(columns)
@@ -58,7 +58,7 @@ def _line_width(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
 
 
 def _least_widths(headers: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> list[int]:
-    """Return how far each column may shrink: to the longest piece that folding leaves whole."""
+    """Return the minimum width of each column: the longest piece that folding leaves whole."""
     least = []
     for header, column, is_number in zip(headers, zip(*cells, strict=True), numeric, strict=True):
         longest = max((len(cell) for cell in column), default=0)

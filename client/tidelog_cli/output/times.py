@@ -1,4 +1,4 @@
-"""Reads points in time and lengths of time as they are given at a command line. Pure."""
+"""Parses times and durations of the command line. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ISO = re.compile(
 
 
 def parse_time(text: str) -> int:
-    """Return milliseconds since 1970 of ``2026-01-17T12:00:00.000``, which is UTC without a zone, or of milliseconds.
+    """Return milliseconds since 1970 of ``2026-01-17T12:00:00.000`` (UTC without a zone) or of milliseconds.
 
     As Kafka's ``Utils.getDateTime``; a date alone is its midnight.
 
@@ -36,7 +36,7 @@ def parse_time(text: str) -> int:
 def parse_duration_ms(text: str) -> int:
     """Return the milliseconds of ``90s``, ``5m``, ``1.5h``, ``7d`` or of ISO 8601's ``P1DT2H3M4.5S``.
 
-    The latter as Java's ``Duration.parse``, which kafka-consumer-groups.sh takes: days to seconds, each with a sign.
+    The latter as Java's ``Duration.parse``, which kafka-consumer-groups.sh uses: days to seconds, each with a sign.
 
     Raises:
         ValueError: it is neither.
@@ -53,7 +53,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """Return a time as ISO 8601 in UTC with milliseconds; ``-`` for what is no time."""
+    """Return a time as ISO 8601 in UTC with milliseconds; ``-`` for an invalid time."""
     if timestamp_ms < 0:
         return "-"
     try:

@@ -32,7 +32,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentFile:
-    """What a file asks for: the replicas of partitions, and the log directories of those replicas that name one."""
+    """The content of a file: the replicas of partitions, and the log directories of replicas that name one."""
 
     assignment: Assignment
     log_dirs: dict[TopicPartitionReplica, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def read_reassignment(path: Path) -> ReassignmentFile:
     """Read the file of ``--reassignment-json-file``.
 
     Raises:
-        TidelogError: _INVALID_ARG: it is no such file, is empty, or names a partition or a replica twice.
+        TidelogError: _INVALID_ARG, it is invalid or empty, or names a partition or a replica twice.
         OSError: it cannot be read.
     """
     found = ReassignmentFile({})
@@ -75,7 +75,7 @@ def read_topics(path: Path) -> list[str]:
     """Read the file of ``--topics-to-move-json-file``.
 
     Raises:
-        TidelogError: _INVALID_ARG: it is no such file, or names a topic twice.
+        TidelogError: _INVALID_ARG, it is invalid, or names a topic twice.
         OSError: it cannot be read.
     """
     names = _list_of([item.get("topic") for item in _items(path, _object(path), "topics")], str)
@@ -90,7 +90,7 @@ def read_partitions(path: Path) -> list[TopicPartition]:
     """Read the file of ``--path-to-json-file``.
 
     Raises:
-        TidelogError: _INVALID_ARG: it is no such file, or names a partition twice.
+        TidelogError: _INVALID_ARG, it is invalid, or names a partition twice.
         OSError: it cannot be read.
     """
     partitions = [_partition(path, item) for item in _items(path, _object(path), "partitions")]
@@ -102,7 +102,7 @@ def read_partitions(path: Path) -> list[TopicPartition]:
 
 
 def to_document(assignment: Mapping[TopicPartition, Sequence[int]]) -> dict[str, object]:
-    """Return an assignment as the object that ``--reassignment-json-file`` reads."""
+    """Return an assignment as the object in a ``--reassignment-json-file``."""
     partitions = [
         {
             "topic": key.topic,
@@ -116,7 +116,7 @@ def to_document(assignment: Mapping[TopicPartition, Sequence[int]]) -> dict[str,
 
 
 def to_json(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """Return an assignment as the line of JSON that ``--reassignment-json-file`` reads."""
+    """Return an assignment as the JSON line of a ``--reassignment-json-file``."""
     return json.dumps(to_document(assignment), separators=(",", ":"))
 
 
@@ -161,8 +161,8 @@ def _log_dirs(
 
 
 def _list_of(value: object, kind: type[T]) -> list[T] | None:
-    """Return a list all of whose items are of a kind, None for anything else."""
-    # JSON's true is an int to Python.
+    """Return a list whose items all have a type, None for anything else."""
+    # In Python, JSON's true is an int.
     fits = isinstance(value, list) and all(isinstance(v, kind) and not isinstance(v, bool) for v in value)
     return value if fits and isinstance(value, list) else None
 

@@ -1,4 +1,4 @@
-"""``tidelog partition``: move partitions to other nodes, elect their leaders."""
+"""``tidelog partition``: moves partitions to other nodes, and elects their leaders."""
 
 from __future__ import annotations
 
@@ -138,9 +138,9 @@ def reassign(
     preserve_throttles: _PreserveThrottles = False,
     wait: _Wait = False,
 ) -> None:
-    """Move partitions to other nodes, or change how many replicas they have.
+    """Move partitions to other nodes, or change their number of replicas.
 
-    One of --generate, --execute, --verify, --cancel and --list says what to do. To propose a reassignment, save it,
+    Pass one of --generate, --execute, --verify, --cancel and --list. To propose a reassignment, save it,
     begin it and wait until it is complete:
 
     \b

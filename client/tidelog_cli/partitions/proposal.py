@@ -1,11 +1,11 @@
 """The assignment that ``tidelog partition reassign --generate`` proposes.
 
-Each replica goes to the node that has fewest of the topic so far, and the one of the partition's nodes leads that
-leads fewest; ties go to the node with least of all the topics together. Then leaderships move along chains of replicas
-until none can move from a node to one that leads at least two less. So, without racks, no node has more than one
-replica of a topic more than another, or leads more than one partition more: with each replica leading an equal share
-of its partition the nodes differ by less than one, and a whole number on either side of such shares can always be had.
-With racks the replicas of a partition are in as many of them as there are.
+Each replica goes to the node with the fewest replicas of the topic so far; of a partition's nodes, the one that leads
+the fewest partitions leads it. Ties go to the node with the fewest over all topics. Then leaderships move along chains
+of replicas until none can move to a node that leads at least two fewer. So, without racks, no node has more than one
+replica of a topic more than another, or leads more than one partition more: if each replica led an equal share of its
+partition, the nodes would differ by less than one, and whole numbers on either side of such shares always exist. With
+racks, the replicas of a partition are in as many of them as there are.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tidelog_foundation.errors import ErrorCode, error_for
 def propose(
     topics: Mapping[str, Sequence[int]], replication_factors: Mapping[str, int], racks: Mapping[int, str | None]
 ) -> Assignment:
-    """Return replicas for the partitions of ``topics``, by index; ``racks`` has the nodes, each with its rack or None.
+    """Return replicas for the partitions of ``topics``, by index; ``racks`` maps each node to its rack or None.
 
     Raises:
-        TidelogError: INVALID_REPLICATION_FACTOR when a topic is to have more replicas than there are nodes.
+        TidelogError: INVALID_REPLICATION_FACTOR, a topic would have more replicas than there are nodes.
     """
     proposed: Assignment = {}
     all_replicas: Counter[int] = Counter()
@@ -43,7 +43,7 @@ def propose(
 
 
 def _with_even_leaders(placed: Sequence[tuple[int, ...]], brokers: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the same replicas with leaders that are as evenly spread as these replicas allow."""
+    """Return the same replicas with leaders spread as evenly as these replicas allow."""
     replicas = list(placed)
     leads = Counter(chosen[0] for chosen in replicas)
     unable: set[int] = set()
@@ -62,7 +62,7 @@ def _with_even_leaders(placed: Sequence[tuple[int, ...]], brokers: Sequence[int]
 
 
 def _chain(replicas: Sequence[tuple[int, ...]], leads: Mapping[int, int], start: int) -> list[tuple[int, int]]:
-    """Return (partition, new leader), the last one first, by which ``start`` gives one up to a node with two less."""
+    """Return (partition, new leader), last step first, that move a leadership from ``start`` to a node with fewer."""
     led: dict[int, list[int]] = {}
     for index, chosen in enumerate(replicas):
         led.setdefault(chosen[0], []).append(index)

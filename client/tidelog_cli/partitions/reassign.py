@@ -1,4 +1,4 @@
-"""What ``tidelog partition reassign`` does, one function per action; the steps are those of Kafka's own tool."""
+"""The actions of ``tidelog partition reassign``, one function each; the steps are those of Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPLETED, UNDER_WAY, NOT_AS_ASKED, UNKNOWN = "completed", "in progress", "other
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes per second, None for no limit: between nodes, and between the log directories of a node."""
+    """Limits in bytes per second, None for no limit: between nodes, and between the log directories of a node."""
 
     between_nodes: int | None = None
     between_log_dirs: int | None = None
@@ -39,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """How far a partition is: its replicas now, None when there is no such partition."""
+    """The progress of a partition: its current replicas, None if there is no such partition."""
 
     key: TopicPartition
     target: tuple[int, ...]
@@ -65,7 +65,7 @@ def generate_assignment(
     *,
     rack_aware: bool,
 ) -> None:
-    """Print where the partitions of ``topics`` are, and where they could be on ``brokers``; changes nothing.
+    """Print the current assignment of ``topics`` and a proposed one on ``brokers``; change nothing.
 
     Raises:
         TidelogError: no such topic or node; only some of the nodes have a rack.
@@ -87,11 +87,11 @@ def generate_assignment(
 def execute_assignment(
     session: Session, admin: AdminClient, wanted: ReassignmentFile, limits: Limits, *, additional: bool
 ) -> None:
-    """Begin the reassignment, limited if asked for; returns when it has begun.
+    """Begin the reassignment, with the limits, and return once it has begun.
 
     Raises:
-        TidelogError: another one is under way and this is not ``additional``; an unknown partition or node; a partition
-            was refused, which are all named; a log directory was.
+        TidelogError: another one is in progress and this one is not ``additional``; an unknown partition or node;
+            partitions that were refused, all named; a log directory was refused.
     """
     timeout_s = session.timeout_s
     ongoing = admin.list_partition_reassignments(request_timeout=timeout_s).result()
@@ -107,7 +107,7 @@ def execute_assignment(
     session.say("Save this to use as the --reassignment-json-file option during rollback")
     _limit(session, admin, wanted, throttles.moves_of(wanted.assignment, current, ongoing), limits)
     if wanted.log_dirs:
-        # A replica that is not there yet is then created in its directory, where it would be moved to otherwise.
+        # A replica that does not exist yet is then created in this directory, and need not be moved there.
         _begin_log_dir_moves(admin, wanted.log_dirs, timeout_s)
     targets = {key: NewPartitionReassignment(replicas) for key, replicas in wanted.assignment.items()}
     _alter(admin, targets, timeout_s)
@@ -121,9 +121,9 @@ def execute_assignment(
 def verify_assignment(
     session: Session, admin: AdminClient, wanted: ReassignmentFile, *, preserve_throttles: bool, wait: bool
 ) -> bool:
-    """Print how far the reassignment is and, when nothing is under way any more, take its limits away.
+    """Print the progress of the reassignment and, when none is in progress any more, remove its limits.
 
-    With ``wait`` that is when everything is over. Returns whether all is as asked for, or will be.
+    With ``wait``, wait for the end of all moves first. Return whether the result matches the request, or will.
     """
     timeout_s = session.timeout_s
     statuses, log_dirs = _statuses(admin, wanted, timeout_s), _log_dir_statuses(admin, wanted, timeout_s)
@@ -148,7 +148,7 @@ def verify_assignment(
 def cancel_assignment(
     session: Session, admin: AdminClient, wanted: ReassignmentFile, *, preserve_throttles: bool
 ) -> None:
-    """Cancel what is under way of the partitions that are named, and take its limits away.
+    """Cancel the moves in progress of the named partitions, and remove their limits.
 
     Raises:
         TidelogError: a cancellation was refused.
@@ -171,7 +171,7 @@ def cancel_assignment(
 
 
 def list_ongoing(session: Session, admin: AdminClient) -> None:
-    """Print the reassignments under way."""
+    """Print the reassignments in progress."""
     ongoing = admin.list_partition_reassignments(request_timeout=session.timeout_s).result()
     if not ongoing and not session.as_json:
         typer.echo("No partition reassignments found.")
@@ -253,7 +253,7 @@ def _alter(
 def _begin_log_dir_moves(
     admin: AdminClient, targets: Mapping[TopicPartitionReplica, str], timeout_s: float
 ) -> dict[TopicPartitionReplica, str]:
-    """Return those that cannot begin yet, because the replica is not there."""
+    """Begin the moves, and return those that cannot begin yet because the replica does not exist."""
     waiting = {}
     for replica, future in admin.alter_replica_log_dirs(targets, request_timeout=timeout_s).items():
         try:
@@ -301,7 +301,7 @@ def _statuses(admin: AdminClient, wanted: ReassignmentFile, timeout_s: float) ->
 def _confirmed(
     admin: AdminClient, wanted: ReassignmentFile, statuses: list[PartitionStatus], timeout_s: float
 ) -> list[PartitionStatus]:
-    """Look again for a moment at what seems to be wrong: the node that is asked may hear of the end a little later."""
+    """Check apparent mismatches again for a moment: the node that answers may learn of the end a little later."""
     deadline_s = time.monotonic() + _METADATA_S
     while any(status.text == NOT_AS_ASKED for status in statuses) and time.monotonic() < deadline_s:
         time.sleep(_LOG_DIR_POLL_S)
@@ -318,7 +318,7 @@ def _replicas_now(
 def _places(
     admin: AdminClient, wanted: ReassignmentFile, timeout_s: float
 ) -> dict[TopicPartitionReplica, tuple[str | None, str | None]]:
-    """Return where each replica is that names a log directory, and where a copy of it grows."""
+    """Return the directory of each replica that names one, and that of its future copy."""
     brokers = sorted({replica.broker_id for replica in wanted.log_dirs})
     places: dict[TopicPartitionReplica, tuple[str | None, str | None]] = {}
     for broker, future in admin.describe_log_dirs(brokers, request_timeout=timeout_s).items():

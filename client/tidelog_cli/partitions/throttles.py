@@ -1,7 +1,7 @@
-"""The limits that ``tidelog partition reassign`` sets and takes away again, as Kafka's tool does (KIP-73).
+"""Sets and removes the limits of ``tidelog partition reassign``, as Kafka's tool does (KIP-73).
 
-A topic's lists say which replicas are limited: ``leader.replication.throttled.replicas`` the ones that are copied from,
-``follower.replication.throttled.replicas`` the ones that are being added. The nodes that have any of them get the rate.
+A topic's lists name the limited replicas: ``leader.replication.throttled.replicas`` those that are copied from,
+``follower.replication.throttled.replicas`` those that are being added. The nodes with any of them get the rate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.RESOURCE_NOT_FOUND)
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition's move: who may be copied from, and who copies."""
+    """A partition's move: the replicas to copy from, and those that copy."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
@@ -41,7 +41,7 @@ class Move:
 def moves_of(
     wanted: Assignment, current: Assignment, ongoing: Mapping[TopicPartition, PartitionReassignment]
 ) -> dict[TopicPartition, Move]:
-    """Return the moves of what is wanted, from the ``current`` replicas, beside those that are under way."""
+    """Return the moves from the ``current`` replicas to the wanted ones, together with those in progress."""
     moves = {}
     for key, reassignment in ongoing.items():
         adding = frozenset(reassignment.adding_replicas)
@@ -53,7 +53,7 @@ def moves_of(
 
 
 def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
-    """Return the settings of each topic: which of its replicas are limited."""
+    """Return the settings of each topic that list its limited replicas."""
     settings: dict[str, dict[str, list[str]]] = {}
     for key, move in sorted(moves.items(), key=lambda item: (item[0].topic, item[0].partition)):
         lists = settings.setdefault(key.topic, {})
@@ -66,7 +66,7 @@ def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[s
 def set_throttle(
     admin: AdminClient, moves: Mapping[TopicPartition, Move], bytes_per_second: int, timeout_s: float
 ) -> None:
-    """Limit the moves; raises TidelogError when a setting is refused."""
+    """Limit the moves; raises TidelogError if a setting is refused."""
     brokers = sorted({broker for move in moves.values() for broker in move.sources | move.destinations})
     resources = [_resource(ResourceType.TOPIC, topic, items) for topic, items in throttled_replicas(moves).items()]
     rates = dict.fromkeys(RATES, str(bytes_per_second))
@@ -75,14 +75,14 @@ def set_throttle(
 
 
 def set_log_dir_throttle(admin: AdminClient, brokers: Iterable[int], bytes_per_second: int, timeout_s: float) -> None:
-    """Limit the moves between log directories; raises TidelogError when a setting is refused."""
+    """Limit the moves between log directories; raises TidelogError if a setting is refused."""
     rate = {LOG_DIR_RATE: str(bytes_per_second)}
     resources = [_resource(ResourceType.BROKER, str(broker), rate) for broker in sorted(set(brokers))]
     _results(admin.incremental_alter_configs(resources, request_timeout=timeout_s))
 
 
 def clear_throttles(admin: AdminClient, brokers: Iterable[int], topics: Iterable[str], timeout_s: float) -> None:
-    """Take all these limits away, from topics that are still there; raises TidelogError when that is refused."""
+    """Remove all these limits, from existing topics; raises TidelogError if that is refused."""
     of_broker = dict.fromkeys((*RATES, LOG_DIR_RATE))
     of_topic = dict.fromkeys((LEADER_REPLICAS, FOLLOWER_REPLICAS))
     resources = [_resource(ResourceType.BROKER, str(broker), of_broker) for broker in sorted(brokers)]

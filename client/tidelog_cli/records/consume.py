@@ -1,4 +1,4 @@
-"""``tidelog consume``: records become lines on the standard output."""
+"""``tidelog consume``: prints records as lines on the standard output."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def consume(
 
 
 def _config(wanted: list[str], group: str | None, *, from_beginning: bool, exit_at_end: bool) -> dict[str, Any]:
-    """Return the settings of the consumer that reads these topics."""
+    """Return the settings of the consumer for these topics."""
     config: dict[str, Any] = {"auto.offset.reset": "error", "enable.partition.eof": exit_at_end}
     if group is not None:
         reset = "earliest" if from_beginning else "latest"
@@ -217,10 +217,10 @@ def _since(text: str) -> int:
 
 
 def _names(consumer: Consumer, wanted: list[str], timeout_s: float) -> list[str]:
-    """Return the topics that are named, and those that patterns match but for the cluster's own.
+    """Return the named topics, and those that match patterns except the internal ones.
 
     Raises:
-        TidelogError: UNKNOWN_TOPIC_OR_PARTITION: no topic matches; _INVALID_ARG: a pattern is not valid.
+        TidelogError: UNKNOWN_TOPIC_OR_PARTITION, no topic matches; _INVALID_ARG, a pattern is invalid.
     """
     subscription = Subscription(wanted)
     if not subscription.patterns:
@@ -233,7 +233,7 @@ def _names(consumer: Consumer, wanted: list[str], timeout_s: float) -> list[str]
 
 
 def _note(group: str | None, is_from_beginning: bool) -> str | None:
-    """Return what to say where nothing comes for a while, None where that says enough."""
+    """Return the note to print when no record arrives for a while; None if none is needed."""
     if is_from_beginning:
         return None
     who = "the consumer" if group is None else f"group {group} has no committed offsets, so it"
@@ -241,7 +241,7 @@ def _note(group: str | None, is_from_beginning: bool) -> str | None:
 
 
 def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None, timeout: float) -> list[TopicPartition]:
-    """Return the partitions of a topic, or the wanted ones of them."""
+    """Return the partitions of a topic, or only the wanted ones."""
     known = consumer.list_topics(topic, timeout=timeout).topics[topic]
     if known.error is not None:
         raise error_for(known.error.error_code(), known.error.str())
@@ -265,9 +265,9 @@ def _last(consumer: Consumer, keys: list[TopicPartition], count: int, timeout_s:
 
 
 class _Copy:
-    """Copies what a consumer reads to the standard output, up to a number of records or a time without any.
+    """Copies a consumer's records to the standard output, up to a number of records or an idle time.
 
-    With ``stores`` the offsets of what was printed, and of nothing else, are stored for the next commit.
+    With ``stores`` it stores the offsets of printed records, and of no others, for the next commit.
     """
 
     def __init__(
@@ -291,9 +291,9 @@ class _Copy:
         self._written = 0
 
     def run(self, note: str | None = None) -> None:
-        """Copy until the limit, the ends of all partitions, or the silence that ends it.
+        """Copy until the limit, the end of all partitions, or the idle timeout.
 
-        ``note`` is printed when no record comes for a moment and nothing says where else to start.
+        ``note`` is printed when no record arrives for a moment and the start position is the default one.
         """
         out = sys.stdout.buffer
         started_s = last_s = time.monotonic()
@@ -326,7 +326,7 @@ class _Copy:
         return bool(owned) and self._ended.issuperset(owned)
 
     def _starts_at_end(self) -> bool:
-        """Tell whether no partition has a committed offset that says where to start."""
+        """Return whether no partition has a committed offset to start from."""
         owned = self._consumer.assignment()
         return not self._stores or all(p.offset < 0 for p in self._consumer.committed(owned, _WAIT_S))
 

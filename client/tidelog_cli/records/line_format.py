@@ -1,4 +1,4 @@
-"""Turns lines into records: values, keys and headers as kafka-console-producer.sh takes them, or JSON. Pure."""
+"""Converts lines to records: values, keys and headers as in kafka-console-producer.sh, or JSON. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEADER_SEPARATOR = b":"
 
 
 class InvalidLineError(ValueError):
-    """A line that is no record; the text says why."""
+    """A line that is not a valid record; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class ProducedRecord:
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """What a line holds. Separators are empty where a line has no such part.
+    """The format of a line. A separator is empty if lines have no such part.
 
     ``[headers headers_delimiter] [key key_separator] value``; headers are ``name:value,name:value``. The key, headers
-    and partition that are given here hold for lines that bring none.
+    and partition here apply to lines without their own.
     """
 
     is_json: bool = False
@@ -92,7 +92,7 @@ def _parse_headers(text: bytes) -> Headers:
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Return a value of JSON as a record has it: text as it is, anything else as JSON."""
+    """Return a JSON value as a record's bytes: a string as it is, anything else as JSON."""
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False).encode()

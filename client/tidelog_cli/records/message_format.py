@@ -1,4 +1,4 @@
-"""Turns messages into lines: kcat's and rpk's ``%`` formats, the parts that are asked for, or JSON. Pure."""
+"""Converts messages to lines: the ``%`` formats of kcat and rpk, selected parts, or JSON. Pure."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _FIELDS: dict[bytes, Callable[[Message], bytes]] = {
 
 
 def message_formatter(template: str) -> ToLine:
-    r"""Return what turns a message into a line: ``json``, or text with fields such as %o and escapes such as \t.
+    r"""Return a formatter: ``json``, or text with fields such as %o and escapes such as \t.
 
-    %t topic, %p partition, %o offset, %e leader epoch, %k key, %v or %s value, %K and %V or %S their bytes (-1 for
+    %t topic, %p partition, %o offset, %e leader epoch, %k key, %v or %s value, %K and %V or %S their sizes (-1 for
     null), %T timestamp in ms, %d the same as ISO 8601, %h headers, %H their number, %%; \n \r \t \0 \\ \xhh.
 
     Raises:
-        ValueError: a ``%`` is followed by a letter that stands for nothing.
+        ValueError: the letter after a ``%`` is not a field.
     """
     if template == "json":
         return _json_line
@@ -66,7 +66,7 @@ def message_formatter(template: str) -> ToLine:
 
 
 def parts_formatter(shown: Iterable[str], separator: str) -> ToLine:
-    """Return what prints the named parts before the value, as kafka-console-consumer.sh does.
+    """Return a formatter that prints the named parts before the value, as kafka-console-consumer.sh does.
 
     Parts are ``timestamp``, ``partition``, ``offset``, ``headers`` and ``key``; their order is Kafka's.
     """

@@ -1,4 +1,4 @@
-"""``tidelog produce``: lines of a file or of the standard input become records."""
+"""``tidelog produce``: sends lines of a file or of the standard input as records."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def produce(
 
 
 class _Upload:
-    """Sends lines and counts what becomes of them."""
+    """Sends lines and counts the results."""
 
     def __init__(
         self, session: Session, producer: Producer, topic: str, to_record: LineFormat, rate: float | None
@@ -155,7 +155,7 @@ class _Upload:
         self._next_progress = self._started + _PROGRESS_INTERVAL_S
 
     def run(self, lines: Iterable[bytes]) -> None:
-        """Send all lines; Ctrl-C waits a moment for what was sent, and gives up the rest."""
+        """Send all lines; Ctrl-C waits a moment for sent records, and drops the rest."""
         try:
             self._send_all(lines)
         except KeyboardInterrupt:
@@ -239,7 +239,7 @@ class _Upload:
 
 
 def _headers(texts: list[str] | None) -> tuple[tuple[str, bytes | None], ...]:
-    """Return what ``--header`` gives, in its order; a name may come twice."""
+    """Return the headers of ``--header``, in order; a name may be repeated."""
     headers: list[tuple[str, bytes | None]] = []
     for text in texts or ():
         name, separator, value = text.partition("=")

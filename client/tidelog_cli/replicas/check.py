@@ -1,4 +1,4 @@
-"""Reads the replicas of a partition from their nodes and has them compared (as kafka-replica-verification.sh did)."""
+"""Reads the replicas of a partition from their nodes and compares them (as kafka-replica-verification.sh did)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SAME, DIFFERENT, UNKNOWN = "same", "different", "not compared"
 
 _POLL_MS = 100
 _RACK = "tidelog-verify-replicas"
-"""A follower answers readers that have a rack (KIP-392); no node is in this one, so none is sent elsewhere."""
+"""A follower answers readers that have a rack (KIP-392); no node is in this one, so no read is redirected."""
 
 
 @dataclass(slots=True)
 class PartitionCheck:
-    """What came of comparing the replicas of a partition, the leader first, from one offset to another."""
+    """The result of comparing the replicas of a partition, the leader first, from one offset to another."""
 
     key: TopicPartition
     replicas: list[int] = field(default_factory=list)
@@ -36,10 +36,10 @@ class PartitionCheck:
 
 
 class ReplicaCheck:
-    """Compares replicas, one partition at a time; blocking. Close it."""
+    """Compares replicas, one partition at a time; blocking. The caller closes it."""
 
     def __init__(self, settings: Mapping[str, str], max_bytes: int, timeout_s: float) -> None:
-        """Take a client's settings, how many bytes to read at a time, and how long a replica may lag or be silent.
+        """Take a client's settings, the bytes per read, and the time that a replica may lag or be silent.
 
         Raises:
             KafkaException: INVALID_CONFIG.
@@ -53,7 +53,7 @@ class ReplicaCheck:
         run_sync(self._cluster.close())
 
     def run(self, key: TopicPartition, *, is_compacted: bool) -> PartitionCheck:
-        """Compare every follower with the leader, of a compacted partition what both have; raises nothing."""
+        """Compare every follower with the leader; in a compacted partition, compare common records. Raises nothing."""
         found = PartitionCheck(key)
         try:
             self._compare(found, is_compacted)
@@ -91,10 +91,10 @@ class ReplicaCheck:
         return result.log_start_offset
 
     def _read(self, key: TopicPartition, node: int, is_follower: bool, start: int, end: int) -> Iterator[Batch]:
-        """Yield the batches of a replica between two offsets, waiting for one that is a little behind.
+        """Yield the batches of a replica between two offsets, waiting for a replica that is slightly behind.
 
         Raises:
-            TidelogError: REQUEST_TIMED_OUT when it stays behind; what the node answers.
+            TidelogError: REQUEST_TIMED_OUT, it stays behind; any error of the node.
         """
         position = start
         deadline_s = time.monotonic() + self._timeout_s

@@ -1,4 +1,4 @@
-"""Compares the batches of replicas as they come, in order of offset. Pure."""
+"""Compares the batches of replicas as they arrive, in order of offset. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog_foundation.records import iter_headers, iter_records
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two replicas differ: at the first record or batch that does, and how."""
+    """The first record or batch at which two replicas differ, and a description of the difference."""
 
     offset: int
     text: str
@@ -18,7 +18,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of a replica: its first offset, the one behind its last, and all its bytes."""
+    """A batch of a replica: its first offset, the offset behind its last one, and all its bytes."""
 
     base_offset: int
     next_offset: int
@@ -26,7 +26,7 @@ class Batch:
 
 
 def batches_of(records: bytes, end_offset: int) -> Iterator[Batch]:
-    """Yield the whole batches of a fetch that end by ``end_offset``; the first may begin before what was asked for."""
+    """Yield the whole batches of a fetch that end by ``end_offset``; the first may begin before the fetch offset."""
     for position, header in iter_headers(records):
         if header.next_offset <= end_offset:
             data = bytes(records[position : position + header.size_in_bytes])
@@ -34,7 +34,7 @@ def batches_of(records: bytes, end_offset: int) -> Iterator[Batch]:
 
 
 def compare_batches(leader: Iterator[Batch], follower: Iterator[Batch]) -> Iterator[Difference | int]:
-    """Yield the number of each pair of batches that are the same, and last the first difference, if there is one."""
+    """Yield the number of each pair of equal batches, and last the first difference, if there is one."""
     for number in _count():
         ours, theirs = next(leader, None), next(follower, None)
         if ours is None and theirs is None:
@@ -52,7 +52,7 @@ def compare_batches(leader: Iterator[Batch], follower: Iterator[Batch]) -> Itera
 
 
 def compare_records(leader: Iterator[Batch], follower: Iterator[Batch]) -> Iterator[Difference | int]:
-    """Compare the records that two replicas of a compacted partition have in common; yields as the above, by record."""
+    """Compare the records that two replicas of a compacted partition share; yields like the above, per record."""
     ours, theirs = _records(leader), _records(follower)
     number = 0
     left, right = next(ours, None), next(theirs, None)

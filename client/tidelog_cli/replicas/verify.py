@@ -1,4 +1,4 @@
-"""``tidelog verify``: whether the replicas of partitions hold the same."""
+"""``tidelog verify``: compares the replicas of partitions."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def replicas(
 ) -> None:
     """Read each replica of partitions up to the high watermark, and compare them byte by byte.
 
-    Replicas are read one partition after the other, from where all of them have records to where the high watermark
-    was at the start. Replicas of a compacted topic may be compacted to different extents: their common records are
+    Partitions are read one after another, from the first offset that all replicas have to the high watermark at the
+    start. Replicas of a compacted topic may be compacted to different extents: only their common records are
     compared. Exit code 1: replicas differ, or one could not be read.
 
     \b

@@ -1,6 +1,6 @@
-"""``tidelog log``: reads the files of partitions and says what is in them, or whether they are sound.
+"""``tidelog log``: reads the files of partitions and shows or verifies their content.
 
-Only reads, so it may run beside a node. Exit code 1: something is wrong in a file, or it cannot be read; 2: usage.
+It only reads, so it may run beside a node. Exit code 1: a file is damaged or cannot be read; 2: wrong usage.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def verify(
 
 
 def expand_quietly(path: Path) -> Iterator[LogFile]:
-    """Yield the files that a path stands for; none when it stands for none."""
+    """Yield the files in a path; none if it has none."""
     try:
         yield from expand(path)
     except ValueError:

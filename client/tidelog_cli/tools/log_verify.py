@@ -1,4 +1,4 @@
-"""How ``tidelog log verify`` shows its way and its result."""
+"""The progress and the result of ``tidelog log verify``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MEGABYTE = 1_000_000
 
 @contextmanager
 def progress_bar(total_bytes: int, is_wanted: bool) -> Iterator[Advance]:
-    """Show on stderr how far the reading is, where that is a terminal; yields what counts the bytes."""
+    """Show the progress on stderr, if that is a terminal; yield a function that counts the bytes."""
     console = Console(stderr=True)
     if not is_wanted or not console.is_terminal:
         yield lambda size: None
@@ -83,7 +83,7 @@ def print_text(
 ) -> None:
     """Print a table of the partitions, the problems, and a summary line.
 
-    Of more than 40 partitions only those with problems have a row, unless ``show_all``.
+    With more than 40 partitions, only those with problems have a row, unless ``show_all``.
     """
     rows = [_row(report) for report in reports if show_all or len(reports) <= _SHOWN_PARTITIONS or report.problems]
     if rows:
@@ -104,7 +104,7 @@ def print_text(
 
 
 def directory_size(partitions: Sequence[Path]) -> int:
-    """Return the bytes of all segments in these directories; one that vanishes meanwhile counts nothing."""
+    """Return the size of all segments in these directories; a directory that disappears counts as empty."""
     total = 0
     for directory in partitions:
         for path in directory.glob("*.log"):

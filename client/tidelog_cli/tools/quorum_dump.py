@@ -1,6 +1,6 @@
-"""``tidelog quorum dump``: a controller's metadata log or a snapshot as lines to read, or as JSON lines.
+"""``tidelog quorum dump``: prints a controller's metadata log or a snapshot as text, or as JSON lines.
 
-Only reads. Exit code 1: it is damaged, cannot be read, or a controller runs on it; 2: usage.
+It only reads. Exit code 1: the log is damaged, cannot be read, or a controller uses it; 2: wrong usage.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def dump(
         int | None, typer.Option("--max", metavar="COUNT", min=0, help="Stop after so many entries, or records.")
     ] = None,
 ) -> None:
-    """Show what is in the metadata log of a controller that is stopped, or in one of its snapshots.
+    """Show the content of a stopped controller's metadata log, or of one of its snapshots.
 
     --max counts the entries of a log, and the records of a snapshot.
 

@@ -1,4 +1,4 @@
-"""What ``tidelog topic describe`` shows, and which partitions its options choose, as those of kafka-topics.sh."""
+"""The output of ``tidelog topic describe``, and its options that select partitions, as in kafka-topics.sh."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 def internal_topics() -> Collection[str]:
-    """Return the names of the topics that the cluster keeps for itself (Kafka's ``Topic.INTERNAL_TOPICS``)."""
+    """Return the names of the cluster's internal topics (Kafka's ``Topic.INTERNAL_TOPICS``)."""
     return _INTERNAL
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A partition with what decides whether it is well: its reassignment, and what its topic and the cluster say."""
+    """A partition with its reassignment, its topic's min.insync.replicas and the live nodes, which give its health."""
 
     info: TopicPartitionInfo
     reassignment: PartitionReassignment | None
@@ -39,7 +39,7 @@ class PartitionView:
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas it is to have; those that a reassignment adds do not count yet (KIP-455)."""
+        """The target number of replicas; those that a reassignment adds do not count yet (KIP-455)."""
         replicas = {node.id for node in self.info.replicas}
         moved = self.reassignment
         if moved is None or not replicas & {*moved.adding_replicas, *moved.removing_replicas}:
@@ -48,27 +48,27 @@ class PartitionView:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether fewer replicas are in sync than there are to be."""
+        """Whether fewer replicas are in sync than the target number."""
         return len(self.info.isr) < self.replication_factor
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Whether losing one more stops those who write with acks=all."""
+        """Whether the loss of one more replica stops producers with acks=all."""
         return len(self.info.isr) == self.min_isr
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether those who write with acks=all are stopped."""
+        """Whether producers with acks=all are stopped."""
         return self.info.leader is None or len(self.info.isr) < self.min_isr
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether nobody leads it that serves."""
+        """Whether it has no live leader."""
         return self.info.leader is None or self.info.leader.id not in self.live_nodes
 
     @property
     def document(self) -> dict[str, Any]:
-        """The partition as JSON has it."""
+        """The partition as a JSON document."""
         moved = self.reassignment
         return {
             "partition": self.info.id,
@@ -83,7 +83,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """The options of ``describe``; partitions are shown that any of the first four chooses, all without them."""
+    """The options of ``describe``; a partition is shown if any of the first four selects it, or if none is set."""
 
     under_replicated: bool = False
     at_min_isr: bool = False
@@ -94,16 +94,16 @@ class TopicFilter:
 
     @property
     def chooses_partitions(self) -> bool:
-        """Whether not all partitions are wanted."""
+        """Whether the options select partitions."""
         return self.under_replicated or self.at_min_isr or self.under_min_isr or self.unavailable
 
     @property
     def needs_min_isr(self) -> bool:
-        """Whether min.insync.replicas of the topics must be known."""
+        """Whether the topics' min.insync.replicas must be known."""
         return self.at_min_isr or self.under_min_isr
 
     def wants(self, partition: PartitionView) -> bool:
-        """Return whether a partition is shown."""
+        """Return whether to show a partition."""
         return not self.chooses_partitions or (
             (self.under_replicated and partition.is_under_replicated)
             or (self.at_min_isr and partition.is_at_min_isr)
@@ -113,10 +113,10 @@ class TopicFilter:
 
 
 def describe_topics(session: Session, names: list[str] | None, wanted: TopicFilter) -> None:
-    """Print what is wanted of topics, of all without ``names``.
+    """Print the selected parts of topics, of all without ``names``.
 
     Raises:
-        TidelogError: a topic that is named is not there; no node answered.
+        TidelogError: a named topic does not exist; no node answered.
     """
     with session.admin() as admin:
         topics = _described(admin, names, wanted, session.timeout_s)
@@ -197,5 +197,5 @@ def _print_topic(topic: TopicDescription, shown: list[PartitionView], views: lis
 
 
 def _given_moves(records: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the columns of a reassignment where one is under way."""
+    """Return the columns of a reassignment, if one is in progress."""
     return tuple(column for column in _MOVES if any(record[column] for record in records))

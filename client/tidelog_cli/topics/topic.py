@@ -302,7 +302,7 @@ def delete_records(
 
 
 def _check_keys(keys: Iterable[str]) -> None:
-    """Refuse to delete a setting that topics do not have: a cluster has then done so, and nothing has changed."""
+    """Refuse to delete a setting that topics do not have: a cluster may accept that without any effect."""
     from tidelog_foundation.config import TopicConfig, describe
     from tidelog_foundation.config.settings import unknown_key
 
@@ -331,7 +331,7 @@ def _check_deletions(offsets: Iterable[str]) -> None:
 
 
 def _deletions(admin: AdminClient, topic: str, offsets: list[str], timeout_s: float) -> list[TopicPartition]:
-    """Return what the arguments name; ``all`` stands for all partitions that the topic has."""
+    """Return the partitions and offsets of the arguments; ``all`` means all partitions of the topic."""
     wanted: dict[int, int] = {}
     for text in offsets:
         partition, _, offset = text.partition(":")

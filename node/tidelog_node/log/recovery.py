@@ -152,7 +152,7 @@ class _Recovery:
         self._tell(self._segments[-1].next_offset)
 
     def _is_checked(self, first: int) -> bool:
-        """Check the segments from an index on. Return False if a valid batch was cut off too, to run the check again."""
+        """Check the segments from an index on. Return False, to check again, if a valid batch was cut off too."""
         expected = self._segments[first].base_offset
         self._load_producers(expected)
         may_have_gap = True

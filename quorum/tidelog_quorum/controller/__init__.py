@@ -1,4 +1,4 @@
-"""The controller: decides on requests against the metadata image, without I/O, clock or randomness."""
+"""The controller: decides requests by the metadata image, without I/O, clock or randomness."""
 
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.result import Result

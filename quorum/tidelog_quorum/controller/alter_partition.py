@@ -1,17 +1,17 @@
-"""A leader's change of its partition's ISR, as compare-and-set on both epochs (KIP-497, 841, 858, 903).
+"""A leader's change of its partition's ISR: compare-and-set on both epochs (KIP-497, 841, 858, 903).
 
-The checks of one partition, in Kafka's order; the first that fails is the answer:
+The checks of one partition, in Kafka's order; the first that fails determines the answer:
 
 =========================== =====================================================================================
 UNKNOWN_TOPIC_ID            no topic has the id
 UNKNOWN_TOPIC_OR_PARTITION  the topic has no such partition
-NOT_CONTROLLER              an epoch is ahead: another controller must have given it out
-FENCED_LEADER_EPOCH         the leader epoch has passed
-INVALID_REQUEST             somebody else leads
-INVALID_UPDATE_VERSION      the partition epoch has passed
-INVALID_REQUEST             the ISR is empty, has a stranger or a member twice, or does not have the leader
+NOT_CONTROLLER              an epoch is ahead: another controller must have issued it
+FENCED_LEADER_EPOCH         the leader epoch is outdated
+INVALID_REQUEST             another broker leads
+INVALID_UPDATE_VERSION      the partition epoch is outdated
+INVALID_REQUEST             the ISR is empty, has a non-replica or a member twice, or lacks the leader
 INELIGIBLE_REPLICA          a member is unknown, shutting down, fenced, of another epoch, or on a failed directory
-NEW_LEADER_ELECTED          the change is made, and completes a reassignment that takes the leader away
+NEW_LEADER_ELECTED          the change is made, and completes a reassignment that removes the leader
 =========================== =====================================================================================
 """
 
@@ -35,11 +35,11 @@ from tidelog_quorum.metadata.registrations import PartitionRegistration
 def alter_partition(
     image: MetadataImage, own: TopicConfig, request: pb.AlterPartitionRequest
 ) -> Result[pb.AlterPartitionResponse]:
-    """Change the ISR of partitions that the asking broker leads; each answer is the partition's new state or an error.
+    """Change the ISR of partitions that the calling broker leads; each result is the partition's new state or an error.
 
     Raises:
-        TidelogError: STALE_BROKER_EPOCH when the broker is not registered with that epoch, INVALID_REQUEST when a
-            partition is named twice.
+        TidelogError: STALE_BROKER_EPOCH, the broker is not registered with that epoch; INVALID_REQUEST, a partition is
+            named twice.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     _check_unique(request)
@@ -78,7 +78,7 @@ def _alter(
             PartitionTarget(isr=tuple(BrokerId(m.broker_id) for m in asked.new_isr)),
             rules.election,
         )
-        # An unchanged ISR gets a new partition epoch as well: a leader withdraws an earlier proposal by it.
+        # An unchanged ISR gets a new partition epoch too, with which a leader withdraws an earlier proposal.
         change = change or PartitionChangeRecord(topic.topic_id, asked.index, isr=partition.isr)
         records.append(change)
         partition = partition.changed_by(change)
@@ -101,7 +101,7 @@ def _checked(
     asked: pb.AlterPartitionItem,
     broker_id: BrokerId,
 ) -> tuple[TopicImage, PartitionRegistration]:
-    """Return what is to be changed, unless one of the rules above is against it."""
+    """Return the topic and partition to change, unless one of the checks above fails."""
     if topic is None:
         topic_id = topic_id_text(TopicId(item.topic_id))
         raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic_id}")
@@ -115,7 +115,9 @@ def _checked(
 
 
 def _check_still_leads(name: str, partition: PartitionRegistration, broker_id: BrokerId) -> None:
-    """Unlike all other errors this one comes with a record; the leader learns the rest from the metadata log."""
+    """Raise an error if the leader changed. Unlike all others it comes with a record, which the leader reads in the
+    log.
+    """
     if partition.leader != broker_id:
         text = f"the change completed the reassignment of {name}, which {partition.leader} leads now"
         raise error_for(ErrorCode.NEW_LEADER_ELECTED, text)
@@ -128,7 +130,7 @@ def _check_epochs(
     seen = f"{name} has leader epoch {partition.leader_epoch} and partition epoch {partition.partition_epoch}"
     said = f"not {asked.leader_epoch} and {asked.partition_epoch}"
     if ahead:
-        # Only another controller can have given out later epochs than this one knows of.
+        # Only another controller can have issued later epochs than this one knows.
         raise error_for(ErrorCode.NOT_CONTROLLER, f"{seen} on this controller, {said}")
     if asked.leader_epoch < partition.leader_epoch:
         raise error_for(ErrorCode.FENCED_LEADER_EPOCH, f"{seen}, {said}")

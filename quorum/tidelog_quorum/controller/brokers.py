@@ -6,12 +6,12 @@
                            ^  <------- want_fence, session expired, refused ---'                        |
                            '<-------- leads nothing, the others know, or session expired, refused ------'
 
-"Refused" is that nobody listens where the broker should: its process is gone, which ends the session early.
+"Refused" means that the broker's address refuses connections: its process is gone, which ends the session early.
 
-A fenced broker that was shutting down comes back only by a new registration (``registration``). A log directory that a
-heartbeat says has failed is taken off the registration, and with it the replicas in it out of their ISRs; it comes back
-only by a registration of another incarnation (KIP-858). Who leaves "unfenced" leaves every ISR that has another member,
-or every one with ELR (``partition_change``): in the same entry, but for the rest of a great many (``settling``).
+A fenced broker that was shutting down returns only by a new registration (``registration``). A log directory that a
+heartbeat reports as failed is removed from the registration, and its replicas from their ISRs; it returns only by a
+registration of another incarnation (KIP-858). A broker that leaves "unfenced" leaves every ISR that has another member,
+or every ISR with ELR (``partition_change``), in the same entry; if there are too many, ``settling`` does the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 
 class _Next(enum.Enum):
-    """Where a heartbeat takes a broker."""
+    """The state of a broker after a heartbeat."""
 
     FENCED = enum.auto()
     UNFENCED = enum.auto()
@@ -44,10 +44,10 @@ class _Next(enum.Enum):
 def heartbeat(
     image: MetadataImage, sessions: BrokerSessions, settling: Settling, request: pb.BrokerHeartbeatRequest, now_ms: int
 ) -> Result[pb.BrokerHeartbeatResponse]:
-    """Keep a broker's session alive, take note of directories that failed, and move it on to what it wants to be.
+    """Extend a broker's session, record failed directories, and change its state as it requests.
 
     Raises:
-        TidelogError: STALE_BROKER_EPOCH when the broker is not registered with that epoch.
+        TidelogError: STALE_BROKER_EPOCH, the broker is not registered with that epoch.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     sessions.touch(broker.broker_id, broker.broker_epoch, request.current_metadata_offset, now_ms)
@@ -71,7 +71,7 @@ def heartbeat(
 def expire_sessions(
     image: MetadataImage, sessions: BrokerSessions, settling: Settling, now_ms: int
 ) -> Result[frozenset[BrokerId]]:
-    """Fence the unfenced brokers whose session has ended; the response names them."""
+    """Fence the unfenced brokers whose session has expired; the response has their ids."""
     stale = [b for b in image.brokers.values() if not b.fenced and not sessions.is_alive(b, now_ms)]
     gone = frozenset(b.broker_id for b in stale)
     if not gone:
@@ -84,10 +84,10 @@ def expire_sessions(
 def fence_refused(
     image: MetadataImage, sessions: BrokerSessions, settling: Settling, refused: BrokerRefused
 ) -> Result[bool]:
-    """Fence a broker at whose address nobody listens; the response says whether there is nothing left to ask.
+    """Fence a broker whose address refuses connections; the response tells whether no further check is needed.
 
-    That is so, too, when it is fenced already or another process has registered. It is False of a broker that was
-    heard of since, and of one that came back from a refusal: these have their session, and are fenced when it expires.
+    It is also True if the broker is fenced already or another process has registered. It is False if the broker was
+    heard from since, or has returned after a refusal: such a broker keeps its session and is fenced when that expires.
     """
     broker = image.brokers.get(refused.broker_id)
     if broker is None or broker.broker_epoch != refused.broker_epoch or broker.fenced:
@@ -98,10 +98,10 @@ def fence_refused(
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerRegistration:
-    """Return the registration of a broker that names its present epoch.
+    """Return the registration of a broker that names its current epoch.
 
     Raises:
-        TidelogError: STALE_BROKER_EPOCH when the broker is not registered with that epoch.
+        TidelogError: STALE_BROKER_EPOCH, the broker is not registered with that epoch.
     """
     broker = image.brokers.get(BrokerId(broker_id))
     if broker is None:
@@ -117,7 +117,7 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
 def _without_failed_directories(
     image: MetadataImage, settling: Settling, broker: BrokerRegistration, request: pb.BrokerHeartbeatRequest
 ) -> tuple[list[MetadataRecord], MetadataImage]:
-    """Return the records by which newly failed directories are left, and the image that they make."""
+    """Return the records that take newly failed directories out of use, and the resulting image."""
     failed = frozenset(broker.log_dirs).intersection(map(DirectoryId, request.offline_log_dirs))
     if not failed or _has_lost_all(broker, request):
         return [], image
@@ -129,7 +129,7 @@ def _without_failed_directories(
 
 
 def _has_lost_all(broker: BrokerRegistration, request: pb.BrokerHeartbeatRequest) -> bool:
-    """A broker without any directory cannot serve; it stays fenced until another incarnation registers."""
+    """Return whether a broker has no directory left; it stays fenced until another incarnation registers."""
     return bool(broker.log_dirs) and set(broker.log_dirs) <= set(request.offline_log_dirs)
 
 
@@ -163,7 +163,7 @@ def _next_of_shutting_down(image: MetadataImage, sessions: BrokerSessions, broke
         return _Next.SHUTTING_DOWN
     offset = sessions.begin_shutdown(broker.broker_id, image.offset)
     active = (b for b in image.brokers.values() if b.is_active)
-    # The others must have seen that it leads no more: else they would still fetch from it.
+    # The others must have seen that it no longer leads; otherwise they would still fetch from it.
     return _Next.SHUT_DOWN if sessions.have_reached(active, offset) else _Next.SHUTTING_DOWN
 
 
@@ -184,7 +184,7 @@ def _records_towards(
 
 
 def _changes_as(broker: BrokerRegistration, image: MetadataImage, settling: Settling) -> list[MetadataRecord]:
-    """Return the changes of what a broker holds, as it will be registered."""
+    """Return the partition changes for a broker's future registration."""
     brokers = {**image.brokers, broker.broker_id: broker}
     return settling.changes(image, brokers, held_by(image, frozenset({broker.broker_id})))
 

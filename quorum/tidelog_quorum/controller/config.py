@@ -1,4 +1,4 @@
-"""The settings that a controller decides by; the configuration of its process inherits them."""
+"""The settings that govern a controller's decisions; the configuration of its process inherits them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _limit = partial(setting_of, ConsumerGroupLimits)
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """What a controller decides by."""
+    """The settings that govern a controller's decisions."""
 
     cluster_id: str = setting(check=not_empty, doc="The cluster's id; processes with another id are refused.")
     broker_session_timeout_ms: int = setting(
@@ -66,12 +66,12 @@ class ControllerConfig:
     group_consumer_max_heartbeat_interval_ms: int = _limit("group_consumer_max_heartbeat_interval_ms")
 
     def group_limits(self) -> ConsumerGroupLimits:
-        """Return the limits of what is set on groups."""
+        """Return the limits on group settings."""
         fields = dataclasses.fields(ConsumerGroupLimits)
         return ConsumerGroupLimits(**{field.name: getattr(self, field.name) for field in fields})
 
     def topic_config(self) -> TopicConfig:
-        """Return the settings of topics for which neither topic nor cluster says."""
+        """Return the default settings of topics, which topic and cluster settings override."""
         return TopicConfig(
             min_insync_replicas=self.min_insync_replicas,
             unclean_leader_election_enable=self.unclean_leader_election_enable,

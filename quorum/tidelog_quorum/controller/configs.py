@@ -4,15 +4,15 @@ Rules:
 
 - a resource is changed as a whole or not at all, and has one error; a resource or a key that is named twice is refused;
 - a change that replaces all settings of a resource (KIP-133) removes those that it does not name;
-- what results is checked: keys, types, limits, and values that depend on each other, over the defaults that hold;
-- a key that a topic does not have is refused unless it is removed; one that brokers do not have is kept (``foreign``);
-- a group need not exist; what is set on it is within this controller's limits, which Kafka's controllers have too;
-- a broker's setting that is read from its file alone is refused, and so is one that contradicts another layer's;
-- with eligible leader replicas (KIP-966) ``min.insync.replicas`` is the same for all: it is neither set on one broker
-  nor removed from all of them;
-- what changes ``min.insync.replicas`` of a topic drops the eligible leader replicas that are eligible no more in the
-  same entry, or before it where they are too many for one (``with_rule_changes``). (Who may lead since
-  ``unclean.leader.election.enable`` changed, does so a moment later.)
+- the result is checked: keys, types, limits, and values that depend on each other, over the defaults in force;
+- a key that topics do not have is refused unless it is removed; one that brokers do not have is kept (``foreign``);
+- a group need not exist; its settings must be within this controller's limits, as in Kafka;
+- a broker's setting that is only read from its file is refused, and so is one that contradicts another layer's;
+- with eligible leader replicas (KIP-966) ``min.insync.replicas`` is the same for all: it can neither be set on one
+  broker nor removed from all of them;
+- a change of a topic's ``min.insync.replicas`` drops the replicas that are no longer eligible leaders in the same
+  entry, or before it if they are too many for one (``with_rule_changes``). (A change of
+  ``unclean.leader.election.enable`` takes effect a moment later.)
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ R = TypeVar("R")
 
 MAX_OPERATIONS_PER_REQUEST = 10_000
 MAX_PARTITIONS_IN_ENTRY = 10_000
-"""That change together with the settings. With these they are what one entry holds."""
+"""The maximum number of partitions that change together with the settings; both fill one entry."""
 _TOPIC, _BROKER, _GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
 _BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SETTINGS: Mapping[ConfigResourceType, Mapping[str, SettingInfo]] = {
@@ -78,10 +78,10 @@ def incremental_alter_configs(
 ) -> Result[pb.IncrementalAlterConfigsResponse]:
     """Change the resources that can be changed; each of the others gets its own error.
 
-    ``own`` are the settings of topics that do not say, ``limits`` those of groups, in this controller's own file.
+    ``own`` are the default settings of topics, ``limits`` those of groups, both from this controller's own file.
 
     Raises:
-        TidelogError: POLICY_VIOLATION when the request has too many operations, or changes too much in one step.
+        TidelogError: POLICY_VIOLATION, the request has too many operations or changes too much in one step.
     """
     operations = sum(max(1, len(r.operations)) for r in request.resources)
     if operations > MAX_OPERATIONS_PER_REQUEST:
@@ -104,21 +104,21 @@ def incremental_alter_configs(
             continue
         records += changed
         if changed and wanted.resource.type == metadata_record_pb2.CONFIG_RESOURCE_TYPE_BROKER:
-            # The other resources must fit this one.
+            # The other resources must be consistent with this change.
             seen = seen.apply(seen.offset + 1, seen.epoch, changed)
     response = pb.IncrementalAlterConfigsResponse(resources=results.values())
     return with_rule_changes(image, own, [] if request.validate_only else records, response)
 
 
 def with_rule_changes(image: MetadataImage, own: TopicConfig, records: list[MetadataRecord], response: R) -> Result[R]:
-    """Return ``records`` with what must change of partitions where they change the rules of elections.
+    """Return ``records`` together with the partition changes that new election rules require.
 
-    That belongs into the same entry. Only an ELR that ends may end before, as it makes a replica less eligible than it
-    has to be; where they are many for one entry they do so. If the rules do not change after all, because the
-    leadership ends in between, a partition has eligible replicas again when its ISR shrinks the next time.
+    The changes belong into the same entry. Only changes that end an ELR may come before it, because they make a replica
+    less eligible than necessary; if they are too many for one entry, they do. If the rules then do not change, because
+    the leadership ends in between, a partition regains eligible replicas when its ISR next shrinks.
 
     Raises:
-        TidelogError: POLICY_VIOLATION, what belongs into the same entry is too much for it.
+        TidelogError: POLICY_VIOLATION, the changes are too many for one entry.
     """
     concerned = _topics_concerned(image, records)
     if not concerned:
@@ -139,7 +139,7 @@ def with_rule_changes(image: MetadataImage, own: TopicConfig, records: list[Meta
 
 
 def _topics_concerned(image: MetadataImage, records: list[MetadataRecord]) -> Collection[str]:
-    """Return the topics by whose rules something may be eligible no more."""
+    """Return the topics in which replicas may no longer be eligible under the new rules."""
     settings = [r for r in records if isinstance(r, ConfigRecord) and r.name == MIN_INSYNC_REPLICAS]
     has_features = any(isinstance(r, FeatureLevelRecord) for r in records)
     if has_features or any(r.resource_type is _BROKER for r in settings):
@@ -167,7 +167,7 @@ def _alter(
 
 @contextlib.contextmanager
 def _errors_of(resource: ConfigResource) -> Iterator[None]:
-    """Answer what is wrong with a broker's settings as Kafka does: it is the request's fault (ConfigAdminManager)."""
+    """Report errors in a broker's settings as Kafka does: as INVALID_REQUEST (ConfigAdminManager)."""
     try:
         yield
     except ConfigError as error:
@@ -194,7 +194,7 @@ def _existing(image: MetadataImage, resource: pb.ConfigResourceName) -> ConfigRe
         text = f'{resource.name!r} is no broker id, and not "" for all brokers'
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     found = ConfigResource(_BROKER, resource.name)
-    # What was set on one that has been unregistered since can still be removed.
+    # Settings of a broker that has been unregistered since can still be removed.
     if resource.name and BrokerId(int(resource.name)) not in image.brokers and found not in image.configs:
         raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {resource.name}")
     return found

@@ -1,8 +1,8 @@
-"""Adds partitions to topics that exist (KIP-195).
+"""Adds partitions to existing topics (KIP-195).
 
-A topic never has fewer partitions than before. The new ones get as many replicas as partition 0 has, or will have when
-it is being reassigned; that a reassignment is under way does not matter otherwise, as in Kafka. Where they go continues
-what is there: see :mod:`tidelog_quorum.controller.placement`.
+A topic never has fewer partitions than before. New partitions get as many replicas as partition 0 has, or will have
+after its reassignment; a reassignment in progress does not matter otherwise, as in Kafka. Their placement continues
+that of the existing ones: see :mod:`tidelog_quorum.controller.placement`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def create_partitions(
     """Add partitions to the topics that can have them; each of the others gets its own error.
 
     Raises:
-        TidelogError: POLICY_VIOLATION when the request is for too many topics or partitions at once.
+        TidelogError: POLICY_VIOLATION, the request has too many topics or partitions.
     """
     _check_size(image, request)
     load.follow(image)

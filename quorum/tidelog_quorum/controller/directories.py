@@ -1,10 +1,10 @@
-"""Which log directory of a broker a replica is in, as the broker says (KIP-858).
+"""The assignment of replicas to a broker's log directories, as the broker reports it (KIP-858).
 
 The broker decides where its replicas are; the controller only needs to know, in order to elect another leader when a
-directory fails. An assignment to a directory that is offline, or lost, does just that; one to a directory that is
-online may make a replica eligible that was not, and so end a time without a leader. A replica that gets another
-directory while its own is offline is a new and empty one: where the ELR is in use it is no member of it any more, nor
-of the ISR (KIP-966). Unless the broker says that a lost one has kept its log.
+directory fails. An assignment to a directory that is offline or lost triggers that election. An assignment to an online
+directory may make a replica eligible again and so give a partition a leader. A replica that moves to another directory
+while its own is offline is new and empty: with ELR it leaves the ELR and the ISR (KIP-966), unless the broker reports
+that a lost replica has kept its log.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tidelog_quorum.metadata.registrations import BrokerRegistration
 def assign_replicas_to_directories(
     image: MetadataImage, own: TopicConfig, request: pb.AssignReplicasToDirsRequest
 ) -> Result[pb.AssignReplicasToDirsResponse]:
-    """Note where replicas of the asking broker are; each that cannot be gets its own error.
+    """Record the directories of the calling broker's replicas; each that cannot be recorded gets its own error.
 
     Raises:
-        TidelogError: STALE_BROKER_EPOCH when the broker is not registered with that epoch, INVALID_REQUEST when a
-            partition is named twice or an id has not 16 bytes.
+        TidelogError: STALE_BROKER_EPOCH, the broker is not registered with that epoch; INVALID_REQUEST, a partition is
+            named twice or an id does not have 16 bytes.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     _check_request(request)

@@ -1,12 +1,12 @@
-"""Elections that an administrator asks for (KIP-183, KIP-460), with an error per partition.
+"""Elections at an administrator's request (KIP-183, KIP-460), with an error per partition.
 
-A *preferred* election makes the first replica the leader, if it may lead, in place of the present leader; that is how
-the leaderships return to where they were placed. An *unclean* one gives a partition without a leader any replica that
-can serve, whatever ``unclean.leader.election.enable`` says: what only the others have is lost, which is why it is asked
-for by hand.
+A *preferred* election makes the first replica the leader, if it may lead; this returns leaderships to their placement.
+An *unclean* election gives a partition without a leader any replica that can serve, whatever the value of
+``unclean.leader.election.enable``: records that only other replicas have are lost, which is why an administrator must
+request it.
 
-A request is handled in slices, each a request of its own: no other one waits until all partitions of a cluster were
-looked at, and no entry is larger than a slice.
+A request is handled in slices, each a request of its own: no other request waits for all partitions of a cluster, and
+no entry is larger than a slice.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
-"""That a request may name."""
+"""The maximum number of partitions that a request may name."""
 PARTITIONS_PER_SLICE = 1_000
 
 
 def election_slices(image: MetadataImage, request: pb.ElectLeadersRequest) -> Iterator[pb.ElectLeadersRequest]:
-    """Yield requests for a bounded number of partitions each, at least one: together they ask for the same.
+    """Split a request into requests for a bounded number of partitions each; yield at least one.
 
-    They name the partitions, also when all were asked for: the flag then only says what is not answered.
+    They name their partitions even if the request is for all: the flag then only omits partitions that need no
+    election.
 
     Raises:
-        TidelogError: POLICY_VIOLATION when the request names too many.
+        TidelogError: POLICY_VIOLATION, the request names too many partitions.
     """
     named = 0 if request.all_partitions else sum(len(t.partitions) for t in request.topics)
     if named > MAX_PARTITIONS_PER_REQUEST:
@@ -51,14 +52,14 @@ def election_slices(image: MetadataImage, request: pb.ElectLeadersRequest) -> It
 def elect_leaders(
     image: MetadataImage, rules_of: TopicRules, request: pb.ElectLeadersRequest
 ) -> Result[pb.ElectLeadersResponse]:
-    """Elect the leaders of the named partitions, else of all; of all, those that need no election are not answered.
+    """Elect leaders for the named partitions, else for all; of all, those that need no election are omitted.
 
-    Errors: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where the preferred replica leads, or, unclean, where
-    somebody does; PREFERRED_LEADER_NOT_AVAILABLE where the preferred replica may not lead;
-    ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica can serve. A partition that is named twice is elected for once.
+    Errors: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED if the preferred replica leads or, for an unclean election,
+    any replica leads; PREFERRED_LEADER_NOT_AVAILABLE if the preferred replica may not lead;
+    ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica can serve. A partition that is named twice gets one election.
 
     Raises:
-        TidelogError: INVALID_REQUEST: there is no such type of election.
+        TidelogError: INVALID_REQUEST, the type of election is unknown.
     """
     election = _election(request.election_type)
     records: list[PartitionChangeRecord] = []
@@ -82,7 +83,7 @@ def elect_leaders(
 def preferred_election(
     image: MetadataImage, rules_of: TopicRules, topic: TopicImage, index: int, partition: PartitionRegistration
 ) -> PartitionChangeRecord | None:
-    """Return the change that makes the first replica the leader; None when it may not lead, or does."""
+    """Return the change that makes the first replica the leader; None if it may not lead or already leads."""
     if partition.leader == partition.replicas[0] or not image.can_serve(partition, partition.replicas[0]):
         return None
     rules = rules_of(topic.name)

@@ -1,9 +1,9 @@
-"""Which partitions an event concerns, and by which rules each of them changes (``partition_change``).
+"""The partitions that an event affects, and the election rules of each (``partition_change``).
 
-A partition is *settled* when its ISR has only replicas that can serve, or none but a last one (see there), and when it
-has a leader if one can be elected. Brokers that come and go, log directories that fail and settings that change may
-unsettle it; :func:`settled` says what settles it again. It depends only on the brokers as they will be, not on what
-happened.
+A partition is *settled* when all members of its ISR can serve, or only a last one is left (see there), and when it has
+a leader if one can be elected. Brokers that come and go, failed log directories and changed settings may unsettle it;
+:func:`settled` returns the change that settles it again. That change depends only on the future state of the brokers,
+not on the event.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_MOVED: Mapping[BrokerId, DirectoryId] = MappingProxyType({})
 
 
 def rules_of(image: MetadataImage, topic_name: str, own: TopicConfig) -> ElectionRules:
-    """Return by what a topic's partitions elect; ``own`` are the settings of the controller's properties file."""
+    """Return the election rules of a topic; ``own`` are the settings of the controller's properties file."""
     return ElectionRules(
         min_isr=min_insync_replicas(image, topic_name, own),
         uses_elr=uses_elr(image),
@@ -42,7 +42,7 @@ def leads_any(image: MetadataImage, broker_id: BrokerId) -> bool:
 
 
 def held_by(image: MetadataImage, brokers: frozenset[BrokerId]) -> Iterator[Candidate]:
-    """Yield the partitions in whose ISR or ELR one of ``brokers`` is."""
+    """Yield the partitions with one of ``brokers`` in their ISR or ELR."""
     for topic in image.topics.values():
         if brokers.isdisjoint(topic.members):
             continue
@@ -52,23 +52,23 @@ def held_by(image: MetadataImage, brokers: frozenset[BrokerId]) -> Iterator[Cand
 
 
 def held_in(image: MetadataImage, broker_id: BrokerId, lost: frozenset[DirectoryId]) -> Iterator[Candidate]:
-    """Yield the partitions in whose ISR or ELR a broker is with a replica in one of the directories ``lost``."""
+    """Yield the partitions with a broker in their ISR or ELR whose replica is in one of the ``lost`` directories."""
     for topic, index, partition in held_by(image, frozenset({broker_id})):
         if partition.directory_of(broker_id) in lost:
             yield topic, index, partition
 
 
 def without_leader(image: MetadataImage) -> Iterator[Candidate]:
-    """Yield the partitions that nobody leads."""
+    """Yield the partitions without a leader."""
     for topic in image.topics.values():
         if NO_BROKER in topic.leaders:
             yield from ((topic, i, p) for i, p in topic.partitions.items() if p.leader == NO_BROKER)
 
 
 def doubtful(image: MetadataImage) -> Iterator[Candidate]:
-    """Yield all partitions that are not settled and perhaps some that are: what an earlier leader may have left."""
+    """Yield all partitions that are not settled, and possibly some that are: an earlier leader may have left some."""
     active = {b.broker_id for b in image.brokers.values() if b.is_active}
-    # With the broker: a directory that was copied has its id on two of them.
+    # Paired with the broker: a copied directory has its id on two brokers.
     online = {(b.broker_id, d) for b in image.brokers.values() for d in (UNASSIGNED_DIRECTORY, *b.log_dirs)}
     for topic, index, partition in image.partitions():
         places = zip(partition.replicas, partition.directories, strict=True)
@@ -86,10 +86,10 @@ def settled(
     unclean_shutdown: frozenset[BrokerId] = NOBODY,
     directories: Mapping[BrokerId, DirectoryId] | None = None,
 ) -> PartitionChangeRecord | None:
-    """Return the change that settles a partition, or None if it is.
+    """Return the change that settles a partition, or None if it is settled.
 
-    ``brokers`` is who is registered after the change. ``unclean_shutdown`` are brokers that may have lost records;
-    their replicas leave the ISR and the ELR where that is in use. ``directories`` are those of replicas that move.
+    ``brokers`` are the registrations after the change. ``unclean_shutdown`` are brokers that may have lost records;
+    with ELR, their replicas leave the ISR and the ELR. ``directories`` are those of replicas that move.
     """
     moved = directories or _NOT_MOVED
     gone = unclean_shutdown if rules.uses_elr else NOBODY
@@ -100,11 +100,11 @@ def settled(
 
 
 def changes_by_rules(image: MetadataImage, own: TopicConfig, topics: Iterable[str]) -> list[PartitionChangeRecord]:
-    """Return the changes of ELRs that follow when the rules of ``topics`` have become those of ``image``.
+    """Return the ELR changes that follow when the rules of ``topics`` become those of ``image``.
 
     They belong into the same entry as the change of ``min.insync.replicas`` or of the feature: once the high watermark
-    may advance with fewer replicas, one that was eligible does not hold all that is committed any more (KIP-966).
-    Partitions that are led and have no ELR need none.
+    may advance with fewer replicas, a replica that was eligible may lack committed records (KIP-966). Partitions with a
+    leader and no ELR need no change.
     """
     records: list[PartitionChangeRecord] = []
     for name in topics:
@@ -120,7 +120,7 @@ def changes_by_rules(image: MetadataImage, own: TopicConfig, topics: Iterable[st
 
 
 def ends_elr(change: PartitionChangeRecord) -> bool:
-    """Return whether a change empties an ELR and does nothing else."""
+    """Return whether a change only empties an ELR."""
     return change.last_known_elr in (None, ()) and change == PartitionChangeRecord(
         change.topic_id, change.partition_id, eligible_leader_replicas=(), last_known_elr=change.last_known_elr
     )

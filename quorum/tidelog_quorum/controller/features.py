@@ -1,11 +1,11 @@
 """The features of the cluster with their levels (KIP-584), and the first records of a new cluster.
 
-Rules for a change, all of a request or nothing:
+Rules for a change, which applies to a whole request or not at all:
 
-- the level is one that this controller and every registered broker know; one that named no range knows level 0 alone;
+- this controller and every registered broker must support the level; a broker without a range supports level 0 only;
 - a lower level needs a downgrade, a higher one an upgrade; ``metadata.version`` never falls below 1;
-- turning eligible leader replicas on writes the cluster-wide ``min.insync.replicas`` that they need and removes those
-  of single brokers (KIP-966); turning them off drops them, and is safe only while no partition depends on them.
+- enabling eligible leader replicas writes the cluster-wide ``min.insync.replicas`` that they need and removes those of
+  single brokers (KIP-966); disabling them drops them, and is safe only while no partition depends on them.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _KINDS = (_UPGRADE, pb.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE, _UNSAFE)
 
 
 def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
-    """Return what a controller writes first that leads a cluster without ``metadata.version``; nothing when it has one.
+    """Return the first records of a cluster without ``metadata.version``; none if the cluster has one.
 
-    A new cluster begins with all features at their highest levels; one that has brokers already was begun by a version
-    without features, and gets the least.
+    A new cluster starts with all features at their highest levels. A cluster that has brokers already comes from a
+    version without features, and gets the lowest levels.
     """
     if METADATA_VERSION in image.feature_levels:
         return Result([], None)
@@ -55,7 +55,7 @@ def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
 
 
 def describe_features(image: MetadataImage) -> pb.DescribeFeaturesResponse:
-    """Describe the features that every process of the cluster knows, with the levels in use."""
+    """Describe the features that every process of the cluster supports, with the levels in use."""
     described = []
     for name in SUPPORTED_FEATURES:
         ranges = [feature_range for _, feature_range in _ranges(image, name)]
@@ -73,11 +73,11 @@ def describe_features(image: MetadataImage) -> pb.DescribeFeaturesResponse:
 def update_features(
     image: MetadataImage, own: TopicConfig, request: pb.UpdateFeaturesRequest
 ) -> Result[pb.UpdateFeaturesResponse]:
-    """Change levels, all or none. ``own`` are the settings of topics that do not say, in this controller's own file.
+    """Change levels, all or none. ``own`` are the default settings of topics in this controller's own file.
 
     Raises:
-        TidelogError: INVALID_REQUEST, no update or a feature twice; INVALID_UPDATE_VERSION, a level that may not be;
-            FEATURE_UPDATE_FAILED, a downgrade that is not safe now; POLICY_VIOLATION, it changes too much in one step.
+        TidelogError: INVALID_REQUEST, no update or a feature twice; INVALID_UPDATE_VERSION, an invalid level;
+            FEATURE_UPDATE_FAILED, a downgrade that is not safe now; POLICY_VIOLATION, too many changes in one step.
     """
     counts = Counter(u.name for u in request.updates)
     if not counts:

@@ -1,13 +1,13 @@
-"""Leaderships that return to the preferred replicas by themselves (``auto.leader.rebalance.enable``).
+"""Automatic return of leaderships to the preferred replicas (``auto.leader.rebalance.enable``).
 
-Every ``leader.imbalance.check.interval.seconds`` the leading controller goes over all partitions and counts, for each
-broker, those that prefer it and those of them that have another leader. Of the brokers with a share of these above
-``leader.imbalance.per.broker.percentage`` the partitions are then elected for, each by the state that it has by then.
+Every ``leader.imbalance.check.interval.seconds`` the leading controller reads all partitions and counts, for each
+broker, those that prefer it and those of them that have another leader. For brokers whose share of the latter is above
+``leader.imbalance.per.broker.percentage`` it then elects the preferred leaders, each by the partition's current state.
 
-Both are done in pieces, so that no call takes long whatever the number of partitions: one looks at
-``PARTITIONS_PER_STEP`` partitions, or elects ``ELECTIONS_PER_STEP`` leaders (Kafka's bound for one run of
-maybeBalancePartitionLeaders), and says that it wants to be called again at once. The first pass looks at one image from
-beginning to end, so that what it counts fits together.
+Both run in steps, so that no call takes long whatever the number of partitions: a step reads ``PARTITIONS_PER_STEP``
+partitions, or elects ``ELECTIONS_PER_STEP`` leaders (Kafka's bound for one run of maybeBalancePartitionLeaders), and
+then asks for another step at once. The first pass reads one image from beginning to end, so that its counts are
+consistent.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ ELECTIONS_PER_STEP = 1_000
 
 @dataclass(slots=True)
 class _Census:
-    """The partitions of one image, counted by the broker that each prefers."""
+    """The partitions of one image, counted by preferred broker."""
 
     remaining: Iterator[tuple[TopicImage, int, PartitionRegistration]]
     preferred: Counter[BrokerId] = field(default_factory=Counter)
     led_elsewhere: dict[BrokerId, list[tuple[TopicId, int]]] = field(default_factory=dict)
 
     def go_on(self) -> bool:
-        """Look at some more; returns whether all have been looked at."""
+        """Count some more partitions. Return whether all are counted."""
         seen = 0
         for topic, index, partition in itertools.islice(self.remaining, PARTITIONS_PER_STEP):
             seen += 1
@@ -60,17 +60,17 @@ class LeaderBalance:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the next step has something to do already."""
+        """Whether the next step has work to do."""
         return self._census is not None or bool(self._waiting)
 
     def restart(self, now_ms: int) -> None:
-        """Forget a check under way; the next one is due after a whole interval."""
+        """Drop a check in progress; the next one is due after a whole interval."""
         self._census = None
         self._waiting.clear()
         self._due_ms = now_ms + self._interval_ms
 
     def step(self, image: MetadataImage, rules_of: TopicRules, now_ms: int) -> list[PartitionChangeRecord]:
-        """Go on with a check that is due or under way; returns the elections that follow now, mostly none."""
+        """Continue a check that is due or in progress, and return the elections to make now, usually none."""
         if not self.is_under_way:
             if now_ms < self._due_ms:
                 return []

@@ -1,25 +1,26 @@
-"""What becomes of one partition when its ISR, its replicas or the brokers change: Kafka's PartitionChangeBuilder.
+"""The change of one partition when its ISR, its replicas or the brokers change: Kafka's PartitionChangeBuilder.
 
-A pure function of the partition, of the brokers *as they are after the change*, and of the topic's rules. It is the
-only place where a leader is elected, where the eligible leader replicas (ELR, KIP-966) are kept and where a
-reassignment (KIP-455) completes. In this order:
+A pure function of the partition, of the brokers *as they are after the change*, and of the topic's rules. Only this
+module elects leaders, maintains the eligible leader replicas (ELR, KIP-966) and completes reassignments (KIP-455). In
+this order:
 
 1. **Reassignment.** When the target ISR without ``removing`` has every one of the target replicas without ``removing``,
    the reassignment is complete: replicas and ISR lose ``removing``; ``adding`` and ``removing`` become empty.
-2. **ELR**, when it is in use. ``min_isr`` is never more than there are replicas. With at least that many members in the
-   ISR the ELR is empty. Else it has the former ISR's and ELR's members that are not in the ISR, but for those with an
-   unclean shutdown: as the high watermark stands still below ``min_isr``, each of them holds all that is committed.
+2. **ELR**, if it is in use. ``min_isr`` is at most the number of replicas. With at least that many members in the ISR
+   the ELR is empty. Otherwise it has those members of the former ISR and ELR that are not in the ISR, except those with
+   an unclean shutdown: below ``min_isr`` the high watermark does not advance, so each has all committed records.
 3. **Election.** A leader can serve: its broker is registered, not fenced, not shutting down, and its log directory is
-   online. It is in the ISR or, when that is empty, in the ELR. The present leader stays if it is so; else the first one
-   in the order of the replicas follows (``PREFERRED``: the first replica goes before the present leader). If there is
-   none: with an empty ISR and ELR the last known leader, then (``UNCLEAN``) the first replica that can serve, else
-   nobody, -1. Who was not in the ISR becomes its one member, and step 2's rule is applied to that ISR again; the ELR is
-   empty when the new leader was in neither.
-4. **An empty ISR** is kept only when the ELR is in use. Else a last member stays, without leading: the one that led,
-   for it has whatever was acknowledged.
-5. **Last known leader.** ``last_known_elr`` names who led when the ISR became empty, and is empty with a leader.
-6. **Epochs.** The record names a leader, which bumps the leader epoch, when there is another one or when a replica is
-   taken away; a mere shrink of the ISR bumps the partition epoch alone (since Kafka 3.6, KAFKA-15021).
+   online. It is in the ISR or, if that is empty, in the ELR. The current leader stays if it qualifies; otherwise the
+   first that qualifies in the order of the replicas follows (``PREFERRED``: the first replica comes before the current
+   leader). If none qualifies: with an empty ISR and ELR the last known leader, then (``UNCLEAN``) the first replica
+   that can serve, otherwise no leader, -1. A leader from outside the ISR becomes its only member, and rule 2 is applied
+   to that ISR again; the ELR is empty if the new leader was in neither.
+4. **An empty ISR** is kept only if the ELR is in use. Otherwise a last member stays, without leading: the former
+   leader, because it has all acknowledged records.
+5. **Last known leader.** ``last_known_elr`` names the leader at the time the ISR became empty; it is empty with a
+   leader.
+6. **Epochs.** The record names a leader, which increments the leader epoch, if the leader changes or a replica is
+   removed; a shrink of the ISR alone only increments the partition epoch (since Kafka 3.6, KAFKA-15021).
 """
 
 from __future__ import annotations
@@ -39,19 +40,19 @@ T = TypeVar("T")
 
 
 class Election(enum.Enum):
-    """How a leader is chosen where the present one may be replaced."""
+    """The way to choose a leader when the current one may be replaced."""
 
     PREFERRED = enum.auto()
-    """The first replica if it may lead; else as ``ONLINE``."""
+    """The first replica if it may lead; otherwise like ``ONLINE``."""
     ONLINE = enum.auto()
-    """The present leader if it may lead, else another one that holds all that is committed."""
+    """The current leader if it may lead, otherwise another replica with all committed records."""
     UNCLEAN = enum.auto()
-    """As ``ONLINE``, but if there is none any replica that can serve: what only others have is lost."""
+    """Like ``ONLINE``, but if there is none, any replica that can serve: records that only others have are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionRules:
-    """What a topic's configuration and the cluster's features say: see ``elections.rules_of``."""
+    """The election rules from a topic's configuration and the cluster's features: see ``elections.rules_of``."""
 
     min_isr: int = 1
     uses_elr: bool = False
@@ -59,16 +60,16 @@ class ElectionRules:
 
     @property
     def election(self) -> Election:
-        """The election that may happen whenever a partition needs a leader."""
+        """The election that is allowed whenever a partition needs a leader."""
         return Election.UNCLEAN if self.allows_unclean else Election.ONLINE
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionTarget:
-    """What a partition is to become; None leaves a field as it is.
+    """The desired state of a partition; None leaves a field unchanged.
 
-    ``directories`` holds those that change. ``unclean_shutdown`` are replicas that may have lost records which they
-    held: the caller has left them out of ``isr``, and they do not get into, or stay in, the ELR.
+    ``directories`` has only those that change. ``unclean_shutdown`` are replicas that may have lost records: the caller
+    has removed them from ``isr``, and they may not be in the ELR.
     """
 
     isr: Replicas | None = None
@@ -92,9 +93,9 @@ def partition_change(
     target: PartitionTarget = UNCHANGED,
     election: Election = Election.ONLINE,
 ) -> PartitionChangeRecord | None:
-    """Return the record that makes of ``partition`` what the rules above say, or None when nothing changes.
+    """Return the record that changes ``partition`` by the rules above, or None if nothing changes.
 
-    ``brokers`` is who is registered after the change; for an ordinary change ``election`` is ``rules.election``.
+    ``brokers`` are the registrations after the change; for an ordinary change ``election`` is ``rules.election``.
     """
     change = _Change(brokers, rules, partition, target)
     change.complete_reassignment()
@@ -107,7 +108,7 @@ def partition_change(
 
 
 class _Change:
-    """One change in the making; its methods are called once each, in the order of the rules."""
+    """A change under construction; each method is called once, in the order of the rules."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class _Change:
             self._elr = tuple(b for b in self._elr if b != self._leader) if clean and not enough else ()
 
     def complete_with_elected(self) -> None:
-        """One who was elected from outside of the ISR may be all that a reassignment waits for."""
+        """Complete a reassignment that only waited for the elected replica, which was not in the ISR."""
         self.complete_reassignment()
         enough = len(self._isr) >= min(self._rules.min_isr, len(self._replicas))
         self._elr = () if enough else tuple(b for b in self._elr if b in self._replicas)
@@ -194,7 +195,7 @@ class _Change:
         return None if changes == _NOTHING else PartitionChangeRecord(topic_id, index, *changes)
 
     def _present_isr(self) -> Replicas:
-        """An ISR that is empty without ELR stems from a time with it, when the ELR was as good as an ISR."""
+        """Return the ISR; an empty one without ELR dates from a time with ELR, when the ELR was as good as an ISR."""
         before = self._before
         if before.isr or self._rules.uses_elr:
             return before.isr

@@ -1,20 +1,20 @@
-"""Where the replicas of new partitions go: rack-aware, evenly over the brokers (after Kafka's StripedReplicaPlacer).
+"""Rack-aware, even placement of the replicas of new partitions (after Kafka's StripedReplicaPlacer).
 
-Rules, the first that decides counts:
+Rules, in order of precedence:
 
 - no broker has two replicas of a partition, and a broker that shuts down gets none;
-- the first replica, which is to lead, is on a broker that is not fenced;
-- the replicas of a partition are spread over as many racks as there are, and as evenly as they can be;
-- a fenced broker gets a replica only when its rack has no other one left, or no rack has;
-- racks get replicas in proportion to their brokers, and within a rack the brokers that have least of the topic;
-- ties go to the broker that has least of all topics, so that many small topics are spread as well.
+- the first replica, the preferred leader, is on a broker that is not fenced;
+- the replicas of a partition are spread as evenly as possible over as many racks as possible;
+- a fenced broker gets a replica only when its rack, or every rack, has no other broker left;
+- racks get replicas in proportion to their brokers, and within a rack the brokers with the fewest of the topic;
+- ties go to the broker with the fewest of all topics, so that many small topics are spread as well.
 
-Within a topic no broker then holds more than one replica more than another and none leads more than one partition more
-than another where no broker is fenced or shutting down and all racks have the same number of brokers, or there are no
-racks. Partitions that are added to such a topic keep its replicas as even; its leaders, of which those that are there
-stay, may come to differ by two.
+If no broker is fenced or shutting down, and all racks have the same number of brokers or there are no racks, then
+within a topic no broker holds more than one replica more than another, and none leads more than one partition more than
+another. Partitions added to such a topic keep its replicas as even; its leaders, of which existing ones stay, may come
+to differ by two.
 
-Nothing is drawn at random: the same image gives the same placement.
+Nothing is random: the same image gives the same placement.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Replicas = tuple[BrokerId, ...]
 
 
 class ClusterLoad:
-    """How many replicas and preferred leaderships each broker has of all topics; a cache of what the image says.
+    """The number of replicas and preferred leaderships of each broker over all topics; a cache derived from the image.
 
-    Kept by the controller from one request to the next: the cost of :meth:`follow` is that of the topics that changed,
-    and a look at each of the others.
+    The controller keeps it between requests: the cost of :meth:`follow` is that of the changed topics, and a look at
+    each of the others.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class ClusterLoad:
         self._seen: Mapping[str, TopicImage] = {}
 
     def follow(self, image: MetadataImage) -> None:
-        """Take over an image, later or earlier than the last one."""
+        """Update the counts to an image, later or earlier than the last one."""
         if image.topics is self._seen:
             return
         for name, topic in self._topics.items():
@@ -57,7 +57,7 @@ class ClusterLoad:
         self._seen = image.topics
 
     def copy(self) -> ClusterLoad:
-        """Return a load of its own, to add to what a request creates."""
+        """Return a copy, to which a request adds the partitions that it creates."""
         twin = ClusterLoad()
         twin.replicas, twin.leaders = self.replicas.copy(), self.leaders.copy()
         return twin
@@ -72,7 +72,7 @@ class ClusterLoad:
         for partition in topic.partitions.values():
             for replica in partition.replicas:
                 self.replicas[replica] += sign
-            # The preferred leader: who leads at the moment depends on who is up.
+            # The preferred leader: the current one depends on which brokers are up.
             self.leaders[partition.replicas[0]] += sign
 
 
@@ -85,11 +85,11 @@ def place_replicas(
 ) -> list[Replicas]:
     """Return the replicas of each new partition, the preferred leader first.
 
-    ``existing`` are those of the partitions that the topic has; ``load`` is that of all topics, counted when not given.
+    ``existing`` are those of the topic's existing partitions; ``load`` is that of all topics, counted if not given.
 
     Raises:
-        TidelogError: INVALID_REPLICATION_FACTOR when fewer brokers are registered than replicas are wanted, or all
-            of them are fenced.
+        TidelogError: INVALID_REPLICATION_FACTOR, fewer brokers are registered than replicas are requested, or all of
+            them are fenced.
     """
     usable = {b.broker_id: b for b in image.brokers.values() if not b.in_controlled_shutdown}
     if replication_factor > len(usable):
@@ -110,7 +110,7 @@ def place_replicas(
 
 
 class _Placer:
-    """Greedy: each replica goes where least is so far. Used for one topic and dropped."""
+    """A greedy placer: each replica goes to the least loaded broker. Used for one topic."""
 
     def __init__(
         self, usable: Mapping[BrokerId, BrokerRegistration], load: ClusterLoad, existing: Sequence[Replicas]
@@ -162,10 +162,10 @@ class _Placer:
 
 
 class _LeaderBalance:
-    """Passes leaderships on along chains of shared partitions until no chain ends at a broker that leads two fewer.
+    """Passes leaderships along chains of shared partitions until no chain ends at a broker that leads two fewer.
 
-    When no such chain is left the leaderships are as even as the replicas allow (Harvey et al., "Semi-matchings for
-    bipartite graphs and load balancing", 2006). Only new partitions are changed, and only to brokers of ``may_lead``.
+    When no such chain is left, the leaderships are as even as the replicas allow (Harvey et al., "Semi-matchings for
+    bipartite graphs and load balancing", 2006). Only new partitions change, and only to brokers of ``may_lead``.
     """
 
     def __init__(self, added: list[Replicas], existing: Sequence[Replicas], may_lead: Sequence[BrokerId]) -> None:
@@ -190,7 +190,7 @@ class _LeaderBalance:
         return []
 
     def _path(self, starts: set[BrokerId], end: BrokerId) -> list[tuple[int, BrokerId]]:
-        """Return the shortest chain of (partition, heir): one of ``starts`` then leads one less, ``end`` one more."""
+        """Return the shortest chain of (partition, new leader) that moves one leadership from ``starts`` to ``end``."""
         came_by: dict[BrokerId, tuple[int, BrokerId]] = {}
         heirs = set(self._may_lead)
         reached, seen = set(starts), set(starts)

@@ -1,4 +1,4 @@
-"""Blocks of producer ids: each is given to one broker, once and for all (KIP-730)."""
+"""Blocks of producer ids: each is allocated to one broker, once (KIP-730)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MAX_PRODUCER_ID = 2**63 - 1
 def allocate_producer_ids(
     image: MetadataImage, request: pb.AllocateProducerIdsRequest
 ) -> Result[pb.AllocateProducerIdsResponse]:
-    """Give the asking broker the next block; one whose answer is lost is never used.
+    """Allocate the next block to the calling broker; a block whose answer is lost is never used.
 
     Raises:
-        TidelogError: STALE_BROKER_EPOCH when the broker is not registered with that epoch; UNKNOWN_SERVER_ERROR when
-            all ids are used up.
+        TidelogError: STALE_BROKER_EPOCH, the broker is not registered with that epoch; UNKNOWN_SERVER_ERROR, all ids
+            are used up.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     start = image.next_producer_id

@@ -1,24 +1,24 @@
 """Moves partitions to other replicas (KIP-455), with an error per partition.
 
-Let the *original* replicas be those that the partition had before, which are the replicas without ``adding``. A
+The *original* replicas are those of the partition before any reassignment: the replicas without ``adding``. A
 reassignment to a target
 
-1. makes the replicas the target followed by the present ones that are not in it, which are ``removing``; ``adding`` are
+1. makes the replicas the target followed by the current ones that are not in it, which are ``removing``; ``adding`` are
    all of them that are not original;
 2. waits until the ISR has the whole target: new replicas fetch from the leader like any other that is behind;
-3. is completed by the change that brings the last of them into the ISR (``partition_change``): what was to be removed
-   leaves replicas and ISR, and a leader among it makes way for the first of the target.
+3. is completed by the change that brings the last of them into the ISR (``partition_change``): the replicas to remove
+   leave replicas and ISR, and a leader among them gives way to the first of the target.
 
-Where the ISR has the target already, because it only drops replicas or changes their order, 2 and 3 happen at once.
+If the ISR has the target already, because it only drops replicas or changes their order, 2 and 3 happen at once.
 
-A new target may replace one that is under way. What the earlier one was adding, and the new one does not, leaves at
-once where it has not come into the ISR; else it may be all that has the latest records, and leaves with the others in
-3. It is then in ``adding`` and in ``removing``, so that a cancellation still leads back to the original replicas, after
+A new target may replace one in progress. A replica that the earlier one was adding, and the new one is not, leaves at
+once if it is not in the ISR; otherwise it may be the only one with the latest records, and leaves with the others in 3.
+It is then in ``adding`` and in ``removing``, so that a cancellation still leads back to the original replicas, after
 any number of targets.
 
-A cancellation takes all that is in ``adding`` away at once. Where no original replica is left in the ISR that would
-lose records; it is refused, unless the topic's ``unclean.leader.election.enable`` allows it. So nothing depends on an
-original replica that was in sync once and is not there now.
+A cancellation removes all of ``adding`` at once. If no original replica is left in the ISR, that would lose records; it
+is refused, unless the topic's ``unclean.leader.election.enable`` allows it. So nothing depends on an original replica
+that was in sync once and is gone now.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ from tidelog_quorum.metadata.registrations import PartitionRegistration
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
 TopicRules = Callable[[str], ElectionRules]
-"""The rules of elections that hold for a topic, by its name."""
+"""Returns the election rules of a topic, by its name."""
 _Replicas = tuple[BrokerId, ...]
 
 
 def alter_partition_reassignments(
     image: MetadataImage, rules_of: TopicRules, request: pb.AlterPartitionReassignmentsRequest
 ) -> Result[pb.AlterPartitionReassignmentsResponse]:
-    """Begin, replace or cancel reassignments. All that can be are one entry, each of the others gets its own error.
+    """Begin, replace or cancel reassignments. The valid ones form one entry; each of the others gets its own error.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT for a target that is empty, names a broker twice or
-    one that is not registered (a fenced one may be named: the reassignment waits for it), or that would lose records;
-    INVALID_REPLICATION_FACTOR for another number of replicas where the request refuses that (KIP-860);
-    NO_REASSIGNMENT_IN_PROGRESS for a cancellation of none; INVALID_REQUEST for a partition that is named twice.
+    an unregistered one (a fenced one is allowed: the reassignment waits for it), or that would lose records;
+    INVALID_REPLICATION_FACTOR for another number of replicas if the request forbids that (KIP-860);
+    NO_REASSIGNMENT_IN_PROGRESS for a cancellation without a reassignment; INVALID_REQUEST for a partition that is named
+    twice.
 
     Raises:
-        TidelogError: POLICY_VIOLATION when the request is for too many partitions at once.
+        TidelogError: POLICY_VIOLATION, the request has too many partitions.
     """
     counts = Counter((t.name, p.index) for t in request.topics for p in t.partitions)
     if counts.total() > MAX_PARTITIONS_PER_REQUEST:
@@ -80,7 +81,7 @@ def alter_partition_reassignments(
 def list_partition_reassignments(
     image: MetadataImage, request: pb.ListPartitionReassignmentsRequest
 ) -> pb.ListPartitionReassignmentsResponse:
-    """List the reassignments under way: of the named partitions, or all. Others, also unknown ones, are left out."""
+    """List the reassignments in progress: of the named partitions, or all. Other and unknown partitions are omitted."""
     response = pb.ListPartitionReassignmentsResponse()
     for topic, indexes in _asked_for(image, request):
         ongoing = [(i, topic.partitions[i]) for i in indexes if i in topic.partitions]
@@ -147,7 +148,7 @@ def _check_target(image: MetadataImage, where: str, wanted: _Replicas) -> None:
 
 
 def _check_factor(where: str, partition: PartitionRegistration, wanted: _Replicas) -> None:
-    # Of a reassignment under way, what it leads to counts.
+    # With a reassignment in progress, its target counts.
     factor = len(partition.replicas) - len(partition.removing_replicas)
     if len(wanted) != factor:
         text = f"{where} has replication factor {factor}, the target {list(wanted)} would change it to {len(wanted)}"
@@ -192,7 +193,7 @@ def _original(partition: PartitionRegistration) -> _Replicas:
 
 
 def _holders(partition: PartitionRegistration) -> set[BrokerId]:
-    """Return the replicas that may have what is committed."""
+    """Return the replicas that may have all committed records."""
     return {*partition.isr, *partition.eligible_leader_replicas, *partition.last_known_elr}
 
 

@@ -1,17 +1,18 @@
-"""How a broker becomes known to the cluster, again or no more (KIP-631, KIP-584, KIP-966).
+"""Registration of brokers, repeated registration and unregistration (KIP-631, KIP-584, KIP-966).
 
-- A process registers with an id of this very start, its incarnation; the answer is the broker's epoch. It begins
-  fenced, and what an earlier incarnation held in ISRs it holds no more. While that one has a session it is refused.
-- A broker that cannot do the level of a feature that the cluster has settled on is refused.
-- A log directory's id is one broker's: a failure of the directory is told by its id, and a replica is found by it. So
-  one that another broker has, that is reserved, or that comes twice is refused (KIP-858). A disk that moves to another
-  broker is taken off the first one before, by a registration without it or by unregistering.
+- A process registers with an id of this start, its incarnation; the answer is the broker's epoch. It starts fenced and
+  leaves the ISRs of the earlier incarnation. It is refused while that incarnation has a session.
+- A broker that does not support the level of a feature of the cluster is refused.
+- A log directory's id belongs to one broker: it identifies the directory in failures, and replicas by their directory.
+  So an id that another broker has, that is reserved, or that comes twice is refused (KIP-858). A disk that moves to
+  another broker is first removed from the old one, by a registration without it or by unregistering.
 - ``previous_broker_epoch`` proves that the broker stopped cleanly after its last registration. Without the proof it may
-  have lost records that it had acknowledged, and leaves every ELR, too.
-- Unregistering makes a broker unknown, alive or not. Its replicas stay in the partitions, without it in ISRs and ELRs.
+  have lost records that it had acknowledged, and leaves every ELR too.
+- Unregistering removes a broker, running or not. Its replicas stay in the partitions, but not in ISRs and ELRs.
 
-All changes of partitions are in one entry with the registration, for a new incarnation must not find itself leading.
-When they are too many they are written before (``Settling``), and the broker asks again until there are few left.
+All changes of partitions are in one entry with the registration, because a new incarnation must not find itself
+leading. If they are too many, they are written before (``Settling``), and the broker repeats its request until few are
+left.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _MAX_LOG_DIRS = 1_000
 _MAX_FEATURES = 100
 _MAX_LISTENERS = 100
 _RESERVED_DIRECTORY_IDS = 100
-"""The least ids are kept for meanings of their own: unassigned, lost, migrating (Kafka's DirectoryId)."""
+"""The lowest ids are reserved: unassigned, lost, migrating (Kafka's DirectoryId)."""
 
 
 def register_broker(
@@ -62,7 +63,7 @@ def register_broker(
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, INVALID_REGISTRATION (the log directories),
             UNSUPPORTED_VERSION, or DUPLICATE_BROKER_REGISTRATION while another incarnation of the same id has a session
-            and is not shutting down, or while the partitions that it leaves behind are being handed over.
+            and is not shutting down, or while its partitions are being handed over.
     """
     _check_registration(cluster_id, request)
     _check_listeners(request)
@@ -92,7 +93,7 @@ def unregister_broker(
     settling: Settling,
     request: admin_service_pb2.UnregisterBrokerRequest,
 ) -> Result[admin_service_pb2.UnregisterBrokerResponse]:
-    """Forget a broker. One that is alive registers again.
+    """Remove a broker. A running one registers again.
 
     Raises:
         TidelogError: BROKER_ID_NOT_REGISTERED.
@@ -133,7 +134,7 @@ def _check_registration(cluster_id: str, request: pb.RegisterBrokerRequest) -> N
 
 
 def _check_listeners(request: pb.RegisterBrokerRequest) -> None:
-    """Each has a name of its own and an address that can be; that of ``endpoint`` is among them."""
+    """Check that each listener has a unique name and a valid address, and that ``endpoint`` is among them."""
     listeners = listener_endpoints(request.listeners)
     names = Counter(x.name for x in listeners)
     fault = ""
@@ -159,7 +160,7 @@ def _grpc_endpoints(listeners: Sequence[ListenerEndpoint]) -> list[Endpoint]:
 
 
 def _check_directories(image: MetadataImage, request: pb.RegisterBrokerRequest) -> None:
-    """ClusterControlManager.registerBroker, but that a broker may name none."""
+    """Check the log directories as ClusterControlManager.registerBroker does, but allow a broker without any."""
     owners = {d: b.broker_id for b in image.brokers.values() if b.broker_id != request.broker_id for d in b.log_dirs}
     for directory_id, count in Counter(map(DirectoryId, request.log_dirs)).items():
         fault = ""
@@ -175,7 +176,7 @@ def _check_directories(image: MetadataImage, request: pb.RegisterBrokerRequest) 
 
 
 def _check_features(image: MetadataImage, request: pb.RegisterBrokerRequest) -> None:
-    """Who does not name a feature does not know it, which is level 0."""
+    """Check the features; a feature that the broker does not name has level 0."""
     ranges = {f.name: (f.min_level, f.max_level) for f in request.features}
     if len(ranges) != len(request.features) or any(low > high for low, high in ranges.values()):
         raise error_for(
@@ -206,9 +207,9 @@ def _registration(request: pb.RegisterBrokerRequest, broker_epoch: BrokerEpoch) 
 def _register_again(
     existing: BrokerRegistration, sessions: BrokerSessions, request: pb.RegisterBrokerRequest, now_ms: int
 ) -> Result[pb.RegisterBrokerResponse]:
-    """The same process asks again, say because the answer was lost: it keeps its epoch and its state.
+    """Answer the same process again, for example after a lost answer: it keeps its epoch and its state.
 
-    Its directories too: one that it does not name any more has failed, which its next heartbeat says.
+    It also keeps its directories: its next heartbeat reports those that failed.
     """
     sessions.begin(existing.broker_id, existing.broker_epoch, now_ms)
     changed = dataclasses.replace(
@@ -229,7 +230,7 @@ def _handed_over(
     registration: BrokerRegistration,
     request: pb.RegisterBrokerRequest,
 ) -> list[MetadataRecord]:
-    """Return the changes after which the new incarnation, which is fenced, holds nothing of the earlier one's."""
+    """Return the changes after which the new, fenced incarnation is in no ISR or leadership of the earlier one."""
     broker_id = registration.broker_id
     stopped_cleanly = existing is not None and request.previous_broker_epoch == existing.broker_epoch
     unclean = NOBODY if stopped_cleanly else frozenset({broker_id})

@@ -1,4 +1,4 @@
-"""What handling a request gives: records to write, and the answer to send once they are committed."""
+"""The result of a request: records to write, and the answer to send once they are committed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ R = TypeVar("R", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R]):
-    """``records`` form one atomic entry; without any, ``response`` still depends on all entries written before.
+    """Records to write as one atomic entry, and a response. It depends on all earlier entries even without records.
 
-    Records that are not ``atomic`` may be written as several entries, in order: each is right without the later ones.
-    ``preparations`` are such, too, whatever ``records`` are, and are written before them.
+    Records that are not ``atomic`` may be written as several entries, in order: each is valid without the later ones.
+    ``preparations`` are never atomic, and are written before ``records``.
     """
 
     records: Sequence[MetadataRecord]
@@ -28,5 +28,5 @@ class Result(Generic[R]):
 
 
 def error_message(error: TidelogError) -> common_pb2.Error:
-    """Return an error of one item as the message inside a response."""
+    """Return an item's error as the message inside a response."""
     return common_pb2.Error(code=error.code.code, message=error.message)

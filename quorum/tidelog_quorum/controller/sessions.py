@@ -1,11 +1,10 @@
-"""Which brokers were heard of lately: the controller's soft state, kept by the leader alone and never written.
+"""Sessions of brokers: soft state that the leading controller alone keeps and never writes.
 
 A broker has a session while less than ``session_timeout_ms`` passed since its registration or its last heartbeat. A new
-leader begins with a session for every unfenced broker, so that nobody is fenced before it had one full timeout
-to find the new leader.
+leader starts a session for every unfenced broker, so that each has one full timeout to find the new leader.
 
-That nobody listens at a broker's address any more ends its session as well, once per process: a broker that comes back
-from it is reached by a way that the controller cannot judge.
+A refused connection to a broker's address ends its session as well, once per process: the controller cannot judge the
+network path to a broker that returns after such a refusal.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 @dataclass(frozen=True, slots=True)
 class BrokerProgress:
-    """How far a broker has come, by its last heartbeat: the last metadata offset that it has applied."""
+    """A broker's progress: the last metadata offset that it has applied, by its last heartbeat."""
 
     broker_id: BrokerId
     metadata_offset: int
@@ -28,7 +27,7 @@ class BrokerProgress:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRefused:
-    """A broker's connection broke, and its machine refused all connections to it from ``since_ms`` on."""
+    """A broken connection to a broker whose address refused all new connections from ``since_ms`` on."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -45,7 +44,7 @@ class _Session:
 
 
 class BrokerSessions:
-    """Created by a controller; every method is called by its handlers with the time of the request."""
+    """The sessions of all brokers; the controller's handlers call every method with the time of the request."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.timeout_ms = session_timeout_ms
@@ -54,31 +53,31 @@ class BrokerSessions:
         self._refused: dict[BrokerId, bytes] = {}
 
     def restart(self, brokers: Iterable[BrokerRegistration], now_ms: int, offset: int = 0) -> None:
-        """Forget everything and give each unfenced broker a session that begins now.
+        """Drop all sessions and start one for each unfenced broker.
 
-        ``offset`` is the end of what others wrote: all registrations so far are in entries up to there.
+        ``offset`` is the end of the entries that others wrote: all registrations so far are at or below it.
         """
         self._first_offset = offset
         self._refused.clear()
         self._sessions = {b.broker_id: _Session(b.broker_epoch, now_ms, offset) for b in brokers if not b.fenced}
 
     def prolong(self, now_ms: int) -> None:
-        """Let every session begin now: this process did not listen for a while."""
+        """Restart every session, because this process did not listen for a while."""
         for session in self._sessions.values():
             session.last_contact_ms = now_ms
 
     def begin(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> None:
-        """Begin the session of a broker that has just registered."""
+        """Start the session of a broker that has just registered."""
         self._sessions[broker_id] = _Session(broker_epoch, now_ms, max(broker_epoch, self._first_offset))
 
     def note_registered(self, broker_id: BrokerId, offset: int) -> None:
-        """Note in which entry a registration was written: the broker's epoch, or later (``Controller.append``)."""
+        """Record the entry of a registration: the broker's epoch, or later (``Controller.append``)."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.registered_offset = offset
 
     def touch(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, metadata_offset: int, now_ms: int) -> None:
-        """Note a heartbeat and how much of the metadata the broker has applied."""
+        """Record a heartbeat and the metadata offset that the broker has applied."""
         session = self._sessions.get(broker_id)
         if session is None or session.broker_epoch != broker_epoch:
             offset = max(broker_epoch, self._first_offset)
@@ -87,13 +86,13 @@ class BrokerSessions:
         session.metadata_offset = metadata_offset
 
     def end(self, broker_id: BrokerId) -> None:
-        """Forget a broker: it may stop, or was fenced."""
+        """Remove a broker's session: it may stop, or was fenced."""
         self._sessions.pop(broker_id, None)
 
     def end_refused(self, broker: BrokerRegistration, since_ms: int) -> bool:
-        """End the session of a broker at whose address nobody listens; return whether it has none now.
+        """End the session of a broker whose address refuses connections; return whether it has none now.
 
-        It goes on when the broker was heard of since, and when its process has come back from a refusal before.
+        The session continues if the broker was heard from since, or if its process has returned after a refusal before.
         """
         session = self._sessions.get(broker.broker_id)
         is_heard = session is not None and session.last_contact_ms >= since_ms
@@ -111,12 +110,12 @@ class BrokerSessions:
         return now_ms - session.last_contact_ms < self.timeout_ms
 
     def is_caught_up(self, broker_id: BrokerId) -> bool:
-        """Return whether a broker, of which there was a heartbeat, has applied the metadata with its registration."""
+        """Return whether a broker, after a heartbeat, has applied the metadata with its registration."""
         session = self._sessions.get(broker_id)
         return session is not None and session.metadata_offset >= session.registered_offset
 
     def progress(self, now_ms: int) -> list[BrokerProgress]:
-        """Return how far each broker has come of which there was a heartbeat, in the order of their ids."""
+        """Return the progress of each broker that has sent a heartbeat, ordered by id."""
         return [
             BrokerProgress(broker_id, session.metadata_offset, now_ms - session.last_contact_ms)
             for broker_id, session in sorted(self._sessions.items())
@@ -131,6 +130,6 @@ class BrokerSessions:
         return session.shutdown_offset
 
     def have_reached(self, brokers: Iterable[BrokerRegistration], offset: int) -> bool:
-        """Return whether every given broker said that it has applied the metadata up to ``offset``."""
+        """Return whether every given broker has reported the metadata up to ``offset`` as applied."""
         sessions = (self._sessions.get(b.broker_id) for b in brokers)
         return all(s is None or s.metadata_offset >= offset for s in sessions)

@@ -1,9 +1,9 @@
-"""Settles partitions in entries of bounded size: the leading controller's list of those that it has still to look at.
+"""Settles partitions in entries of bounded size: the leading controller's queue of partitions to check.
 
-An event that concerns many partitions, such as the end of a session of a broker that holds 100,000 replicas, is one
-entry with what happened and with the first changes; the rest follows, an entry at a time, each computed from the image
-as it is by then. So other requests come in between, and nothing is lost when the leadership moves: the next leader
-begins with all partitions that are not settled (``elections.doubtful``).
+An event that affects many partitions, such as the expired session of a broker with 100,000 replicas, is one entry with
+the event and the first changes. The rest follows, an entry at a time, each computed from the image at that time. So
+other requests are handled in between, and nothing is lost when the leadership moves: the next leader starts with all
+partitions that are not settled (``elections.doubtful``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import MetadataRecord
 
 MAX_CHANGES = 2_000
-"""The partitions that one entry changes at most; some 40 ms of work."""
+"""The maximum number of partitions that one entry changes; some 40 ms of work."""
 
 
 class Settling:
-    """Created by a controller; its handlers add to it, its tick takes from it. Forgotten with the leadership."""
+    """The queue of partitions to settle. The controller's handlers add to it, its tick takes from it."""
 
     def __init__(self, own: TopicConfig, max_changes: int = MAX_CHANGES) -> None:
         self._own = own
@@ -42,23 +42,23 @@ class Settling:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits."""
+        """Whether the queue is empty."""
         return not self._waiting
 
     def waiting(self) -> frozenset[tuple[TopicId, int]]:
-        """Return the partitions that wait; for checks, since it takes time to find them."""
+        """Return the queued partitions; for checks, because finding them takes time."""
         found = [(list(candidates), unclean_shutdown) for candidates, unclean_shutdown in self._waiting]
         self._waiting = deque((iter(candidates), unclean_shutdown) for candidates, unclean_shutdown in found)
         return frozenset((topic.topic_id, index) for candidates, _ in found for topic, index, _ in candidates)
 
     def restart(self, image: MetadataImage) -> None:
-        """Begin with what an earlier leader may have left."""
+        """Start with the partitions that an earlier leader may have left."""
         self.forget()
         self._configs = image.configs
         self._wait(doubtful(image), NOBODY)
 
     def forget(self) -> None:
-        """Forget what waits."""
+        """Clear the queue."""
         self._waiting.clear()
 
     def changes(
@@ -68,7 +68,7 @@ class Settling:
         candidates: Iterable[Candidate],
         unclean_shutdown: frozenset[BrokerId] = NOBODY,
     ) -> list[MetadataRecord]:
-        """Return the changes that settle the first ``candidates``; the others wait. See ``elections.settled``."""
+        """Return the changes that settle the first ``candidates``; queue the others. See ``elections.settled``."""
         rest = iter(candidates)
         records = self._changes(image, brokers, rest, unclean_shutdown)
         self._wait(rest, unclean_shutdown)
@@ -81,27 +81,27 @@ class Settling:
         candidates: Iterable[Candidate],
         unclean_shutdown: frozenset[BrokerId] = NOBODY,
     ) -> list[MetadataRecord] | None:
-        """Return the changes that settle all ``candidates``, or None when they are too many for one entry."""
+        """Return the changes that settle all ``candidates``, or None if they are too many for one entry."""
         rest = iter(candidates)
         records = self._changes(image, brokers, rest, unclean_shutdown)
         return records if next(rest, None) is None else None
 
     def postpone(self, candidates: Iterable[Candidate], unclean_shutdown: frozenset[BrokerId]) -> None:
-        """Let partitions wait, unless others do already."""
+        """Queue partitions, unless the queue has some already."""
         if self.is_idle:
             self._wait(candidates, unclean_shutdown)
 
     def note_settings(self, image: MetadataImage) -> None:
-        """See whether settings have changed: they may let somebody lead who was not allowed to.
+        """Queue partitions without a leader if settings have changed, which may allow a replica to lead.
 
-        That is ``unclean.leader.election.enable``, which Kafka looks after every five minutes.
+        The setting is ``unclean.leader.election.enable``; Kafka checks it every five minutes.
         """
         if self._configs is not image.configs:
             self._configs = image.configs
             self._wait(without_leader(image), NOBODY)
 
     def go_on(self, image: MetadataImage) -> list[MetadataRecord]:
-        """Look at the next partitions that wait and return their changes."""
+        """Settle the next queued partitions and return their changes."""
         records: list[MetadataRecord] = []
         rules: dict[str, ElectionRules] = {}
         for (earlier, index, _), unclean_shutdown in islice(self._next_waiting(), self._max_changes):
@@ -150,13 +150,13 @@ class Settling:
         return known[topic.name]
 
     def _wait(self, candidates: Iterable[Candidate], unclean_shutdown: frozenset[BrokerId]) -> None:
-        # Not looked for before their turn: they are found in the image of the event, and settled in that of their turn.
+        # Evaluated only in their turn: they are found in the image of the event, and settled in the current one.
         first = next(rest := iter(candidates), None)
         if first is not None:
             self._waiting.append((chain((first,), rest), unclean_shutdown))
 
 
 def _is_away(image: MetadataImage, broker_id: BrokerId) -> bool:
-    """One that serves again has got all that it lacked from a leader before it came back into an ISR."""
+    """Return whether a broker is away. One that serves again has fetched all that it lacked since."""
     broker = image.brokers.get(broker_id)
     return broker is None or broker.fenced

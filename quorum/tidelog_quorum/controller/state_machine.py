@@ -1,15 +1,16 @@
 """The controller as a state machine: requests in, records and answers out.
 
-State, and who changes it:
+State, and the methods that change it:
 
-- ``committed``: the image of the committed log. Only :meth:`Controller.replay` changes it, on every controller alike.
+- ``committed``: the image of the committed log. Only :meth:`Controller.replay` changes it, in the same way on every
+  controller.
 - ``latest``: ``committed`` plus the entries that this controller wrote as leader and that are not committed yet, so
   that the next request sees them and requests need not wait for each other. :meth:`Controller.append` adds to it;
-  losing the leadership drops it. An answer may go out only when all that ``latest`` held when it was made is committed.
-- the brokers' sessions, and the partitions that are still to be settled: soft, of the leader alone.
+  losing the leadership drops it. An answer may be sent only when everything in ``latest`` at its creation is committed.
+- the brokers' sessions and the queue of partitions to settle: soft state of the leader alone.
 
-An entry is handled, then proposed, then appended: :attr:`Controller.next_offset` is the offset it must get, because it
-is inside of the records (a broker's epoch).
+An entry is handled, then proposed, then appended: :attr:`Controller.next_offset` is the offset that it must get,
+because its records contain it (as a broker's epoch).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Duty(enum.Enum):
 
 
 class Controller:
-    """Created once per process; every method is called on the event loop, in the order of the log."""
+    """The state machine; created once per process, and called on the event loop, in log order."""
 
     def __init__(self, config: ControllerConfig, new_topic_id: Callable[[], TopicId]) -> None:
         self._config = config
@@ -73,7 +74,7 @@ class Controller:
 
     @property
     def latest(self) -> MetadataImage:
-        """What requests are decided on: the committed image plus this leader's own uncommitted entries."""
+        """The image for decisions: the committed one plus this leader's own uncommitted entries."""
         try:
             return self._pending[-1]
         except IndexError:
@@ -86,11 +87,11 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether requests may be handled."""
+        """Whether this controller may handle requests."""
         return self._active_epoch is not None
 
     def activate(self, epoch: int, now_ms: int) -> None:
-        """Begin to lead: everything that earlier leaders committed has been replayed, up to an entry of this epoch."""
+        """Begin to lead. All entries of earlier leaders have been replayed, up to an entry of this epoch."""
         assert self._committed.epoch == epoch, f"led by {self._committed.epoch}, activated in {epoch}"
         assert not self._pending
         self._active_epoch = epoch
@@ -99,16 +100,16 @@ class Controller:
         self._settling.restart(self._committed)
 
     def resign(self) -> None:
-        """Stop leading: what is not committed may never be, and others hear the heartbeats."""
+        """Stop leading: uncommitted entries may never commit, and another controller gets the heartbeats."""
         self._active_epoch = None
         self._pending.clear()
         self._sessions.restart((), 0)
         self._settling.forget()
 
     def append(self, offset: int, epoch: int, records: Sequence[MetadataRecord]) -> None:
-        """Let the following requests see an entry that was written and is not committed yet.
+        """Make an entry that was written, but is not committed yet, visible to the following requests.
 
-        Its offset is above :attr:`next_offset` when the Raft engine has written entries of its own in between.
+        Its offset is above :attr:`next_offset` if the Raft engine has written entries of its own in between.
         """
         assert epoch == self._active_epoch, f"epoch {epoch} is not led: {self._active_epoch}"
         assert offset >= self.next_offset, f"entry {offset} written, {self.next_offset} expected"
@@ -118,16 +119,16 @@ class Controller:
                 self._sessions.note_registered(record.broker_id, offset)
 
     def replay(self, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> None:
-        """Apply a committed entry. With :meth:`restore` the only way in which the durable state changes.
+        """Apply a committed entry. Only this method and :meth:`restore` change the durable state.
 
-        ``records`` are not looked at when this leader wrote the entry itself.
+        ``records`` are ignored if this leader wrote the entry itself.
 
         Raises:
-            TidelogError: UNKNOWN_SERVER_ERROR when the entry does not fit; the state is as before.
+            TidelogError: UNKNOWN_SERVER_ERROR, the entry does not fit; the state is unchanged.
         """
         own = self._pending[0] if self._pending else None
         if own is not None and (own.offset, own.epoch) == (offset, epoch):
-            # In this order: a long request that another thread handles never sees less than there was.
+            # In this order, so that a long request in another thread never sees less than there was.
             self._committed = own
             self._pending.popleft()
             return
@@ -137,18 +138,18 @@ class Controller:
         self._committed = self._committed.apply(offset, epoch, records)
 
     def restore(self, image: MetadataImage) -> None:
-        """Put the state of a snapshot in place of the log up to it."""
+        """Replace the state with that of a snapshot."""
         assert not self.is_active, "a leader has all that is committed"
         assert image.offset > self._committed.offset, f"a snapshot of {image.offset} after {self._committed.offset}"
         self._pending.clear()
         self._committed = image
 
     def bootstrap(self) -> Result[None]:
-        """Return the records that a new cluster begins with; none once it has a ``metadata.version``."""
+        """Return the first records of a new cluster; none once it has a ``metadata.version``."""
         return features.bootstrap(self.latest, self._own)
 
     def tick(self, duty: Duty, now_ms: int) -> tuple[Result[object], Duty | None]:
-        """Return the next result of a duty, and the duty to go on with once that is written; None at the end."""
+        """Return the next result of a duty, and the duty to continue with once it is written; None at the end."""
         if duty is Duty.EXPIRE_SESSIONS:
             return self.expire_sessions(now_ms), Duty.SETTLE_AND_BALANCE
         self._settling.note_settings(self.latest)
@@ -237,7 +238,7 @@ class Controller:
         return allocate_producer_ids(self.latest, request)
 
     def expire_sessions(self, now_ms: int) -> Result[frozenset[BrokerId]]:
-        """Fence the brokers that were silent for too long; the response names them."""
+        """Fence the brokers whose session has expired; the response has their ids."""
         return brokers.expire_sessions(self.latest, self._sessions, self._settling, now_ms)
 
     def handle_broker_refused(self, refused: BrokerRefused, now_ms: int) -> Result[bool]:
@@ -255,18 +256,18 @@ class Controller:
         return Result(self._balance.step(self.latest, self._rules_of, now_ms), None, atomic=False)
 
     def prolong_sessions(self, now_ms: int) -> None:
-        """Give every broker a full session from now on, because this process could not listen for a while."""
+        """Restart every broker's session, because this process could not listen for a while."""
         self._sessions.prolong(now_ms)
 
     def broker_progress(self, now_ms: int) -> list[BrokerProgress]:
-        """Return how far each broker that lives has applied the metadata, as it said last."""
+        """Return how far each live broker has applied the metadata, by its last heartbeat."""
         return self._sessions.progress(now_ms)
 
     def _rules_of(self, topic_name: str) -> ElectionRules:
         return rules_of(self.latest, topic_name, self._own)
 
     def check_invariants(self) -> None:
-        """Assert what holds between any two events."""
+        """Assert the invariants that hold between any two events."""
         offset = self._committed.offset
         for image in self._pending:
             assert image.offset > offset
@@ -279,7 +280,7 @@ class Controller:
 
 
 def check_settled(image: MetadataImage, waiting: Container[tuple[TopicId, int]] = ()) -> None:
-    """Assert that only replicas that can serve lead, or are in an ISR of several; ``waiting`` are not looked at."""
+    """Assert that all leaders, and all members of larger ISRs, can serve; skip the ``waiting`` partitions."""
     elr_in_use = uses_elr(image)
     for topic, index, partition in image.partitions():
         if (topic.topic_id, index) in waiting:

@@ -1,4 +1,4 @@
-"""Creation and deletion of topics: every check that Kafka makes, then the records of all topics as one entry."""
+"""Creation and deletion of topics: all of Kafka's checks, then the records of all topics as one entry."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _DEFAULT = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What -1 stands for in a request, and what stands behind a topic's settings."""
+    """The values for -1 in a request, and the default settings of topics."""
 
     num_partitions: int
     replication_factor: int
     topic_config: TopicConfig = DEFAULT_TOPIC_CONFIG
-    """The settings of topics that do not say, in this controller's own file."""
+    """The default settings of topics in this controller's own file."""
 
 
 def create_topics(
@@ -56,20 +56,20 @@ def create_topics(
     new_topic_id: Callable[[], TopicId],
     request: pb.CreateTopicsRequest,
 ) -> Result[pb.CreateTopicsResponse]:
-    """Create the topics that can be; each of the others gets its own error.
+    """Create the topics that can be created; each of the others gets its own error.
 
-    What an earlier attempt of the same request created is answered as it was then: the attempt's answer may have been
-    lost with the leadership or the connection, and whoever sent it cannot know.
+    Topics that an earlier attempt of the same request created get that attempt's answer, which may have been lost with
+    the leadership or the connection.
 
     Raises:
-        TidelogError: POLICY_VIOLATION when the request is for too many topics or partitions at once; INVALID_REQUEST
-            when its id has another length.
+        TidelogError: POLICY_VIOLATION, the request has too many topics or partitions; INVALID_REQUEST, its id has the
+            wrong length.
     """
     _check_size(defaults, request)
     _check_request_id(request)
     counts = Counter(t.name for t in request.topics)
     creation = _Creation(image, defaults, load)
-    # Names collide only where one of the request does: no need to look at the others.
+    # Names collide only with names of the request: no need to look at the others.
     wanted = {collision_key(t.name) for t in request.topics}
     taken = {key: name for name in image.topics if (key := collision_key(name)) in wanted}
     records: list[MetadataRecord] = []
@@ -94,11 +94,11 @@ def create_topics(
 def delete_topics(
     image: MetadataImage, request: pb.DeleteTopicsRequest, is_enabled: bool = True
 ) -> Result[pb.DeleteTopicsResponse]:
-    """Delete the topics that exist; each of the others gets its own error. An id that there is not is UNKNOWN_TOPIC_ID.
+    """Delete the topics that exist; each of the others gets its own error. An unknown id is UNKNOWN_TOPIC_ID.
 
     Raises:
-        TidelogError: TOPIC_DELETION_DISABLED when ``delete.topic.enable`` is false; POLICY_VIOLATION when the request
-            names too many topics at once.
+        TidelogError: TOPIC_DELETION_DISABLED, ``delete.topic.enable`` is false; POLICY_VIOLATION, the request names too
+            many topics.
     """
     check_topic_count(len(request.topic_names) + len(request.topic_ids))
     if not is_enabled:
@@ -179,14 +179,14 @@ def _id_to_delete(
     if topic is None:
         raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     if topic.topic_id in ids:
-        # Then its name alone is answered, and it stays.
+        # Only its name gets an answer then, and the topic stays.
         found.pop(topic.topic_id, None)
         raise error_for(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named by its id, too")
     return topic.topic_id
 
 
 class _Creation:
-    """What the topics of one request share. ``load`` grows with each, so that they are spread together."""
+    """The shared state of one request's topics. ``load`` grows with each, so that they are spread together."""
 
     def __init__(self, image: MetadataImage, defaults: TopicDefaults, load: ClusterLoad) -> None:
         self._image = image
@@ -196,7 +196,7 @@ class _Creation:
         self._load = load.copy()
 
     def create(self, topic: pb.CreatableTopic, topic_id: TopicId) -> list[MetadataRecord]:
-        """Return the records of a topic; raises TidelogError when it cannot be."""
+        """Return the records of a topic, or raise TidelogError if it cannot be created."""
         settings = self._settings(topic)
         placements = _manual_placements(self._image, topic) if topic.assignments else self._automatic(topic)
         records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
@@ -237,7 +237,7 @@ def new_partition(
     """Return the record of a new partition, led by the first replica that may lead.
 
     Raises:
-        TidelogError: INVALID_REPLICA_ASSIGNMENT when none of them may.
+        TidelogError: INVALID_REPLICA_ASSIGNMENT, none of them may lead.
     """
     isr = tuple(b for b in replicas if image.brokers[b].is_active)
     if not isr:
@@ -253,7 +253,8 @@ def check_assignment(image: MetadataImage, name: str, index: int, replicas: Sequ
     """Return the replicas that a request names for one partition.
 
     Raises:
-        TidelogError: INVALID_REPLICA_ASSIGNMENT: none, one that is not registered or twice, or another number of them.
+        TidelogError: INVALID_REPLICA_ASSIGNMENT, there is none, one is unregistered or named twice, or the number is
+            wrong.
     """
     unknown = [b for b in replicas if b not in image.brokers]
     if not replicas:

@@ -1,4 +1,4 @@
-"""The metadata of a cluster: the records of its log, their codec, and the image they add up to."""
+"""The metadata of a cluster: the records of its log, their codec, and the image that they build."""
 
 from tidelog_foundation.config import TopicConfig
 from tidelog_quorum.metadata.batches import (

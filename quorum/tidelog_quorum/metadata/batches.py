@@ -1,8 +1,8 @@
-"""Batches of records as bytes: an image in batches of a bounded size, a large batch cut, and a snapshot's frames.
+"""Batches of records as bytes: images in batches of bounded size, large batches split, and the frames of snapshots.
 
-A batch is a serialized ``MetadataRecordBatch``: the payload of an entry of the log, a part of one on its way to a node,
-or a part of an image. The payload of a snapshot is a frame per batch: the batch's length in four bytes,
-big-endian, and the batch. Equal images give the same bytes.
+A batch is a serialized ``MetadataRecordBatch``: the payload of a log entry, a part of one that is sent to a node, or a
+part of an image. The payload of a snapshot is a frame per batch: the batch's length in four bytes, big-endian, and the
+batch. Equal images give the same bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog_quorum.metadata.image import MetadataImage, MetadataImageBuilder
 from tidelog_quorum.metadata.records import MetadataRecord
 
 MAX_BATCH_BYTES = 256 * 1024
-"""Small enough to be decoded in a few milliseconds; only a single record may be larger."""
+"""Small enough to decode in a few milliseconds; only a single record may be larger."""
 _RECORD_TAG = b"\x0a"
 _FRAME_HEADER_BYTES = 4
 
@@ -36,10 +36,10 @@ def encode_batches(records: Iterable[MetadataRecord], max_bytes: int = MAX_BATCH
 
 
 def cut_batch(batch: bytes, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[bytes]:
-    """Yield a batch in parts, each a batch of at most ``max_bytes`` or of a single larger record.
+    """Split a batch into batches of at most ``max_bytes``, or of a single larger record.
 
     Raises:
-        TidelogError: CORRUPT_MESSAGE, the bytes are no batch.
+        TidelogError: CORRUPT_MESSAGE, the bytes are not a batch.
     """
     start = end = 0
     while end < len(batch):
@@ -53,7 +53,7 @@ def cut_batch(batch: bytes, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[bytes]
 
 
 def image_from_batches(offset: int, epoch: int, batches: Iterable[bytes]) -> MetadataImage:
-    """Return the image that the batches of :func:`encode_batches` describe.
+    """Return the image from the batches of :func:`encode_batches`.
 
     Raises:
         TidelogError: as ``decode_batch`` and ``MetadataImage.apply``.
@@ -71,7 +71,7 @@ def frame_batches(batches: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def read_frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the batches of a snapshot's payload, which is given in chunks cut anywhere.
+    """Yield the batches of a snapshot's payload; ``chunks`` may be cut anywhere.
 
     Raises:
         TidelogError: CORRUPT_MESSAGE, it ends within a frame.

@@ -1,4 +1,4 @@
-"""Translates metadata records to and from the messages of ``tidelog.v1`` and the payload of a Raft entry."""
+"""Encodes and decodes metadata records as messages of ``tidelog.v1`` and as the payload of a Raft entry."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def decode_batch(payload: bytes) -> list[MetadataRecord]:
     """Return the records of a Raft entry's payload; an empty payload has none.
 
     Raises:
-        TidelogError: CORRUPT_MESSAGE when the payload is no batch, UNSUPPORTED_VERSION when it holds a record
-            of an unknown kind, which to skip would make replicas differ.
+        TidelogError: CORRUPT_MESSAGE, the payload is not a batch; UNSUPPORTED_VERSION, it has a record of an unknown
+            kind. Skipping that record would make replicas differ.
     """
     try:
         batch = pb.MetadataRecordBatch.FromString(payload)
@@ -84,7 +84,7 @@ def from_message(message: pb.MetadataRecord) -> MetadataRecord:
     """Return the record of a message.
 
     Raises:
-        TidelogError: UNSUPPORTED_VERSION when the message holds a record of an unknown kind.
+        TidelogError: UNSUPPORTED_VERSION, the message has a record of an unknown kind.
     """
     kind = message.WhichOneof("record")
     if kind is None:
@@ -132,7 +132,7 @@ def listener_message(listener: ListenerEndpoint) -> common_pb2.ListenerEndpoint:
 
 
 def listener_endpoints(messages: Iterable[common_pb2.ListenerEndpoint]) -> tuple[ListenerEndpoint, ...]:
-    """Return the listeners of a broker, of its record or of its request to be registered."""
+    """Return the listeners of a broker, from its record or its registration request."""
     return tuple(ListenerEndpoint(m.name, m.host, m.port, m.security_protocol) for m in messages)
 
 
@@ -255,7 +255,7 @@ def _from_producer_ids(message: pb.ProducerIdsRecord) -> ProducerIdsRecord:
 
 
 def _ids(ids: Collection[int]) -> tuple[BrokerId, ...]:
-    # Called six times per partition, mostly for an empty list.
+    # Called six times per partition, mostly with an empty list.
     return cast("tuple[BrokerId, ...]", tuple(ids)) if ids else ()
 
 

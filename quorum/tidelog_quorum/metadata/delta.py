@@ -1,6 +1,6 @@
-"""What changed between two images, for observers that act on changes: a node's partitions, its listeners' caches.
+"""The differences between two images, for observers that act on changes, such as a node's partitions and caches.
 
-Maps that two images share are skipped by identity, so the cost is that of what changed plus one look at each topic.
+Maps that two images share are skipped by identity, so the cost is that of the changes plus one look at each topic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionR
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """A partition before and after. ``before`` is None when it is new, ``after`` when it is gone."""
+    """A partition before and after. ``before`` is None if it is new, ``after`` if it is deleted."""
 
     topic_name: str
     topic_id: TopicId
@@ -42,12 +42,12 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing that is named here changed."""
+        """Whether no field has a change."""
         return self == MetadataDelta()
 
 
 def delta_between(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
-    """Return what an observer must do to get from one image to another."""
+    """Return the differences that an observer must apply to go from one image to the other."""
     deleted, created, changes = _topic_changes(before, after)
     return MetadataDelta(
         deleted_topics=tuple(deleted),

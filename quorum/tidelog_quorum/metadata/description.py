@@ -1,4 +1,4 @@
-"""The image as the answers of the APIs show it: topics with their partitions, brokers."""
+"""The image as the APIs describe it: topics with their partitions, and brokers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-"""What the log of the controllers is called; there is no topic of that name."""
+"""The name of the controllers' log; no topic has that name."""
 
 
 def topic_metadata(image: MetadataImage, topic: TopicImage) -> log_service_pb2.TopicMetadata:
-    """Return a topic with its partitions in the order of their indexes."""
+    """Return a topic with its partitions ordered by index."""
     return log_service_pb2.TopicMetadata(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -26,7 +26,7 @@ def topic_metadata(image: MetadataImage, topic: TopicImage) -> log_service_pb2.T
 
 
 def unknown_topic(name: str) -> log_service_pb2.TopicMetadata:
-    """Return the answer for a topic that does not exist, or cannot because of its name."""
+    """Return the answer for a topic that does not exist or has an invalid name."""
     try:
         validate_topic_name(name)
         problem = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
@@ -37,7 +37,7 @@ def unknown_topic(name: str) -> log_service_pb2.TopicMetadata:
 
 
 def cluster_brokers(image: MetadataImage) -> list[admin_service_pb2.ClusterBroker]:
-    """Return every registered broker in the order of their ids."""
+    """Return every registered broker, ordered by id."""
     return [
         admin_service_pb2.ClusterBroker(
             broker_id=b.broker_id,

@@ -1,6 +1,6 @@
-"""The features that this version knows, with their levels, and what they switch (KIP-584).
+"""The features that this version supports, with their levels and effects (KIP-584).
 
-Every process registers with the ranges that it knows; a level of the cluster is in the range of all.
+Every process registers with the ranges that it supports; a level of the cluster is in the range of all.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import FeatureRange
 
 METADATA_VERSION = "metadata.version"
-"""The records of the metadata log that may be written; always at 1 or above in a cluster that has begun."""
+"""The records that may be in the metadata log; always at least 1 in a bootstrapped cluster."""
 
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
-"""At 1 the controller keeps eligible leader replicas (KIP-966)."""
+"""At level 1 the controller maintains eligible leader replicas (KIP-966)."""
 
 SUPPORTED_FEATURES: Mapping[str, FeatureRange] = MappingProxyType(
     {
@@ -23,9 +23,9 @@ SUPPORTED_FEATURES: Mapping[str, FeatureRange] = MappingProxyType(
         ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1),
     }
 )
-"""The range of each feature that this version knows."""
+"""The range of each feature that this version supports."""
 
 
 def uses_elr(image: MetadataImage) -> bool:
-    """Return whether the cluster keeps eligible leader replicas."""
+    """Return whether the cluster maintains eligible leader replicas."""
     return image.feature_levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1

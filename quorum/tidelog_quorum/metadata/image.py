@@ -1,9 +1,9 @@
-"""What the records of the metadata log add up to, as an immutable value.
+"""The state that the records of the metadata log build, as an immutable value.
 
-An image is replaced, never changed: :meth:`MetadataImage.apply` copies only the maps that the records touch and
-shares the rest, so that an observer can tell cheaply what differs between two (``metadata.delta``). Two replicas
-that applied the same records have equal images, and applying ``to_records()`` to an empty image at the same offset
-gives an equal one: that is what a snapshot is.
+An image is replaced, never changed: :meth:`MetadataImage.apply` copies only the maps that the records touch and shares
+the rest, so that an observer can cheaply compare two (``metadata.delta``). Two replicas that applied the same records
+have equal images. Applying ``to_records()`` to an empty image at the same offset gives an equal one; snapshots rely on
+this.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TopicImage:
 
     @property
     def leaders(self) -> frozenset[BrokerId]:
-        """Who leads a partition; ``NO_BROKER`` is in it when nobody leads one. Found at the first use."""
+        """The leaders of its partitions, with ``NO_BROKER`` if one has none. Computed at the first use."""
         if self._leaders is None:
             object.__setattr__(self, "_leaders", frozenset(p.leader for p in self.partitions.values()))
         assert self._leaders is not None
@@ -61,7 +61,7 @@ class TopicImage:
 
     @property
     def members(self) -> frozenset[BrokerId]:
-        """Who is in the ISR or the ELR of a partition. Found at the first use."""
+        """The members of its partitions' ISRs and ELRs. Computed at the first use."""
         if self._members is None:
             lists = {(p.isr, p.eligible_leader_replicas) for p in self.partitions.values()}
             members = frozenset(b for isr, elr in lists for b in (*isr, *elr))
@@ -72,7 +72,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """Whose configuration: a topic by name, or a broker by id ("" for all)."""
+    """The owner of a configuration: a topic by name, or a broker by id ("" for all)."""
 
     type: ConfigResourceType
     name: str
@@ -92,19 +92,19 @@ class MetadataImage:
     next_producer_id: int = 0
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
-        """Return the topic of an id, or None."""
+        """Return the topic with an id, or None."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def partition(self, topic_name: str, index: int) -> PartitionRegistration | None:
-        """Return a partition, or None when there is no such topic or partition."""
+        """Return a partition, or None if there is no such topic or partition."""
         topic = self.topics.get(topic_name)
         return None if topic is None else topic.partitions.get(index)
 
     def can_serve(self, partition: PartitionRegistration, replica: BrokerId) -> bool:
-        """Return whether a replica may lead a partition or join its ISR: its broker may, and its directory is online.
+        """Return whether a replica's broker is active and its directory online, so that it may lead or join the ISR.
 
-        Who may lead must be in the ISR as well; that is not looked at here.
+        A leader must be in the ISR as well, which this method does not check.
         """
         broker = self.brokers.get(replica)
         return broker is not None and broker.is_active and broker.has_online(partition.directory_of(replica))
@@ -116,15 +116,15 @@ class MetadataImage:
                 yield topic, index, partition
 
     def config_of_topic(self, topic_name: str) -> Mapping[str, str]:
-        """Return what was set on a topic; defaults are not in it."""
+        """Return the settings of a topic, without defaults."""
         return self.configs.get(ConfigResource(ConfigResourceType.TOPIC, topic_name), _empty_map())
 
     def apply(self, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> MetadataImage:
-        """Return the image after one entry: all its records, or an exception and nothing.
+        """Return the image after one entry: all its records, or an exception and no change.
 
         Raises:
-            TidelogError: UNKNOWN_SERVER_ERROR when the offset is not after this image's, or when a record speaks of
-                a broker, topic or partition that does not exist: the log is not the one this image comes from.
+            TidelogError: UNKNOWN_SERVER_ERROR, the offset is not after this image's, or a record names a broker, topic
+                or partition that does not exist: this image does not come from that log.
         """
         if offset <= self.offset:
             raise _fault(f"entry {offset} after entry {self.offset}")
@@ -133,7 +133,7 @@ class MetadataImage:
         return builder.finish(offset, epoch)
 
     def iterate_records(self) -> Iterator[MetadataRecord]:
-        """Yield records that build this image from an empty one; their order is the same for equal images."""
+        """Yield records that build this image from an empty one; equal images give the same order."""
         for feature, level in sorted(self.feature_levels.items()):
             yield FeatureLevelRecord(feature, level)
         for broker_id in sorted(self.brokers):
@@ -147,16 +147,16 @@ class MetadataImage:
             yield ProducerIdsRecord(NO_BROKER, BrokerEpoch(-1), self.next_producer_id)
 
     def to_records(self) -> list[MetadataRecord]:
-        """Return what :meth:`iterate_records` yields."""
+        """Return the records of :meth:`iterate_records` as a list."""
         return list(self.iterate_records())
 
     @classmethod
     def from_records(cls, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> MetadataImage:
-        """Return the image that a snapshot describes."""
+        """Return the image of a snapshot's records."""
         return cls().apply(offset, epoch, records)
 
     def check_invariants(self) -> None:
-        """Assert what holds for every image (see ``PartitionRegistration``); the controller asserts more."""
+        """Assert the invariants of every image (see ``PartitionRegistration``); the controller asserts more."""
         assert {t.topic_id: t.name for t in self.topics.values()} == dict(self.topic_names)
         for topic, index, partition in self.partitions():
             where = f"{topic.name}-{index}: {partition}"
@@ -177,7 +177,7 @@ class MetadataImage:
 
 
 class MetadataImageBuilder:
-    """An image in the making: each map is copied at its first change. Used for one entry or snapshot and dropped."""
+    """An image under construction; copies each map at its first change. Used for one entry or snapshot."""
 
     def __init__(self, base: MetadataImage) -> None:
         self._base = base
@@ -191,12 +191,12 @@ class MetadataImageBuilder:
         self._shared = SharedTuples()
 
     def add(self, records: Iterable[MetadataRecord]) -> None:
-        """Take in records of the entry; raises as :meth:`MetadataImage.apply`, and is of no use then."""
+        """Apply records of the entry; raises like :meth:`MetadataImage.apply`, after which the builder is unusable."""
         for record in records:
             self._replay(record)
 
     def finish(self, offset: int, epoch: int) -> MetadataImage:
-        """Return the image; the builder is not used afterwards."""
+        """Return the image; the builder cannot be used afterwards."""
         for name, partitions in self._partitions.items():
             topics = self._changed_topics()
             topics[name] = dataclasses.replace(topics[name], partitions=MappingProxyType(partitions))

@@ -1,7 +1,7 @@
 """The records of the metadata log as frozen values, named and shaped as in Kafka's KRaft.
 
-They say what changed; what they add up to is :class:`~tidelog_quorum.metadata.image.MetadataImage`. A list of
-broker ids is a tuple; the first of ``replicas`` is the preferred leader. ``None`` means "unchanged" in change records.
+They describe changes; :class:`~tidelog_quorum.metadata.image.MetadataImage` is their result. A list of broker ids is a
+tuple; the first of ``replicas`` is the preferred leader. ``None`` means "unchanged" in change records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIRST_PARTITION_EPOCH = PartitionEpoch(0)
 
 
 class ConfigResourceType(enum.IntEnum):
-    """What a configuration belongs to; the numbers are Kafka's."""
+    """The type of a configuration's owner; the numbers are Kafka's."""
 
     TOPIC = 2
     BROKER = 4
@@ -27,7 +27,7 @@ class ConfigResourceType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where clients and followers reach a broker."""
+    """The address at which clients and followers reach a broker."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ListenerEndpoint:
-    """Where one of a broker's listeners is reached, and what it speaks: GRPC, or Kafka's protocol as PLAINTEXT."""
+    """The address of one of a broker's listeners, and its protocol: GRPC, or Kafka's protocol as PLAINTEXT."""
 
     name: str
     host: str
@@ -51,7 +51,7 @@ class ListenerEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class FeatureRange:
-    """The levels of a feature that a process knows, both bounds included (KIP-584)."""
+    """The levels of a feature that a process supports, both bounds included (KIP-584)."""
 
     name: str
     min_level: int
@@ -60,10 +60,10 @@ class FeatureRange:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerRecord:
-    """A broker's process introduced itself (KIP-631). ``broker_epoch`` is the offset of this very record.
+    """The registration of a broker's process (KIP-631). ``broker_epoch`` is the offset of this record.
 
-    ``log_dirs`` are those of its log directories that can be used; () when it did not say. So for ``features`` and
-    ``listeners``, one of which is ``endpoint``, where it speaks gRPC.
+    ``log_dirs`` are its usable log directories; () if the broker did not report them. The same holds for ``features``
+    and ``listeners``, one of which is ``endpoint``, the gRPC listener.
     """
 
     broker_id: BrokerId
@@ -80,7 +80,7 @@ class RegisterBrokerRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBrokerRecord:
-    """A broker is gone for good."""
+    """The final removal of a broker."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -88,9 +88,9 @@ class UnregisterBrokerRecord:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistrationChangeRecord:
-    """A broker was fenced, unfenced, began a controlled shutdown (KIP-841) or lost a log directory (KIP-858).
+    """A change of a broker: fenced, unfenced, controlled shutdown (KIP-841) or a lost log directory (KIP-858).
 
-    ``log_dirs`` are those that are left.
+    ``log_dirs`` are the remaining directories.
     """
 
     broker_id: BrokerId
@@ -102,7 +102,7 @@ class BrokerRegistrationChangeRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A topic was created; its partitions follow in the same entry."""
+    """The creation of a topic; its partitions follow in the same entry."""
 
     name: str
     topic_id: TopicId
@@ -110,10 +110,10 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A partition in full. ``directories`` belong to ``replicas`` one by one; () says that none is assigned.
+    """A complete partition. ``directories`` correspond to ``replicas``, one by one; () means that none is assigned.
 
-    ``adding_replicas`` and ``removing_replicas`` are the parts of ``replicas`` that a reassignment under way adds
-    and takes away (KIP-455).
+    ``adding_replicas`` and ``removing_replicas`` are the parts of ``replicas`` that a reassignment in progress adds and
+    removes (KIP-455).
     """
 
     topic_id: TopicId
@@ -132,10 +132,10 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChangeRecord:
-    """What changed of a partition.
+    """A change of a partition.
 
-    Each such record bumps the partition epoch by one; one that names a leader, even the same one, bumps the
-    leader epoch too. Where the replicas change and ``directories`` are not said, those that stay keep theirs.
+    Each record increments the partition epoch by one; one with a leader, even the same one, increments the leader epoch
+    too. If the replicas change and ``directories`` is None, the remaining replicas keep theirs.
     """
 
     topic_id: TopicId
@@ -152,7 +152,7 @@ class PartitionChangeRecord:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopicRecord:
-    """A topic was deleted, with its partitions and its configuration."""
+    """The deletion of a topic, with its partitions and its configuration."""
 
     topic_id: TopicId
 
@@ -177,7 +177,7 @@ class FeatureLevelRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsRecord:
-    """A block of producer ids was given to a broker; ``next_producer_id`` is the first one not given yet."""
+    """The allocation of a block of producer ids to a broker; ``next_producer_id`` is the first free one."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -186,7 +186,7 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True)
 class NoOpRecord:
-    """Changes nothing: what a new leader writes in order to learn which entries are committed."""
+    """A record without effect, which a new leader writes to learn which entries are committed."""
 
 
 MetadataRecord: TypeAlias = (

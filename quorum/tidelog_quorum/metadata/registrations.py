@@ -1,4 +1,4 @@
-"""What the cluster knows of a broker and of a partition."""
+"""The registered state of brokers and partitions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class SharedTuples:
-    """Equal tuples as one object: a cluster has few different lists of replicas, of directories fewer still."""
+    """Stores equal tuples as one object: a cluster has few different lists of replicas, and fewer of directories."""
 
     __slots__ = ("_known",)
 
@@ -43,10 +43,10 @@ class SharedTuples:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A broker as the cluster knows it. Only one that is neither fenced nor shutting down may lead or join an ISR.
+    """The registered state of a broker. It may lead or join an ISR only if neither fenced nor shutting down.
 
-    ``log_dirs`` are its log directories that can be used (KIP-858); a broker that named none can use what it has.
-    ``endpoint`` is where it speaks gRPC; ``listeners`` are all it has, () when it is of a version that did not say.
+    ``log_dirs`` are its usable log directories (KIP-858); a broker that reported none can use all it has. ``endpoint``
+    is its gRPC listener; ``listeners`` are all, () for a version that did not report them.
     """
 
     broker_id: BrokerId
@@ -67,25 +67,25 @@ class BrokerRegistration:
 
     @property
     def default_directory(self) -> DirectoryId:
-        """Where a new replica on this broker will be: known when there is one directory only."""
+        """The directory of a new replica on this broker, known only if the broker has a single directory."""
         return self.log_dirs[0] if len(self.log_dirs) == 1 else UNASSIGNED_DIRECTORY
 
     def endpoint_on(self, listener_name: str) -> Endpoint | None:
-        """Return where one of its listeners is reached, None when it has none of that name."""
+        """Return the address of a listener; None if the broker has none of that name."""
         for listener in self.listeners:
             if listener.name == listener_name:
                 return Endpoint(listener.host, listener.port)
         return self.endpoint if not self.listeners and listener_name == GRPC else None
 
     def has_online(self, directory: DirectoryId) -> bool:
-        """Return whether a replica in this directory can be used, as far as the broker has told."""
+        """Return whether a replica in this directory is usable, as far as the broker has reported."""
         if directory == UNASSIGNED_DIRECTORY:
             return True
         return directory in self.log_dirs or (not self.log_dirs and directory != LOST_DIRECTORY)
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
-        """Return what a registration record says."""
+        """Return the registration from its record."""
         return cls(
             broker_id=record.broker_id,
             broker_epoch=record.broker_epoch,
@@ -100,7 +100,7 @@ class BrokerRegistration:
         )
 
     def to_record(self) -> RegisterBrokerRecord:
-        """Return the record that says this."""
+        """Return the record of this registration."""
         return RegisterBrokerRecord(
             broker_id=self.broker_id,
             incarnation_id=self.incarnation_id,
@@ -117,14 +117,14 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """Who holds a partition and who leads it.
+    """The replicas, leader and epochs of a partition.
 
-    ``isr`` is a subset of ``replicas``, empty only where eligible leader replicas are in use (KIP-966); ``leader`` is
-    in it, or ``NO_BROKER``. ``eligible_leader_replicas`` are other replicas that hold all that is committed;
-    ``last_known_elr`` is who led last when nobody does. ``leader_epoch`` grows with each election, ``partition_epoch``
-    with each change, so the partition epoch never grows slower. ``directories`` has the log directory of each of
-    ``replicas``, in their order. ``adding_replicas`` and ``removing_replicas`` are parts of ``replicas``, without a
-    common member, while a reassignment is under way (KIP-455).
+    ``isr`` is a subset of ``replicas``, empty only with eligible leader replicas (KIP-966); ``leader`` is in it, or
+    ``NO_BROKER``. ``eligible_leader_replicas`` are other replicas with all committed records; ``last_known_elr`` is the
+    last leader while there is none. ``leader_epoch`` grows with each election, ``partition_epoch`` with each change, so
+    the partition epoch grows at least as fast. ``directories`` has the log directory of each of ``replicas``, in their
+    order. ``adding_replicas`` and ``removing_replicas`` are disjoint parts of ``replicas`` during a reassignment
+    (KIP-455).
     """
 
     replicas: tuple[BrokerId, ...]
@@ -140,7 +140,7 @@ class PartitionRegistration:
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether a reassignment is under way."""
+        """Whether a reassignment is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)
 
     def __post_init__(self) -> None:
@@ -148,12 +148,12 @@ class PartitionRegistration:
             object.__setattr__(self, "directories", (UNASSIGNED_DIRECTORY,) * len(self.replicas))
 
     def directory_of(self, replica: BrokerId) -> DirectoryId:
-        """Return the log directory of a replica; unassigned for a broker that is none."""
+        """Return the log directory of a replica; unassigned for any other broker."""
         return dict(zip(self.replicas, self.directories, strict=True)).get(replica, UNASSIGNED_DIRECTORY)
 
     @classmethod
     def from_record(cls, record: PartitionRecord, shared: SharedTuples | None = None) -> PartitionRegistration:
-        """Return what a partition record says; lists that are in ``shared`` already are taken from there."""
+        """Return the partition from its record; tuples that are in ``shared`` already are taken from there."""
         share = (SharedTuples() if shared is None else shared).of
         return cls(
             share(record.replicas),
@@ -169,7 +169,7 @@ class PartitionRegistration:
         )
 
     def to_record(self, topic_id: TopicId, index: int) -> PartitionRecord:
-        """Return the record that says this."""
+        """Return the record of this partition."""
         return PartitionRecord(
             topic_id=topic_id,
             partition_id=index,
@@ -186,7 +186,7 @@ class PartitionRegistration:
         )
 
     def changed_by(self, change: PartitionChangeRecord) -> PartitionRegistration:
-        """Return what a change record makes of this partition."""
+        """Return this partition after a change."""
         replicas = self.replicas if change.replicas is None else change.replicas
         isr = self.isr if change.isr is None else change.isr
         directories = self.directories
@@ -196,7 +196,7 @@ class PartitionRegistration:
             directories = tuple(map(self.directory_of, replicas))
         return PartitionRegistration(
             replicas=replicas,
-            # In sync they are mostly all, which need not be kept twice.
+            # Usually all replicas are in sync; one tuple then serves for both.
             isr=replicas if isr == replicas else isr,
             leader=self.leader if change.leader is None else change.leader,
             leader_epoch=LeaderEpoch(self.leader_epoch + (change.leader is not None)),
@@ -213,6 +213,6 @@ class PartitionRegistration:
         )
 
     def in_directory(self, replica: BrokerId, directory: DirectoryId) -> tuple[DirectoryId, ...]:
-        """Return the directories with that of one replica replaced."""
+        """Return the directories with one replica's replaced."""
         pairs = zip(self.replicas, self.directories, strict=True)
         return tuple(directory if r == replica else d for r, d in pairs)

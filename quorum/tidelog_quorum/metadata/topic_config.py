@@ -1,9 +1,9 @@
-"""Which settings hold for a topic: what was set on it, over the broker's defaults.
+"""The effective settings of a topic: its own, over the broker's defaults.
 
-The controller and a node each resolve them from the image and from their own properties file. For both a topic's own
-setting counts most, then the default of all brokers (the resource ``""``); a node has its own resource between the two.
-What must be the same everywhere, such as ``min.insync.replicas`` with eligible leader replicas (KIP-966), is therefore
-set in the image.
+The controller and a node each resolve them from the image and from their own properties file. For both, a topic's own
+setting takes precedence over the default of all brokers (the resource ``""``); a node's own resource comes between the
+two. A setting that must be the same everywhere, such as ``min.insync.replicas`` with eligible leader replicas
+(KIP-966), is therefore set in the image.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from tidelog_quorum.metadata.records import ConfigResourceType
 
 DEFAULT_TOPIC_CONFIG = TopicConfig()
 ALL_BROKERS = ConfigResource(ConfigResourceType.BROKER, "")
-"""The resource whose settings hold for every broker that does not say otherwise."""
+"""The resource whose settings apply to every broker that does not override them."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
 
 
 def broker_settings(image: MetadataImage, broker: int | None = None) -> Mapping[str, str]:
-    """Return what was set at run time on one broker, or on all of them (None)."""
+    """Return the settings that were set at run time on one broker, or on all of them (None)."""
     name = "" if broker is None else str(broker)
     return image.configs.get(ConfigResource(ConfigResourceType.BROKER, name), {})
 
 
 def topic_config(image: MetadataImage, topic_name: str, defaults: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:
-    """Return the settings that hold for a topic: its own over ``defaults``, which are the broker's."""
+    """Return the effective settings of a topic: its own over ``defaults``, which are the broker's."""
     return topic_config_from(image.config_of_topic(topic_name), defaults)
 
 
 def topic_config_from(settings: Mapping[str, str], defaults: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:
-    """Return what holds for a topic on which ``settings`` are set.
+    """Return the effective settings of a topic with the given ``settings``.
 
-    The controller has checked a topic's settings over its own defaults. Where the broker's contradict them, as a
-    ``log.cleaner.max.compaction.lag.ms`` below a topic's ``min.compaction.lag.ms``, the topic gets Kafka's; but never
-    another ``min.insync.replicas``, for the controller keeps eligible leader replicas by it.
+    The controller has checked a topic's settings over its own defaults. If the broker's defaults contradict them, for
+    example a ``log.cleaner.max.compaction.lag.ms`` below a topic's ``min.compaction.lag.ms``, the topic gets Kafka's
+    defaults; but it keeps its ``min.insync.replicas``, on which the controller bases eligible leader replicas.
     """
     try:
         return override_topic_config(settings, defaults)
@@ -62,7 +62,7 @@ def override_topic_config(settings: Mapping[str, str], defaults: TopicConfig = D
 
 
 def cluster_topic_defaults(image: MetadataImage, own: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:
-    """Return what holds for topics that do not say, as a controller knows it: all brokers' over its ``own``."""
+    """Return a controller's defaults for topics: the settings of all brokers over its ``own``."""
     settings = broker_settings(image)
     changed = {
         topic_key: str(int(settings[s.key]) * s.unit) if s.unit != 1 else settings[s.key]
@@ -76,12 +76,12 @@ def cluster_topic_defaults(image: MetadataImage, own: TopicConfig = DEFAULT_TOPI
 def effective_topic_config(
     image: MetadataImage, topic_name: str, own: TopicConfig = DEFAULT_TOPIC_CONFIG
 ) -> TopicConfig:
-    """Return all settings of a topic as a controller knows them; ``own`` are those of its properties file."""
+    """Return all settings of a topic from a controller's view; ``own`` are those of its properties file."""
     return topic_config(image, topic_name, cluster_topic_defaults(image, own))
 
 
 def min_insync_replicas(image: MetadataImage, topic_name: str, own: TopicConfig = DEFAULT_TOPIC_CONFIG) -> int:
-    """Return a topic's ``min.insync.replicas`` as a controller knows it; cheap, for use on every partition."""
+    """Return a topic's ``min.insync.replicas`` from a controller's view; cheap, for every partition."""
     value = _effective(image, topic_name, MIN_INSYNC_REPLICAS)
     return own.min_insync_replicas if value is None else int(value)
 
@@ -89,12 +89,12 @@ def min_insync_replicas(image: MetadataImage, topic_name: str, own: TopicConfig 
 def unclean_leader_election_enable(
     image: MetadataImage, topic_name: str, own: TopicConfig = DEFAULT_TOPIC_CONFIG
 ) -> bool:
-    """Return a topic's ``unclean.leader.election.enable`` as a controller knows it; cheap, for every partition."""
+    """Return a topic's ``unclean.leader.election.enable`` from a controller's view; cheap, for every partition."""
     value = _effective(image, topic_name, UNCLEAN_LEADER_ELECTION_ENABLE)
     return own.unclean_leader_election_enable if value is None else value.strip().lower() == "true"
 
 
 def _effective(image: MetadataImage, topic_name: str, key: str) -> str | None:
-    """Return what was set at run time under a key that is the same for topics and brokers."""
+    """Return the run-time setting of a key that topics and brokers share."""
     value = image.config_of_topic(topic_name).get(key)
     return broker_settings(image).get(key) if value is None else value

@@ -1,4 +1,4 @@
-"""The quorum as its leader sees it, for operators."""
+"""The leader's description of the quorum, for operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, Repl
 
 
 def describe_quorum(core: Raft, leader: LeaderAndEpoch, peers: Peers, now_ms: int) -> QuorumDescription:
-    """Describe the quorum of a core that leads."""
+    """Describe the quorum of a leading core."""
     states = core.replicas(now_ms)
     replicas = {state.replica_id: _describe(state, core.node_id, peers, now_ms) for state in states}
     return QuorumDescription(

@@ -1,4 +1,4 @@
-"""What administrators ask of a controller: only translation; what is decided is decided in the controller."""
+"""The administrators' gRPC service of a controller: translation only; the controller decides."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tidelog_quorum.server.quorum_controller import QuorumController
 from tidelog_quorum.server.service import Responder, RpcContext
 
 _MANY_PARTITIONS = 100
-"""Finding brokers for so many takes more than a few milliseconds."""
+"""Finding brokers for more partitions takes more than a few milliseconds."""
 
 _Topic: TypeAlias = admin_service_pb2.TopicPartitions | admin_service_pb2.ReassignableTopic
 
 
 class AdminService(AdminServiceServicer):
-    """What administrators ask. Any controller describes the cluster; the rest is the leader's."""
+    """The service for administrators. Any controller describes the cluster; only the leader does the rest."""
 
     def __init__(self, cluster_id: str, quorum: QuorumController) -> None:
         self._cluster_id = cluster_id
@@ -67,7 +67,7 @@ class AdminService(AdminServiceServicer):
     async def IncrementalAlterConfigs(  # noqa: N802, D102
         self, request: admin_service_pb2.IncrementalAlterConfigsRequest, context: RpcContext
     ) -> admin_service_pb2.IncrementalAlterConfigsResponse:
-        # What holds for all brokers holds for all partitions.
+        # The settings of all brokers affect all partitions.
         is_long = len(request.resources) > _MANY_PARTITIONS or any(not r.resource.name for r in request.resources)
         response = self._quorum.submit(
             lambda c, now_ms: c.handle_incremental_alter_configs(request, now_ms), is_long=is_long
@@ -161,7 +161,7 @@ def _partitions_of(topic: admin_service_pb2.CreatableTopic) -> int:
 
 
 def _named_partitions(topics: Iterable[_Topic]) -> int:
-    """Return how many there are; a topic without any takes as long as one."""
+    """Return the number of partitions; a topic without any counts as one."""
     return sum(max(1, len(topic.partitions)) for topic in topics)
 
 

@@ -1,4 +1,4 @@
-"""Lines for operators: how the brokers stand, whenever that changes."""
+"""Log lines about state changes of brokers, for operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog_quorum.metadata import BrokerRegistration, MetadataImage
 
 
 def log_standings(logger: logging.Logger, before: MetadataImage, after: MetadataImage) -> None:
-    """Write a line for each broker that stands otherwise than before."""
+    """Log a line for each broker whose state has changed."""
     for broker_id in sorted(before.brokers.keys() | after.brokers.keys()):
         old, new = _standing(before, broker_id), _standing(after, broker_id)
         if old != new:

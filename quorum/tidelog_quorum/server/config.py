@@ -19,10 +19,10 @@ _ANY_HOST = ("0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumConfig(ControllerConfig):
-    """What ``tidelog-quorum`` reads from its properties file, what the controller decides by included.
+    """The properties of ``tidelog-quorum``, including those that govern the controller's decisions.
 
     Raises:
-        ValueError: values that do not fit each other; ``parse_config`` makes it a ConfigError.
+        ValueError: values that are inconsistent; ``parse_config`` makes it a ConfigError.
     """
 
     node_id: int = setting(
@@ -87,7 +87,7 @@ class QuorumConfig(ControllerConfig):
 
     @property
     def voters(self) -> VoterSet:
-        """The configured voters; empty when only bootstrap servers are named."""
+        """The configured voters; empty with bootstrap servers only."""
         named = parse_voters(self.controller_quorum_voters) if self.controller_quorum_voters else {}
         return VoterSet(Voter(voter_id, host, port) for voter_id, (host, port) in named.items())
 
@@ -115,7 +115,7 @@ class QuorumConfig(ControllerConfig):
         return parse_voters(self.controller_quorum_pysyncobj_voters or "")
 
     def raft_config(self) -> RaftConfig:
-        """Return the times and limits of the quorum."""
+        """Return the timeouts and limits of the quorum."""
         return RaftConfig(
             election_timeout_ms=self.controller_quorum_election_timeout_ms,
             heartbeat_interval_ms=self.controller_quorum_heartbeat_interval_ms
@@ -129,7 +129,7 @@ class QuorumConfig(ControllerConfig):
         )
 
     def snapshot_config(self) -> SnapshotConfig:
-        """Return when snapshots are taken, and how they travel."""
+        """Return the settings of snapshots and their transfer."""
         return SnapshotConfig(
             max_bytes_between=self.metadata_log_max_record_bytes_between_snapshots,
             max_interval_ms=self.metadata_log_max_snapshot_interval_ms,

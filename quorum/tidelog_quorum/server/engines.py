@@ -1,4 +1,4 @@
-"""Builds the Raft engine that ``controller.quorum.engine`` names; pysyncobj is imported only when it is chosen."""
+"""Builds the Raft engine that ``controller.quorum.engine`` names; imports pysyncobj only if it is selected."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PYSYNCOBJ_FOLDER = "pysyncobj"
 
 
 def build_engine(config: QuorumConfig, server: grpc.aio.Server) -> RaftEngine:
-    """Return the engine, not started; ours adds its service to ``server``.
+    """Return the engine, not started; Tidelog's own adds its service to ``server``.
 
     Raises:
-        ConfigError: the engine is not installed, takes no such addresses, or the folder has the other engine's log:
-            a controller that changes its engine would begin with an empty log and have forgotten its votes.
+        ConfigError: the engine is not installed, rejects the addresses, or the folder has the other engine's log: a
+            controller that changes its engine would start with an empty log and have forgotten its votes.
     """
     if config.controller_quorum_engine == PYSYNCOBJ:
         return _build_pysyncobj(config)

@@ -1,4 +1,4 @@
-"""The quorum for its administrators: translates to and from the Raft engine, and checks the requests' form."""
+"""The quorum's administration service: translates to and from the Raft engine, and validates requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEFAULT_TIMEOUT_MS = 10_000
 
 
 class QuorumService(QuorumServiceServicer):
-    """Only the leader answers, with one exception; the errors are those of KIP-595 and KIP-853."""
+    """The quorum's service. Only the leader answers, with one exception; errors are those of KIP-595 and KIP-853."""
 
     def __init__(self, cluster_id: str, engine: RaftEngine, quorum: QuorumController) -> None:
         self._cluster_id = cluster_id
@@ -59,7 +59,7 @@ class QuorumService(QuorumServiceServicer):
         return await self._responder.answer(context, self._take_snapshot())
 
     async def _describe(self) -> pb.DescribeQuorumResponse:
-        # A leader that another one has replaced, and that does not know it yet, must not describe the past.
+        # A replaced leader that does not know it yet must not describe the past.
         await self._engine.read_barrier()
         return _to_message(self._cluster_id, self._engine.describe(), self._quorum.broker_progress())
 

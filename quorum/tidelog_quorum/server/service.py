@@ -1,4 +1,4 @@
-"""What storage nodes ask of a controller: only translation; what is decided is decided in the controller."""
+"""The storage nodes' gRPC service of a controller: translation only; the controller decides."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ RpcContext: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class Responder:
-    """Turns errors into statuses; NOT_CONTROLLER names the leader (``tidelog-leader-id``, ``-endpoint``)."""
+    """Turns errors into gRPC statuses; NOT_CONTROLLER names the leader (``tidelog-leader-id``, ``-endpoint``)."""
 
     def __init__(self, quorum: QuorumController) -> None:
         self._quorum = quorum
 
     async def answer(self, context: RpcContext, response: Awaitable[R], timeout_ms: int = 0) -> R:
-        """Await a response, for ``timeout_ms`` at most when that is positive, and return it or end the call."""
+        """Await a response, for at most ``timeout_ms`` if positive, and return it or abort the call."""
         try:
             async with asyncio.timeout(timeout_ms / 1000 if timeout_ms > 0 else None):
                 return await response
@@ -51,7 +51,7 @@ class Responder:
 
 
 class ControllerService(ControllerServiceServicer):
-    """What storage nodes ask of the controllers."""
+    """The service for storage nodes."""
 
     def __init__(
         self, cluster_id: str, quorum: QuorumController, feed: MetadataFeed, connections: BrokerConnections

@@ -1,4 +1,4 @@
-"""Reads a controller's metadata log, or one snapshot of it, as rows to show. Only reads; blocking."""
+"""Reads a controller's metadata log, or one of its snapshots, as rows to print. Read-only; blocking."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _PYSYNCOBJ_FOLDER = "pysyncobj"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a log or a snapshot is, by name; the order is the one to show."""
+    """The properties of a log or a snapshot, by name, in the order of output."""
 
     values: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """One entry of the log; a snapshot is shown as one at its end. ``records`` are as ``record_values`` says."""
+    """One entry of the log; a snapshot is one entry at its end. ``records`` are values of ``record_values``."""
 
     offset: int
     epoch: int
@@ -54,7 +54,7 @@ Row = Summary | EntryRow
 
 
 def is_snapshot(path: Path) -> bool:
-    """Return whether a path has the name of a snapshot."""
+    """Return whether a path has a snapshot's name."""
     return path.name.endswith(SUFFIX)
 
 
@@ -62,7 +62,7 @@ def dump_log(directory: Path, from_offset: int, max_entries: int | None) -> Iter
     """Yield the summary of the log in a folder, then its entries from an offset on.
 
     Raises:
-        TidelogError: KAFKA_STORAGE_ERROR, there is no log, a controller runs on it, or the disk failed;
+        TidelogError: KAFKA_STORAGE_ERROR, there is no log, a running controller uses it, or the disk failed;
             CORRUPT_MESSAGE, it is damaged; UNSUPPORTED_VERSION, its format is unknown.
     """
     _check_is_log(directory)
@@ -75,10 +75,10 @@ def dump_log(directory: Path, from_offset: int, max_entries: int | None) -> Iter
 
 
 def dump_snapshot(path: Path, max_records: int | None) -> Iterator[Row]:
-    """Yield the summary of a snapshot, then its records, some in each row.
+    """Yield the summary of a snapshot, then its records, several in each row.
 
     Raises:
-        TidelogError: CORRUPT_MESSAGE, it is damaged, or the file's name is no snapshot's; KAFKA_STORAGE_ERROR.
+        TidelogError: CORRUPT_MESSAGE, it is damaged, or the file's name is not a snapshot's; KAFKA_STORAGE_ERROR.
     """
     match = _SNAPSHOT_NAME.fullmatch(path.name)
     if match is None:
@@ -97,7 +97,7 @@ def dump_snapshot(path: Path, max_records: int | None) -> Iterator[Row]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Hold the lock that a running controller holds, as RocksDB, opened to be read, does not ask for it."""
+    """Hold the lock of a running controller; RocksDB does not take it for read-only access."""
     path = directory / _LOCK_FILE
     try:
         descriptor = os.open(path, os.O_RDONLY)

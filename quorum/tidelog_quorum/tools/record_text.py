@@ -1,4 +1,4 @@
-"""Metadata records as something to read: plain values for JSON, and one line each."""
+"""Metadata records as text: plain values for JSON, and one line each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TYPE = "type"
 
 
 def record_values(record: pb.MetadataRecord) -> dict[str, Any]:
-    """Return a record's type and all its fields, those with their default too; ids are Kafka's text of them."""
+    """Return a record's type and all its fields, including those with default values; ids are in Kafka's text form."""
     kind = record.WhichOneof("record")
     if kind is None:
         return {_TYPE: "unknown"}

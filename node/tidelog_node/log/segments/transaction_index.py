@@ -93,7 +93,7 @@ class TransactionIndex:
         return decode_aborted(bytes(self._load()))
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Write an entry to the page cache; :meth:`flush` makes it durable. Raises ValueError unless it is the newest."""
+        """Write an entry to the page cache; :meth:`flush` makes it durable. Raises ValueError if it is not newer."""
         data = self._load()
         if data and transaction.last_offset <= _last_offset(data, len(data) // ENTRY_SIZE - 1):
             raise ValueError(f"{transaction} is not above the last entry of {self.path}")

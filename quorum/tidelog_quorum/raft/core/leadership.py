@@ -194,7 +194,7 @@ class Leadership:
             self.progress[request.sender_id] = self._new_observer(request.last_index, directory_id, now_ms)
 
     def retained_from(self, now_ms: int) -> int:
-        """Return the first index that compaction should keep: what follows snapshots that are still in transfer."""
+        """Return the first index that compaction should keep: the entries after snapshots that are being sent."""
         sent = [p.snapshot for p in self.progress.values() if p.snapshot is not None]
         ends = [s.snapshot.last_index + 1 for s in sent if not s.is_stalled(now_ms)]
         return min(ends, default=self._log.last_index + 1)
