@@ -1,1 +1,1 @@
-"""Faults against a cluster, the history of what its clients saw meanwhile, and the check of that history."""
+"""Faults against a cluster, the history of its clients meanwhile, and the check of that history."""

@@ -1,7 +1,7 @@
-"""What clients did and what came back, one JSON object per line, in the shape of Jepsen's histories.
+"""The operations of clients and their outcomes, one JSON object per line, in the format of Jepsen's histories.
 
 An operation is two lines: its ``invoke`` and its completion, which is ``ok`` (it happened), ``fail`` (it certainly did
-not) or ``info`` (nobody knows). A process does one thing at a time; after ``info`` a client takes a new process, since
+not) or ``info`` (unknown). A process does one thing at a time; after ``info`` a client takes a new process, because
 the old operation may still take effect. Faults are notes of the process ``nemesis``::
 
     {"index": 0, "process": 0, "type": "invoke", "f": "send", "value": [["send", "k0", 1]], "time": 0}
@@ -12,11 +12,11 @@ the old operation may still take effect. Faults are notes of the process ``nemes
 
 ``f`` of a client is send, poll, txn (both kinds of micro-operations), assign, subscribe (``value`` is the list of
 keys), crash or debug-topic-partitions. Keys are strings, a partition's is ``<topic>-<number>``; the values of a key are
-unique. A send completes with ``[offset, value]``, where the offset is null when it is not known. All other members of a
-line, such as ``error`` and ``rebalance_log`` (``[{"keys": [...]}]``: what was assigned anew during a poll), are kept.
+unique. A send completes with ``[offset, value]``; the offset is null if unknown. All other members of a line, such as
+``error`` and ``rebalance_log`` (``[{"keys": [...]}]``: the keys newly assigned during a poll), are kept.
 
-What is known of a consumer group beside its members' operations are notes of the process ``group``, whose form
-:mod:`tidelog_chaos.checker.group_notes` has.
+Notes of the process ``group`` describe a consumer group beside its members' operations;
+:mod:`tidelog_chaos.checker.group_notes` defines their form.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Process = int | str
 NEMESIS: Final = "nemesis"
 """The process of the faults; its notes are ``info``, their ``f`` is ``start-<fault>`` or ``stop-<fault>``."""
 GROUP: Final = "group"
-"""The process of what is noted of a consumer group beside its members' operations; its notes are ``info`` as well."""
+"""The process of the notes about a consumer group, beside its members' operations; they are ``info`` as well."""
 NOTES: Final = frozenset({NEMESIS, GROUP})
-"""Processes that are no clients: what they write are notes."""
+"""Processes that are not clients: their lines are notes."""
 TRANSACTION_FUNCTIONS: Final = frozenset({"send", "poll", "txn"})
 """The values of ``f`` whose value is a list of micro-operations."""
 ASSIGNMENT_FUNCTIONS: Final = frozenset({"assign", "subscribe"})
@@ -56,9 +56,9 @@ _NOTHING_EXTRA: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class InvalidHistoryError(TidelogError):
-    """A line that is no operation, or that cannot follow those before it.
+    """A line that is not an operation, or that cannot follow the lines before it.
 
-    ``line`` counts from 1, and is 0 where it is not known; ``index`` is that of the operation, where there is one.
+    ``line`` counts from 1, and is 0 if unknown; ``index`` is that of the operation, if there is one.
     """
 
     def __init__(self, error: KafkaError | str, line: int = 0, index: int | None = None) -> None:
@@ -75,16 +75,16 @@ class Op:
     """One line of a history: an invocation, its completion, or a note of the nemesis."""
 
     index: int
-    """Ascends through the history, with gaps where lines were taken out."""
+    """Ascends through the history, with gaps where lines were removed."""
     process: Process
     type: OpType
     f: str
     value: Any
     time_ns: int
-    """Nanoseconds since the history began, of one clock for all processes."""
+    """Nanoseconds since the start of the history, by one clock for all processes."""
     error: str | None = None
     extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING_EXTRA)
-    """Members of the line beyond these, such as ``rebalance_log``."""
+    """Further members of the line, such as ``rebalance_log``."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the line's object, its members in the order of the format."""
@@ -96,15 +96,14 @@ class Op:
 
 
 def read_history(lines: Iterable[str | bytes]) -> Iterator[Op]:
-    """Yield the operations of lines, such as those of an open file; blank lines are passed over.
+    """Yield the operations of lines, such as those of an open file; blank lines are skipped.
 
-    An index that is absent (or null) is one more than the last, a time that is absent the last. A process may complete
-    only what it invoked, and invoke only when it has nothing pending, but for ``crash``, which may come at any time; a
-    completion without an invocation is let through, since histories that were cut have them. What the values hold is
-    for the checker to judge.
+    A missing (or null) index is one more than the last; a missing time is the last one. A process may complete only
+    what it invoked, and invoke only when it has nothing pending, except for ``crash``, which may come at any time. A
+    completion without an invocation is accepted, because truncated histories have them. The checker judges the values.
 
     Raises:
-        InvalidHistoryError: Names the line, and what is wrong with it.
+        InvalidHistoryError: Names the line, and its fault.
     """
     index, time_ns = -1, 0
     pending: dict[Process, Op] = {}
@@ -121,10 +120,10 @@ def read_history(lines: Iterable[str | bytes]) -> Iterator[Op]:
 
 
 class HistoryWriter:
-    """Writes a history as it happens: any thread may call, every line is on its way to the disk when a call returns.
+    """Writes a history as it happens; thread-safe. Every line is on its way to the disk when a call returns.
 
-    Index and time are given here, under one lock, so that the order of lines is an order of real time: an operation
-    that completed above the line where another was invoked was complete before the other began.
+    It assigns index and time under one lock, so that the order of lines is an order of real time: an operation that
+    completed above the line where another was invoked was complete before the other began.
     """
 
     def __init__(self, path: Path | str, clock: Callable[[], int] = time.monotonic_ns) -> None:
@@ -143,11 +142,11 @@ class HistoryWriter:
         self.close()
 
     def now_ns(self) -> int:
-        """Return the history's time, for what is measured beside it."""
+        """Return the history's time, for other measurements."""
         return self._clock() - self._start_ns
 
     def invoke(self, process: Process, f: str, value: Any = None, **extra: Any) -> Op:
-        """Write that a process begins something; returns what :meth:`complete` needs."""
+        """Write the start of an operation; return the invocation for :meth:`complete`."""
         return self._write(process, "invoke", f, value, None, extra)
 
     def complete(
@@ -158,16 +157,16 @@ class HistoryWriter:
         error: str | None = None,
         **extra: Any,
     ) -> Op:
-        """Write how an operation ended; without a value the invocation's is repeated."""
+        """Write the end of an operation; without a value the invocation's is repeated."""
         value = invocation.value if value is None else value
         return self._write(invocation.process, type, invocation.f, value, error, extra)
 
     def note(self, f: str, value: Any = None, *, process: str = NEMESIS, **extra: Any) -> Op:
-        """Write what the nemesis did, or what is known of a group."""
+        """Write a note about the nemesis or a group."""
         return self._write(process, "info", f, value, None, extra)
 
     def close(self) -> None:
-        """Close the file; nothing can be written any more."""
+        """Close the file; nothing can be written afterwards."""
         with self._lock:
             self._file.close()
 
@@ -184,7 +183,7 @@ class HistoryWriter:
 
 
 def shown(value: Any) -> str:
-    """Return a value of a line as JSON, cut where it is long, for the text of an error."""
+    """Return a value of a line as JSON, truncated if it is long, for the text of an error."""
     text = json.dumps(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 
@@ -234,10 +233,10 @@ def _integer(members: dict[str, Any], name: str, default: int) -> int:
 
 
 def _follow(pending: dict[Process, Op], op: Op) -> None:
-    """Keep account of what each process has pending.
+    """Update the pending operation of each process.
 
     Raises:
-        ValueError: It does two things at a time, or completes another one than it invoked.
+        ValueError: It does two things at a time, or completes another operation than it invoked.
     """
     if op.process in NOTES:
         return

@@ -1,8 +1,8 @@
-"""Namespaces of its own for a run, so that nothing that it mounts or joins can outlive it.
+"""Namespaces for a run, so that none of its mounts or networks can outlive it.
 
-The command replaces itself by ``unshare ... <itself>``: what is mounted, and which interfaces exist, is then seen by
-the run's processes alone, and the kernel removes it with the last of them, however they end. There is nothing that a
-later run would have to clean up. Root is not needed where users may have namespaces.
+The command replaces itself by ``unshare ... <itself>``: only the run's processes then see its mounts and interfaces,
+and the kernel removes them with the last process, however it ends. A later run has nothing to clean up. Root is not
+needed if users may have namespaces.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _MARK = "TIDELOG_CHAOS_ISOLATED"
 
 
 def is_isolated() -> bool:
-    """Return whether this process was started in namespaces by :func:`isolate`."""
+    """Return whether :func:`isolate` started this process in namespaces."""
     return _MARK in os.environ
 
 
 def isolate(*, network: bool) -> None:
-    """Replace this process by itself in namespaces of mounts and, if asked for, of networks; once.
+    """Replace this process by itself in mount namespaces and, with ``network``, network namespaces; once.
 
-    A process that is isolated goes on instead: its loopback interface is up.
+    An isolated process continues instead; its loopback interface is up.
     """
     if not is_isolated():
         sys.stdout.flush()
@@ -35,7 +35,7 @@ def isolate(*, network: bool) -> None:
 
 
 def why_not(*, network: bool) -> str | None:
-    """Return why this machine gives no such namespaces, or None."""
+    """Return why this machine does not permit such namespaces, or None."""
     if not sys.platform.startswith("linux"):
         return f"namespaces are Linux's, this is {sys.platform}"
     missing = [tool for tool in ("unshare", "mount", *(("ip", "nsenter") if network else ())) if not shutil.which(tool)]
@@ -49,9 +49,9 @@ def why_not(*, network: bool) -> str | None:
 
 
 def run(*command: str) -> None:
-    """Run a command; raises RuntimeError with what it says when it fails.
+    """Run a command; raises RuntimeError with its error output.
 
-    Ctrl-C does not reach it: what it does is done or undone as a whole.
+    Ctrl-C does not reach it: a command is done or undone as a whole.
     """
     done = subprocess.run(command, capture_output=True, text=True, process_group=0)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The end of a run: its history is checked, the verdict and the report are written, the summary is printed."""
+"""The end of a run: check its history, write the verdict and the report, print the summary."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from tidelog_chaos.settings import RunSettings
 
 VERDICT, REPORT = "verdict.json", "report.html"
-"""The files of a run's directory that have what the check found, and the page to look at."""
+"""The files of a run's directory with the findings of the check, and with the report page."""
 
 
 def judge(settings: RunSettings, outcome: RunOutcome, console: Console) -> bool:
-    """Check a run, write what came of it, print it; returns whether nothing is wrong.
+    """Check a run, write and print the outcome, and return whether nothing is wrong.
 
-    The data of the cluster is removed then, unless it shall be kept.
+    Then remove the cluster's data, unless it is to be kept.
     """
     with (settings.output / HISTORY).open(encoding="utf-8") as lines:
         verdict = check(read_history(lines), replica_logs=outcome.replicas)
@@ -39,7 +39,7 @@ def judge(settings: RunSettings, outcome: RunOutcome, console: Console) -> bool:
 
 
 def _rest(outcome: RunOutcome) -> Iterator[str]:
-    """Yield what a history does not tell."""
+    """Yield the results that are not in the history."""
     if outcome.recovery_s is not None:
         yield f"every replica was in sync {outcome.recovery_s:.1f} s after the last healing began"
     if outcome.replicas is None:

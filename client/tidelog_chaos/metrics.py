@@ -1,14 +1,14 @@
-"""What a run measures once per second: a line of ``metrics.jsonl`` each, for the report's timeline.
+"""The metrics of a run, one line of ``metrics.jsonl`` per second, for the report's timeline.
 
 ::
 
     {"time": 12.0, "sends": {"ok": 201, "info": 0, "fail": 0}, "latency_ms": {"p50": 4.1, "p99": 9.3, "max": 12.0},
      "polls": 8, "records": 190, "leaders": {"chaos-0-0": 1}, "controller": 2, "faults": ["kill node 1"]}
 
-``time`` is in seconds since the history began and ends the second that the counts are of. ``latency_ms`` is of the
-sends that were acknowledged in it, null when none was; ``records`` are those that polls returned. ``leaders`` has the
-leading node of each key that is written to, null without one, and ``controller`` the leader of the quorum: what the
-cluster said last, as it does not answer every second; both are null until it has. ``faults`` are those that last.
+``time`` is the end of the counted second, in seconds since the start of the history. ``latency_ms`` is that of the
+sends acknowledged in it, null if there were none; ``records`` counts the polled ones. ``leaders`` has the leading node
+of each key that is written to, null without one, and ``controller`` the leader of the quorum, both from the cluster's
+last answer, which does not come every second; both are null until the first one. ``faults`` are the active ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Outcome = Literal["ok", "info", "fail"]
 
 @dataclass(slots=True)
 class Counts:
-    """What clients did in an interval of time."""
+    """The activity of clients in an interval of time."""
 
     sends: dict[Outcome, int] = field(default_factory=lambda: {"ok": 0, "info": 0, "fail": 0})
     latencies_ms: list[float] = field(default_factory=list)
@@ -35,27 +35,27 @@ class Counts:
 
 
 class Meter:
-    """Counts what clients do, from any thread, until :meth:`take`."""
+    """Counts the clients' activity, from any thread, until :meth:`take`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = Counts()
 
     def sent(self, outcome: Outcome, latency_ms: float) -> None:
-        """Count a send that is over."""
+        """Count a completed send."""
         with self._lock:
             self._counts.sends[outcome] += 1
             if outcome == "ok":
                 self._counts.latencies_ms.append(latency_ms)
 
     def polled(self, records: int) -> None:
-        """Count a poll that is over."""
+        """Count a completed poll."""
         with self._lock:
             self._counts.polls += 1
             self._counts.records += records
 
     def take(self) -> Counts:
-        """Return what was counted since the last call."""
+        """Return the counts since the last call."""
         with self._lock:
             counts, self._counts = self._counts, Counts()
             return counts
@@ -63,7 +63,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Who leads, as the cluster said last."""
+    """The leaders, as the cluster reported them last."""
 
     leaders: Mapping[str, int | None] | None = None
     controller: int | None = None
@@ -96,7 +96,7 @@ class MetricsFile:
 
 
 def latency_summary(latencies_ms: Sequence[float]) -> dict[str, float] | None:
-    """Return the median, the 99th percentile and the maximum, in milliseconds; None of nothing."""
+    """Return the median, the 99th percentile and the maximum, in milliseconds; None without values."""
     if not latencies_ms:
         return None
     ordered = sorted(latencies_ms)

@@ -1,8 +1,8 @@
-"""Moves replicas of the workload's partitions to other nodes, and back: their membership changes under load (KIP-455).
+"""Moves replicas of the workload's partitions to other nodes, and back: changes of membership under load (KIP-455).
 
-One replica of a partition is exchanged for a node that has none; where every node has one it is taken away, which
-leaves the partition with one less. A call of unknown outcome counts as done: who had a partition before is kept until
-it is certain that they have it again.
+One replica of a partition is exchanged for a node that has none; if every node has one, it is removed, which leaves the
+partition with one fewer. A call of unknown outcome counts as done: the earlier replicas of a partition are remembered
+until they certainly have it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_KEYS = 3
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What was asked for: each key with the nodes that had it and those that are to have it."""
+    """A requested move: the nodes of each key before, and the target nodes."""
 
     before: Mapping[str, Sequence[int]]
     targets: Mapping[str, Sequence[int]]
@@ -39,9 +39,9 @@ class Move:
 
 
 class Moves:
-    """Used by the nemesis alone, in its thread; ``keys`` says which partitions are written to now.
+    """The moves of a run; only the nemesis's thread uses them. ``keys`` returns the partitions that are written to now.
 
-    A partition that has not ``replication_factor`` replicas is on its way already and left alone.
+    A partition without ``replication_factor`` replicas is already moving and left alone.
     """
 
     def __init__(self, admin: AdminClient, keys: Callable[[], Sequence[str]], replication_factor: int) -> None:
@@ -54,9 +54,9 @@ class Moves:
         self._returning: dict[str, Future[None]] = {}
 
     def begin(self, kind: str, dice: random.Random) -> Move | None:
-        """Move the ``leader``'s replica, or a ``follower``'s, of up to three partitions; None where that cannot be.
+        """Move the ``leader``'s replica, or a ``follower``'s, of up to three partitions; None if that is impossible.
 
-        It is only asked for when this returns. Partitions that an earlier move has in hand are left to it.
+        It only requests the move before it returns. Partitions of an earlier move are left to it.
         """
         self._give_back()
         known = self._ask()
@@ -77,12 +77,12 @@ class Moves:
         return Move(before, targets)
 
     def undo(self, move: Move) -> None:
-        """Ask that partitions be given back to those who had them; :meth:`restore` sees to what fails."""
+        """Request that partitions move back to their earlier nodes; :meth:`restore` handles failures."""
         self._due.update(move.before)
         self._give_back()
 
     def restore(self) -> None:
-        """Give back what was not, as the cluster answers again; raises RuntimeError when it does not in time."""
+        """Move back all remaining partitions once the cluster answers; raises RuntimeError on a timeout."""
         deadline_s = time.monotonic() + _RESTORE_S
         self._due.update(self._before)
         while True:
@@ -94,14 +94,14 @@ class Moves:
             time.sleep(_PAUSE_S)
 
     def _give_back(self) -> None:
-        """Ask for what is due, each after the answer to what was asked for before, lest that take effect later."""
+        """Request due moves, each after the answer to the request before, which could otherwise take effect later."""
         self._take_answers()
         due = self._due.difference(self._moving, self._returning)
         self._returning.update(self._alter({key: self._before[key] for key in sorted(due)}))
         self._take_answers()
 
     def _take_answers(self) -> None:
-        """Forget the partitions of which it is certain that they were given back."""
+        """Forget the partitions that have certainly moved back."""
         self._moving = {key: future for key, future in self._moving.items() if not future.done()}
         for key, future in list(self._returning.items()):
             if future.done():
@@ -111,7 +111,7 @@ class Moves:
                     del self._before[key]
 
     def _alter(self, targets: Mapping[str, Sequence[int]]) -> dict[str, Future[None]]:
-        """Ask for the targets; nobody waits for the answers, which may take long while faults last."""
+        """Request the targets without waiting for the answers, which may take long while faults are active."""
         wanted = {TopicPartition(*partition_of(key)): key for key in targets}
         if not wanted:
             return {}

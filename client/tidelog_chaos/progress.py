@@ -1,4 +1,4 @@
-"""Shows a run while it lasts: a bar on a terminal, and elsewhere a line for each fault."""
+"""Shows the progress of a run: a bar on a terminal, and otherwise a line for each fault."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CALM = "no fault"
 
 
 class RunProgress:
-    """A context manager; :meth:`note` may be called by any thread."""
+    """A context manager; any thread may call :meth:`note`."""
 
     def __init__(self, console: Console, duration_s: float) -> None:
         self._console = console
@@ -39,18 +39,18 @@ class RunProgress:
         self._progress.stop()
 
     def phase(self, name: str) -> None:
-        """Say what the run does now."""
+        """Show the current phase of the run."""
         self._progress.update(self._task, phase=name, faults="")
         if not self._console.is_terminal:
             self._console.print(name, highlight=False)
 
     def update(self, elapsed_s: float, ok_per_s: int, faults: list[str]) -> None:
-        """Show how far it is, and what lasts now."""
+        """Show the progress and the active faults."""
         text = "; ".join(faults) or _CALM
         self._progress.update(self._task, completed=elapsed_s, rate=f"{ok_per_s:>5} ok/s", faults=text)
 
     def note(self, time_s: float, f: str, value: Any) -> None:
-        """Print that a fault began."""
+        """Print the start of a fault."""
         verb, _, fault = f.partition("-")
         if verb in ("start", "skip") and isinstance(value, dict):
             reason = value.get("error", "nobody to hit now")

@@ -1,4 +1,4 @@
-"""Writes a line of metrics every second, and keeps the totals that a run shows while it lasts."""
+"""Writes a line of metrics every second, and keeps the totals for the progress display."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INTERVAL_S = 1.0
 
 
 class Recorder:
-    """A thread from :meth:`start` to :meth:`stop`; whoever shows the run reads its attributes."""
+    """A thread from :meth:`start` to :meth:`stop`; the progress display reads its attributes."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class Recorder:
         self.ok_per_s = 0
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is left and end."""
+        """Write the remaining counts and end."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Compares the files of all replicas of a partition below its high watermark: they must be the same, byte by byte."""
+"""Compares the files of all replicas of a partition below its high watermark: they must be identical, byte by byte."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _DIGEST_BYTES = 8
 def committed_digests(folder: Path, high_watermark: int) -> list[str]:
     """Return a line per batch of a replica below the high watermark: its offsets and a digest of its bytes.
 
-    The offsets are those of the first and the last record; batches that do not follow each other show as different
-    lines. A batch that reaches beyond the high watermark does not count.
+    The offsets are those of the first and the last record; batches with a gap between them give different lines. A
+    batch that reaches beyond the high watermark does not count.
     """
     lines: list[str] = []
     for segment in sorted(folder.glob("*.log")):
@@ -32,7 +32,7 @@ def committed_digests(folder: Path, high_watermark: int) -> list[str]:
 def compare(
     folders: Mapping[str, Mapping[str, Path]], high_watermarks: Mapping[str, int]
 ) -> dict[str, dict[str, list[str]]]:
-    """Return for each key the digests of each node's replica; ``folders`` has where they are."""
+    """Return for each key the digests of each node's replica; ``folders`` has their paths."""
     return {
         key: {node: committed_digests(folder, high_watermarks[key]) for node, folder in sorted(of_key.items())}
         for key, of_key in sorted(folders.items())

@@ -1,9 +1,9 @@
-"""One run: a cluster, clients, faults, healing, the end of the rule book, the check.
+"""One run: a cluster, clients, faults, healing, the final reads, the check.
 
-The phases: everything starts and every replica is in sync; the workload runs while the nemesis follows its plan; all is
-healed, and the cluster has to become whole again; the clients write a little more, stop, crash and read everything; the
-nodes stop and their files are compared; the history is checked. Each leaves its traces in the run's directory, so that
-``tidelog chaos check`` and ``report`` can tell the same again.
+The phases: everything starts and every replica is in sync; the workload runs while the nemesis follows its plan; all
+faults are healed, and the cluster has to become healthy again; the clients write a little more, stop, crash and read
+everything; the nodes stop and their files are compared; the history is checked. Each phase records its results in the
+run's directory, so that ``tidelog chaos check`` and ``report`` can reproduce them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from tidelog_chaos.workload import Library, QueueWorkload, SubscribeWorkload, Wo
 from tidelog_foundation.errors import ConfigError, TidelogError
 
 HISTORY, RUN, REPLICAS, METRICS = "history.jsonl", "run.json", "replicas.json", "metrics.jsonl"
-"""The files of a run's directory that a run writes itself."""
+"""The files that a run itself writes into its directory."""
 LOGS = "logs"
-"""Its folder with what the processes printed."""
+"""The folder with the output of the processes."""
 
 _WORKLOADS: Mapping[str, type[QueueWorkload | SubscribeWorkload]] = {
     "queue": QueueWorkload,
@@ -53,27 +53,29 @@ _TICK_S = 0.25
 
 @dataclass(slots=True)
 class RunOutcome:
-    """What a run found beside its history. ``problems`` are whatever should not have happened, as sentences."""
+    """The findings of a run beside its history. ``problems`` are sentences about anything that should not have
+    happened.
+    """
 
     problems: list[str] = field(default_factory=list)
     phases_s: dict[str, float] = field(default_factory=dict)
-    """When each phase began, in seconds of the history's clock."""
+    """The start of each phase, in seconds of the history's clock."""
     recovery_s: float | None = None
-    """How long after the healing began every replica was in sync; None when not in time."""
+    """The time from the start of the healing until every replica was in sync; None if it was too long."""
     interrupted: bool = False
     errors: dict[str, int] = field(default_factory=dict)
     sends: dict[str, int] = field(default_factory=dict)
     records_polled: int = 0
     high_watermarks: dict[str, int] = field(default_factory=dict)
     replicas: dict[str, dict[str, list[str]]] | None = None
-    """Digests of each key's batches by node; None where the files cannot be read."""
+    """Digests of each key's batches by node; None if the files cannot be read."""
 
 
 def run_chaos(settings: RunSettings, driver: FaultDriver, console: Console) -> RunOutcome:
-    """Run and write the directory, but for the verdict and the report.
+    """Run and write the directory, except for the verdict and the report.
 
-    Ctrl-C ends the faults early, and the rest goes on; a second one ends everything. In any case nothing is left: no
-    process, no mount, no network of the run.
+    Ctrl-C ends the faults early, and the rest continues; a second one ends everything. In any case no process, mount or
+    network of the run is left.
 
     Raises:
         ConfigError: The directory has another run.
@@ -195,7 +197,7 @@ class _Run:
         return note
 
     def _let_it_rage(self, workload: Workload, nemesis: Nemesis, recorder: Recorder) -> None:
-        """Wait for the end of the plan's time, of a client that failed, or for Ctrl-C; then heal."""
+        """Wait for the end of the plan, a failed client, or Ctrl-C; then heal."""
         started_s = time.monotonic()
         nemesis.start()
         try:
@@ -263,7 +265,7 @@ def _write_run(
     outcome: RunOutcome,
     started: datetime,
 ) -> None:
-    """Write ``run.json``: what was asked for, what was planned, and what came of it."""
+    """Write ``run.json``: the settings, the plan, and the outcome."""
     found = asdict(outcome)
     del found["replicas"]
     run = {
@@ -288,7 +290,7 @@ def _write_run(
 
 
 def _keep_logs(settings: RunSettings) -> None:
-    """Keep what the processes printed."""
+    """Keep the output of the processes."""
     for log in sorted(settings.data_dir.glob("*/process.log")):
         target = settings.output / LOGS / f"{log.parent.name}.log"
         target.parent.mkdir(exist_ok=True)
@@ -302,7 +304,7 @@ def drop_data(settings: RunSettings) -> None:
 
 @contextlib.contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a run as Ctrl-C does."""
+    """Let SIGTERM and SIGHUP end a run like Ctrl-C."""
     numbers = (signal.SIGTERM, signal.SIGHUP)
     previous = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:

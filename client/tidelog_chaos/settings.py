@@ -1,4 +1,4 @@
-"""What a run is asked to do, and the driver for it."""
+"""The settings of a run, and its driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog_foundation.errors import ConfigError
 DRIVERS = ("local", "netns", "kubernetes", "none")
 WORKLOADS = ("queue", "subscribe")
 _NOT_YET = {"txn": "transactions"}
-"""Workloads of the rule book that need what a cluster of this version does not offer."""
+"""Jepsen's workloads that need features which this version does not have."""
 OWN_CLUSTER = ("local", "netns")
 """Drivers that start a cluster of their own."""
 _GROUP_SERVERS = {
@@ -25,12 +25,12 @@ _GROUP_SERVERS = {
     "group.consumer.min.heartbeat.interval.ms": 1_000,
     "group.consumer.heartbeat.interval.ms": 1_000,
 }
-"""A cluster of our own for the workload subscribe: members that crash are missed sooner, so that more happens."""
+"""The settings of a run's own cluster for the workload subscribe: crashed members are detected sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesSettings:
-    """Where the pods are, and the image whose container does what the servers' own image cannot."""
+    """The location of the pods, and an image with the tools that the servers' own image lacks."""
 
     namespace: str = "default"
     selector: str = "app.kubernetes.io/name=tidelog"
@@ -53,9 +53,9 @@ class RunSettings:
     nodes: int = 3
     bootstrap_servers: str = ""
     client: str = "tidelog"
-    """Whose producers and consumers work: see :func:`~tidelog_chaos.workload.load_library`."""
+    """The client library: see :func:`~tidelog_chaos.workload.load_library`."""
     kafka_bootstrap_servers: str = ""
-    """Where a client of Kafka finds a cluster that is not our own."""
+    """The addresses at which a Kafka client finds an existing cluster."""
     queue: WorkloadSettings = field(default_factory=WorkloadSettings)
     servers: Mapping[str, str] = field(default_factory=dict)
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
@@ -69,19 +69,19 @@ class RunSettings:
 
     @property
     def data_dir(self) -> Path:
-        """Where the processes of a cluster of our own keep their data."""
+        """The directory of the data of a run's own cluster."""
         return self.output / "cluster"
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it for ``run.json``."""
+        """Return all settings for ``run.json``."""
         return {**asdict(self), "output": str(self.output)}
 
 
 def make_driver(settings: RunSettings) -> FaultDriver:
-    """Return the driver of a run, which has not started.
+    """Return the driver of a run, not started.
 
     Raises:
-        ConfigError: The settings do not fit each other, or the driver cannot do one of the faults here.
+        ConfigError: The settings are inconsistent, or the driver cannot inject one of the faults here.
     """
     _check(settings)
     driver = _driver(settings)
@@ -93,7 +93,7 @@ def make_driver(settings: RunSettings) -> FaultDriver:
 
 
 def _driver(settings: RunSettings) -> FaultDriver:
-    # Each driver is loaded when it is asked for: they need different parts of Tidelog.
+    # Each driver is imported on demand: they need different parts of Tidelog.
     own = (settings.data_dir, settings.controllers, settings.nodes, _servers(settings), settings.fault_names)
     match settings.driver:
         case "local":
@@ -117,10 +117,10 @@ def _driver(settings: RunSettings) -> FaultDriver:
 
 
 def _servers(settings: RunSettings) -> Mapping[str, object]:
-    """Return the settings of the servers of a cluster of our own."""
+    """Return the settings of the servers of a run's own cluster."""
     if settings.workload != "subscribe":
         return settings.servers
-    # What is committed is as safe as what is written: two replicas have it.
+    # Commits are as safe as records: two replicas have them.
     return {**_GROUP_SERVERS, "min.insync.replicas": min(2, settings.nodes), **settings.servers}
 
 

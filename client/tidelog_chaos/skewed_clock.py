@@ -1,10 +1,10 @@
-"""Runs a module with a wall clock that another process puts forward and back: ``python -m tidelog_chaos.skewed_clock``.
+"""Runs a module with a wall clock that another process can move: ``python -m tidelog_chaos.skewed_clock``.
 
-It takes a file, then the module and its arguments. The file holds the difference to the machine's clock: 8 bytes, a
-little-endian number of milliseconds, read on each look at the clock. What a system administrator or NTP can do to a
-clock is done to Python's ``time.time()`` and ``time.time_ns()`` before anything else is loaded; the monotonic clock,
-by which leases and timeouts go, stays, as it does on a real machine. So do gRPC's deadlines, which it reckons by the
-wall clock before it hands them to a library that sees the machine's. The servers know nothing of it.
+It takes a file, then the module and its arguments. The file has the difference to the machine's clock: 8 bytes, a
+little-endian number of milliseconds, read at each look at the clock. As an administrator or NTP would change the clock,
+this module changes Python's ``time.time()`` and ``time.time_ns()`` before anything else is loaded. The monotonic clock,
+which leases and timeouts use, is unchanged, as on a real machine. So are gRPC's deadlines, which gRPC computes from the
+wall clock before it passes them to a library that uses the machine's. The servers know nothing of it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any
 import grpc.aio._utils
 
 SIZE = 8
-"""The bytes of the file."""
+"""The size of the file in bytes."""
 
 
 def write_skew(path: Path, skew_ms: int) -> None:
-    """Write how far the clock shall be ahead; a process that has the file takes it over at once."""
+    """Write the clock's lead; a process with the file adopts it at once."""
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.write(skew_ms.to_bytes(SIZE, "little", signed=True))
 

@@ -1,4 +1,4 @@
-"""What a check finds: anomalies, what looks like one and is permitted, and numbers that describe the history."""
+"""The results of a check: anomalies, permitted findings that look like anomalies, and statistics of the history."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 Case = dict[str, Any]
-"""One finding: ``text`` says it in a sentence, ``ops`` has the operations behind it, other members the details."""
+"""One finding: ``text`` is a sentence, ``ops`` has the operations behind it, other members the details."""
 
 DEFAULT_CASES = 32
-"""How many findings of a name are written out; all are counted."""
+"""The number of findings of a name that are written out; all are counted."""
 
 DESCRIPTIONS: Mapping[str, str] = {
     "inconsistent-offsets": "an offset held more than one value",
@@ -37,23 +37,23 @@ DESCRIPTIONS: Mapping[str, str] = {
     "two-owners": "a partition was two members' in one generation",
     "divergent-replicas": "replicas differ below the high watermark",
 }
-"""Every name that a verdict may have, with its meaning, in the order in which they are shown."""
+"""Every name that a verdict may have, with its meaning, in the order of display."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer of :func:`tidelog_chaos.checker.check`; both mappings have only names that occurred."""
+    """The result of :func:`tidelog_chaos.checker.check`; both mappings have only names that occurred."""
 
     valid: bool
     """Whether there is no anomaly."""
     anomalies: dict[str, list[Case]]
     permitted: dict[str, list[Case]]
-    """Findings that a correct log may show: see docs/chaos.md for which and why."""
+    """Findings that a correct log may show; docs/chaos.md lists them with the reasons."""
     counts: dict[str, dict[str, int]]
-    """How many there are of each name, under ``anomalies`` and ``permitted``, also of those not written out."""
+    """The number of each name, under ``anomalies`` and ``permitted``, including those not written out."""
     statistics: dict[str, Any]
     notes: tuple[str, ...] = ()
-    """What limits the answer, a sentence each, such as that nobody read at the end."""
+    """Limits of the result, a sentence each, for example that nobody read at the end."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``tidelog chaos check --json`` prints."""
@@ -68,7 +68,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Verdict:
-        """Return the verdict of such an object."""
+        """Return the verdict from such an object."""
         return cls(
             bool(members["valid"]),
             dict(members.get("anomalies", {})),
@@ -90,7 +90,7 @@ class Findings:
     notes: list[str] = field(default_factory=list)
 
     def add(self, name: str, case: Callable[[], Case], permitted: bool = False) -> None:
-        """Add a finding; what it says is asked for only when it is written out."""
+        """Add a finding; ``case`` is called only if the finding is written out."""
         assert name in DESCRIPTIONS, name
         counts = self.counts["permitted" if permitted else "anomalies"]
         counts[name] = counts.get(name, 0) + 1
@@ -98,7 +98,7 @@ class Findings:
             (self.permitted if permitted else self.anomalies).setdefault(name, []).append(case())
 
     def verdict(self, statistics: dict[str, Any]) -> Verdict:
-        """Return what was found, in the order of :data:`DESCRIPTIONS`."""
+        """Return the findings, in the order of :data:`DESCRIPTIONS`."""
         return Verdict(
             not self.counts["anomalies"],
             _ordered(self.anomalies),

@@ -1,4 +1,4 @@
-"""Asks the cluster once a second who leads, and whether all replicas are in sync."""
+"""Asks the cluster once a second for its leaders, and whether all replicas are in sync."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INTERNAL = frozenset({OFFSETS_TOPIC})
 
 
 class Watch:
-    """Keeps :attr:`view` up to date from a thread of its own; ``keys`` and ``topics`` say what matters now."""
+    """Keeps :attr:`view` up to date in its own thread; ``keys`` and ``topics`` return what matters now."""
 
     def __init__(
         self,
@@ -39,21 +39,21 @@ class Watch:
 
     @property
     def view(self) -> ClusterView:
-        """Who led when the cluster answered last."""
+        """The leaders in the cluster's last answer."""
         return self._view
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start to ask."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def wait_whole(self, timeout_s: float) -> str | None:
-        """Wait until every partition has a leader and all replicas in sync; returns what is missing, else None."""
+        """Wait until every partition has a leader and all replicas in sync; return what is missing, else None."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             missing = self._missing()
@@ -71,7 +71,7 @@ class Watch:
             for number, partition in known.topics[topic].partitions.items():
                 if partition.leader < 0:
                     return f"{key_of(topic, number)} has no leader"
-                # How many replicas internal topics have is the cluster's affair.
+                # The cluster decides the number of replicas of internal topics.
                 factor = len(partition.replicas) if topic in _INTERNAL else self._factor
                 if len(partition.replicas) != factor:
                     return f"{key_of(topic, number)} has {len(partition.replicas)} replicas: {partition.replicas}"

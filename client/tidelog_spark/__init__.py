@@ -1,4 +1,4 @@
-"""Spark reads Tidelog: ``format("tidelog")``, and a local session that finds its Java by itself.
+"""The Spark data source ``format("tidelog")``, and a local session that finds its own Java.
 
 Needs ``pip install tidelog[spark]`` and Java 17 or newer.
 """

@@ -1,4 +1,4 @@
-"""Asks the cluster for the partitions of the subscribed topics and for where their logs begin and end."""
+"""Looks up the partitions of the subscribed topics and the bounds of their logs."""
 
 from __future__ import annotations
 
@@ -16,32 +16,31 @@ from tidelog_spark.offsets import (
 from tidelog_spark.options import SourceOptions
 
 _MAX_TIMEOUT_MS = 60_000
-"""A planner that gets no answer for so long gives up, however long tasks may wait."""
+"""The limit on the planner's wait for an answer, however long tasks may wait."""
 
 
 class LogBounds:
-    """The first offset and the high watermark of every partition, as they are when asked. Blocking."""
+    """The first offset and the high watermark of every partition at the time of the call. Blocking."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._timeout_ms = min(options.poll_timeout_ms, _MAX_TIMEOUT_MS)
 
     def latest(self, tolerate_missing: bool = False) -> Offsets:
-        """Return the high watermark of every partition; ``tolerate_missing`` leaves out topics that are gone.
+        """Return the high watermark of every partition; ``tolerate_missing`` leaves out deleted topics.
 
         Raises:
-            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, or that no node answered.
+            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, or no node answered.
         """
         partitions = run_sync(self._partitions(self._client(), tolerate_missing))
         return self._lookup(partitions, LATEST_TIMESTAMP)
 
     def resolve(self, *bounds: tuple[str, OffsetBound]) -> list[Offsets]:
-        """Return the offsets that each (option, bound) stands for, all from one look at the logs.
+        """Return the offsets for each (option, bound), all from one look at the logs.
 
         Raises:
-            ConfigError: a bound does not name exactly the partitions that there are.
-            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, no answer, or OFFSET_OUT_OF_RANGE for an offset that is
-                not in the log.
+            ConfigError: a bound does not name exactly the existing partitions.
+            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, no answer, or OFFSET_OUT_OF_RANGE for an offset outside the log.
         """
         partitions = run_sync(self._partitions(self._client(), tolerate_missing=False))
         wanted = [bound.of(partitions, option) for option, bound in bounds]
@@ -62,7 +61,7 @@ class LogBounds:
         return cluster_client(self._options.bootstrap_servers)
 
     async def _partitions(self, client: ClusterClient, tolerate_missing: bool) -> list[PartitionKey]:
-        # Asked for again each time: a topic may have got more partitions.
+        # Refresh each time: a topic may have new partitions.
         await client.refresh(self._options.subscribe, timeout_ms=self._timeout_ms)
         found: list[PartitionKey] = []
         for name in dict.fromkeys(self._options.subscribe):

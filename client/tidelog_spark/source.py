@@ -1,4 +1,4 @@
-"""`TidelogDataSource`: what Spark knows as ``format("tidelog")``."""
+"""`TidelogDataSource`: the data source behind ``format("tidelog")``."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The micro-batch reader: says which offsets the next batch has, and reads them.
+"""The micro-batch reader: chooses the offsets of each batch, and reads them.
 
 Rules:
 
-- An uncommitted batch is replayed with the same end, and with the same start but for batch 0, whose start Spark asks
-  for again. With ``startingOffsets=latest`` that start may have moved, so batch 0 is made empty: its end, which
-  Spark has logged, anchors the stream. What was appended since then is read by batch 1.
-- A batch never ends above the high watermark, nor under Trigger.AvailableNow above the high watermark at its start.
-- The same offsets give the same JSON text: Spark takes another text for new data.
+- An uncommitted batch is replayed with the same end, and with the same start except for batch 0, whose start Spark
+  requests again. With ``startingOffsets=latest`` that start may have moved, so batch 0 is empty: its end, which Spark
+  has logged, anchors the stream. Batch 1 reads the records appended since then.
+- A batch never ends above the high watermark, nor, under Trigger.AvailableNow, above the high watermark at its start.
+- The same offsets give the same JSON text: Spark takes a different text for new data.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OffsetTree = dict[str, dict[str, int]]
 class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream of micro-batches.
 
-    One instance plans a whole query in a process of its own; copies of it, pickled, only `read`.
+    One instance plans a whole query in its own process; its pickled copies only `read`.
     """
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
@@ -57,7 +57,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets | None = None
 
     def initialOffset(self) -> OffsetTree:  # noqa: N802
-        """Return where a new query starts; the same at each call of one instance.
+        """Return the start of a new query; the same at each call of one instance.
 
         Raises:
             TidelogError: a topic does not exist, no node answers, or startingOffsets are not in the log.
@@ -74,18 +74,18 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remember the high watermarks: this query reads up to them and ends."""
+        """Record the high watermarks: this query reads up to them and ends."""
         self._target = LogBounds(self._plan.options).latest(tolerate_missing=not self._plan.options.fail_on_data_loss)
 
     def latestOffset(self, start: OffsetTree, limit: ReadLimit) -> OffsetTree:  # noqa: N802
-        """Return the end of the next micro-batch; ``start`` itself when there is nothing new.
+        """Return the end of the next micro-batch, or ``start`` if there is nothing new.
 
         Raises:
-            TidelogError: no node answers, or offsets that were read up to are gone (see failOnDataLoss).
+            TidelogError: no node answers, or offsets at which the stream stands are gone (see failOnDataLoss).
         """
         if self._must_anchor:
             self._must_anchor = False
-            # After a crash in batch 0 the stream is anchored already, by the offsets that Spark logged then.
+            # After a crash in batch 0 the offsets that Spark logged then anchor the stream already.
             if start == self._initial:
                 return start
         begin = offsets_from_json(start)
@@ -95,11 +95,11 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_to_json(_limited(begin, end, limit))
 
     def reportLatestOffset(self) -> OffsetTree | None:  # noqa: N802
-        """Return the high watermarks as of the last planning, for the query's progress."""
+        """Return the high watermarks of the last planning, for the query's progress."""
         return None if self._latest is None else offsets_to_json(self._latest)
 
     def partitions(self, start: OffsetTree, end: OffsetTree) -> list[InputPartition]:
-        """Return the ranges of one micro-batch; none where the end is not after the start."""
+        """Return the ranges of one micro-batch; none if the end is not after the start."""
         ranges = plan_ranges(offsets_from_json(start), offsets_from_json(end))
         return [RangePartition(planned) for planned in split_ranges(ranges, self._plan.options.min_partitions)]
 
@@ -108,12 +108,12 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._plan.options, partition, self._schema)
 
     def commit(self, end: Mapping[str, Mapping[str, int]]) -> None:
-        """Do nothing: the offsets are in Spark's checkpoint, and the cluster need not know them."""
+        """Do nothing: Spark's checkpoint has the offsets, and the cluster need not know them."""
 
     def _capped(self, latest: Offsets, begin: Offsets) -> Offsets:
         if self._target is None:
             return latest
-        # A restarted query may have read beyond the target in an earlier run, never back.
+        # In an earlier run a restarted query may have read beyond the target; it never goes back.
         return {
             key: min(offset, max(self._target[key], begin.get(key, 0)))
             for key, offset in latest.items()

@@ -1,4 +1,4 @@
-"""The checker of histories: what clients saw against what a log promises, without I/O."""
+"""The checker of histories: compares the clients' history with the guarantees of a log, without I/O."""
 
 from tidelog_chaos.checker.analysis import check
 from tidelog_chaos.checker.outcome import outcome_of

@@ -1,8 +1,8 @@
 """The check of a history: all anomalies of Jepsen's workload for logs like Kafka's (jepsen.tests.kafka), and of groups.
 
-The definitions are Jepsen's, each written down in the module that finds it; where they leave a choice, the docstring
-says which was made. The whole takes time in proportion to the history, but for sorting, and some 100 bytes for each
-value and each line of it.
+The definitions are Jepsen's, each in the docstring of the module that finds it, together with any choice that they
+leave. The check takes time proportional to the history, apart from sorting, and some 100 bytes for each value and each
+line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check(ops: Iterable[Op], *, replica_logs: ReplicaLogs | None = None, limit: 
     are counted.
 
     Raises:
-        InvalidHistoryError: An operation's value cannot be understood.
+        InvalidHistoryError: An operation's value cannot be parsed.
     """
     group = GroupNotes()
     transactions = read_transactions(group.taking(ops))
@@ -103,7 +103,7 @@ def _start_ns(transactions: Transactions) -> int:
 
 
 def _unknown_causes(transactions: Transactions) -> dict[str, int]:
-    """Return the errors of transactions of unknown outcome, each with how often it occurred, most frequent first."""
+    """Return the errors of transactions of unknown outcome with their counts, most frequent first."""
     causes: dict[str, int] = {}
     for transaction, error in transactions.errors.items():
         if TYPES[transactions.types[transaction]] == "info" and transactions.functions[transaction] <= TXN:

@@ -1,6 +1,6 @@
-"""Circles in a directed graph: strongly connected components, and the shortest circle through one of some edges.
+"""Cycles in a directed graph: strongly connected components, and the shortest cycle through one of some edges.
 
-A vertex is a number from 0. Edges weigh 1, or 0 where a vertex only stands between others.
+A vertex is a number from 0. An edge weighs 1, or 0 if its vertex only connects others.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
 Edges = Sequence[Sequence[tuple[int, int]]]
-"""For each vertex the (target, weight) of its edges."""
+"""The (target, weight) pairs of each vertex's edges."""
 
 
 def strong_components(edges: Edges) -> list[list[int]]:
-    """Return the strongly connected components of several vertices (Tarjan 1972, without recursion)."""
+    """Return the strongly connected components with several vertices (Tarjan 1972, without recursion)."""
     return _Tarjan(edges).run()
 
 
 def shortest_circle(edges: Edges, inside: Collection[int], first_edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the vertices of a circle of least weight that begins with one of some edges; each of them weighs 1.
+    """Return the vertices of a cycle of minimum weight that begins with one of some edges, each of weight 1.
 
-    Only vertices of ``inside`` are walked on. Empty when there is no circle.
+    The cycle uses only vertices of ``inside``. Empty if there is none.
     """
     best: list[int] = []
     least = 2 * len(edges) + 2
@@ -34,7 +34,7 @@ def shortest_circle(edges: Edges, inside: Collection[int], first_edges: Iterable
 
 
 def _way(edges: Edges, inside: Collection[int], start: int, end: int, limit: int) -> tuple[int, list[int]] | None:
-    """Return the weight and the vertices of the lightest way, both ends included, if it weighs less than the limit."""
+    """Return the weight and the vertices of the lightest path, both ends included, if it weighs less than the limit."""
     distance = {start: 0}
     parent: dict[int, int] = {}
     queue: deque[tuple[int, int]] = deque([(0, start)])

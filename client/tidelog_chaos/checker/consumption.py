@@ -1,7 +1,7 @@
-"""How often subscribers consumed each value: more than once is normal after a rebalance, and worth knowing.
+"""Counts how often subscribers consumed each value; more than once is normal after a rebalance.
 
-Counted are ``ok`` polls of processes that subscribe, per process: a group may give a value to several of its members,
-while one member that gets a value twice has been set back.
+It counts ``ok`` polls of subscribed processes, per process: a group may give a value to several members, but a member
+that gets a value twice was set back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SHOWN = 8
 
 
 def consume_counts(transactions: Transactions) -> dict[str, Any]:
-    """Return how many values were consumed how often by one process, and the first of those consumed repeatedly."""
+    """Return how many values one process consumed how often, and the first of the repeated ones."""
     consumed = _consumed(transactions)
     processes = max(1, len(transactions.process_names))
     distribution: Counter[int] = Counter()
@@ -33,7 +33,7 @@ def consume_counts(transactions: Transactions) -> dict[str, Any]:
 
 
 def _consumed(transactions: Transactions) -> array[int]:
-    """Return a number for each value that a subscriber polled: the value's times the processes, plus the process's."""
+    """Return a number for each value that a subscriber polled: value * number of processes + process."""
     processes = max(1, len(transactions.process_names))
     subscribed: set[int] = set()
     consumed = array("q")

@@ -1,10 +1,10 @@
-"""Circles of dependencies between transactions: G0 and G1c.
+"""Cycles of dependencies between transactions: G0 and G1c.
 
-A circle of ww edges (see `dependencies`), also with realtime ones, is G0: transactions wrote in orders that contradict
-each other, or real time. One with wr edges is G1c. Writes of transactions are not isolated in a log like Kafka's: they
-are in the log, in whatever order, before the transaction commits. So circles with a ww edge are permitted; a G1c of wr
-and realtime edges alone is an anomaly: information came back to where it was from, or came before it was sent. Of each
-set of transactions that depend on each other in circles a short one is shown; ``steps`` has its edges.
+A cycle of ww edges (see `dependencies`), possibly with realtime ones, is G0: transactions wrote in orders that
+contradict each other, or real time. One with wr edges is G1c. Writes of transactions are not isolated in a log like
+Kafka's: they are in the log, in any order, before the transaction commits. So cycles with a ww edge are permitted. A
+G1c of wr and realtime edges alone is an anomaly: information returned to its origin, or arrived before it was sent. For
+each set of transactions that depend on each other in cycles, a short one is shown; ``steps`` has its edges.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog_chaos.verdict import Case, Findings
 
 
 def find_cycles(transactions: Transactions, versions: VersionOrders, findings: Findings) -> None:
-    """Add G1c of wr and realtime edges, and as permitted G0, and G1c with ww edges."""
+    """Add G1c of wr and realtime edges, and, as permitted, G0 and G1c with ww edges."""
     times = Times(transactions, versions)
     reported: set[int] = set()
     flow = Dependencies(transactions, versions, times, (WR,))
@@ -54,7 +54,7 @@ def _case(transactions: Transactions, circle: list[Step]) -> Case:
 
 
 def _values(circle: list[Step], transaction: int) -> list[int]:
-    """Return the values by which a transaction is on the circle."""
+    """Return the values that put a transaction on the cycle."""
     values = [step.value for step in circle if transaction in (step.source, step.target)]
     following = [step.next_value for step in circle if transaction in (step.source, step.target)]
     return [value for value in (*values, *following) if value >= 0]

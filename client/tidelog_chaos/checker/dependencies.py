@@ -1,13 +1,13 @@
-"""How transactions depend on each other, as a graph of those that may lie on a circle.
+"""The graph of dependencies between transactions, limited to those that may lie on a cycle.
 
 - ww: from the writer of a value to the writer of the next one in the key's order;
 - wr: from the writer of a value to every transaction that polled it;
-- realtime: from an ``ok`` transaction to all that were invoked after it had completed and did not fail, as in Elle.
+- realtime: from an ``ok`` transaction to all that were invoked after its completion and did not fail, as in Elle.
 
-Each transaction has a time at which it took effect, at the latest: when it completed, before the first poll of what it
-sent, before the next value of the key. Most edges go forward in that time. A circle goes back at least once, and lies
-within what the edges that go back span together; a healthy history has few such stretches, and only transactions in
-them become vertices. Realtime edges run over a chain with a vertex per completion, so that there are not too many.
+Each transaction has a latest time at which it took effect: when it completed, before the first poll of a value that it
+sent, before the next value of the key. Most edges go forward in that time. A cycle goes back at least once, and lies
+within the time that its backward edges span together; a healthy history has few such spans, and only transactions in
+them become vertices. Realtime edges run over a chain with a vertex per completion, which keeps their number small.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ REALTIME: Final[Kind] = "realtime"
 
 _SHIFT = 20
 _FIRST_EDGES = 24
-"""From how many edges of a component the shortest circle is looked for."""
+"""The number of a component's edges from which the search for the shortest cycle starts."""
 
 
 class Step(NamedTuple):
-    """An edge of a circle; of ww the values are the earlier and the later one, of wr both are the one that was read."""
+    """An edge of a cycle. Of ww the values are the earlier and the later one; of wr both are the one that was read."""
 
     kind: Kind
     source: int
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 class Times:
-    """When each transaction took effect at the latest, in ascending numbers without a unit."""
+    """The latest time at which each transaction took effect, as ascending numbers without a unit."""
 
     def __init__(self, transactions: Transactions, versions: VersionOrders) -> None:
         self._transactions = transactions
@@ -59,7 +59,7 @@ class Times:
                     self.of[writer] = min(self.of[writer], self.of[following] - 1)
 
     def stretches(self, edges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the spans of the edges that go back, those that touch put together, both ends included."""
+        """Return the spans of the backward edges, with touching ones merged, both ends included."""
         spans = [(self.of[target], self.of[source]) for source, target in edges if self.of[target] <= self.of[source]]
         for transaction, position in enumerate(self._transactions.invoke_positions):
             if self.of[transaction] < position << _SHIFT:
@@ -74,7 +74,7 @@ class Times:
 
 
 class Dependencies:
-    """The graph of some kinds of edges, and realtime ones; :attr:`components` are those that have circles."""
+    """The graph of some kinds of edges and of realtime ones; :attr:`components` are those with cycles."""
 
     def __init__(
         self, transactions: Transactions, versions: VersionOrders, times: Times, kinds: Collection[Kind]
@@ -87,7 +87,7 @@ class Dependencies:
         self._edges: list[list[tuple[int, int]]] = [[] for _ in self._vertices]
         self._labels: dict[tuple[int, int], Step] = {}
         self.components: list[list[int]] = []
-        """Vertices of each; a transaction's is below :attr:`count`."""
+        """The vertices of each; a transaction's is below :attr:`count`."""
         self.count = len(self._vertices)
         if self._vertices:
             self._add_steps()
@@ -99,11 +99,11 @@ class Dependencies:
         return [self._vertices[vertex] for vertex in component if vertex < self.count]
 
     def has(self, component: Collection[int], kind: Kind) -> bool:
-        """Return whether an edge of a kind is part of a component, and so of a circle."""
+        """Return whether an edge of a kind is part of a component, and so of a cycle."""
         return any(True for _ in self._edges_of(component, kind))
 
     def circle(self, component: Collection[int], kind: Kind) -> list[Step]:
-        """Return a short circle of a component with an edge of a kind that it has."""
+        """Return a short cycle of a component that has an edge of a kind."""
         inside = set(component)
         way = shortest_circle(self._edges, inside, islice(self._edges_of(component, kind), _FIRST_EDGES))
         stops = [vertex for vertex in way if vertex < self.count]

@@ -1,10 +1,10 @@
 """Values that polls should not have returned: G1a, precommitted-read and phantom-read.
 
-G1a is an ``ok`` poll of a value whose send failed. A precommitted-read is a transaction of any outcome that polls what
-it sent itself: consumers see what is committed, which a transaction in progress is not. A phantom-read is a value that
-nobody sent, which Jepsen's analysis refuses to go on with. It counts for keys to which the history sends at all, since
-others may have been filled before it began; and not at an offset that held another value too, since that is told as
-inconsistent-offsets.
+G1a is an ``ok`` poll of a value whose send failed. A precommitted-read is a transaction of any outcome that polls a
+value that it sent itself: consumers see committed values, and a transaction in progress is not committed. A
+phantom-read is a value that nobody sent; Jepsen's analysis stops at one. It counts only for keys to which the history
+sends, because others may have had values before it began, and not at an offset that held another value too, which
+inconsistent-offsets reports.
 """
 
 from __future__ import annotations

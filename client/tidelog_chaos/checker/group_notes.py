@@ -1,21 +1,21 @@
-"""What a history notes of its consumer group, beside the operations of the members.
+"""The notes of a history about its consumer group, beside the operations of the members.
 
 The notes are lines of the process ``group``, of type ``info``. ``member`` is the process that is the member,
-``generation`` its generation, or its epoch in the protocol of KIP-848; -1 is that of no member::
+``generation`` its generation, or its epoch in the protocol of KIP-848; -1 if it is not a member::
 
     f          value
-    group      {...}: the settings of the group; with ``"reorders_commits": true`` a member may send a commit again that
-               was not answered, behind a later one
-    assigned   {"member": 3, "generation": 5, "keys": [...]}: it was given these partitions
-    revoked    the same: it has done what it does before it gives these up
-    lost       the same: it was told that these may be another's
-    holds      {"member": 3, "generation": 5}: it is in this generation now, with all that it has
-    gone       {"member": 3}: it does nothing any more
+    group      {...}: the settings of the group; with ``"reorders_commits": true`` a member may repeat an unanswered
+               commit after a later one
+    assigned   {"member": 3, "generation": 5, "keys": [...]}: the member was assigned these partitions
+    revoked    the same: it has finished its work before giving these up
+    lost       the same: it was told that these may belong to another member
+    holds      {"member": 3, "generation": 5}: it is in this generation now, with all its partitions
+    gone       {"member": 3}: it has stopped
     committed  {"by": 3, "since": 120, "offsets": {key: offset}}: these were committed at some moment between ``since``
-               (nanoseconds of the history) and the note; null: nothing was
-    logged     {"offsets": [[key, offset], ...]}: the group's log has these commits next, in its order; null: deleted
+               (nanoseconds of the history) and the note; null: there was no commit
+    logged     {"offsets": [[key, offset], ...]}: the next commits in the group's log, in order; null: deleted
     drained    {"ends": {key: offset}, "logged": 250}: the group has committed all of this and nothing is sent any more;
-               what the log had at the time ``logged`` was noted before
+               earlier notes have the log until the time ``logged``
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tidelog_chaos.verdict import Case
 
 CLAIMS: Final = frozenset({"assigned", "revoked", "lost", "holds", "gone"})
 NOTHING: Final = -1
-"""The generation of no member, and what is committed where nothing is."""
+"""The generation of a process that is not a member, and the offset of a key without a commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a member said of its partitions."""
+    """A member's note about its partitions."""
 
     op: Op
     member: Process
@@ -44,7 +44,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What was committed at some moment from ``since_ns`` to the note."""
+    """A commit at some moment from ``since_ns`` to the note."""
 
     op: Op
     by: Process
@@ -54,7 +54,7 @@ class Committed:
 
 @dataclass(slots=True)
 class GroupNotes:
-    """All notes of a history, each sort in their order."""
+    """All notes of a history, each kind in order."""
 
     claims: list[Claim] = field(default_factory=list)
     committed: list[Committed] = field(default_factory=list)
@@ -62,22 +62,22 @@ class GroupNotes:
     """The note, the key and the offset of each commit in the log."""
     drained: Op | None = None
     logged_ns: int = 0
-    """What the log had at this time is known; 0: nothing is."""
+    """The log is known up to this time; 0: not at all."""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def reorders_commits(self) -> bool:
-        """Whether a commit of a member may come behind a later one of its own."""
+        """Whether a commit of a member may follow a later one of its own."""
         return bool(self.settings.get("reorders_commits"))
 
     def __bool__(self) -> bool:
         return bool(self.claims or self.committed or self.logged or self.drained)
 
     def taking(self, ops: Iterable[Op]) -> Iterator[Op]:
-        """Yield a history as it is, and take its notes.
+        """Yield a history unchanged, and collect its notes.
 
         Raises:
-            InvalidHistoryError: A note is not of its form; names the index.
+            InvalidHistoryError: A note is malformed; names the index.
         """
         for op in ops:
             if op.process == GROUP:
@@ -106,7 +106,7 @@ class GroupNotes:
 
 
 def note_case(op: Op, keys: Iterable[str]) -> Case:
-    """Return a note as its line of the history has it, with these keys alone: it is read by a person."""
+    """Return a note as its line of the history, with these keys only, for people."""
     wanted = set(keys)
     value = {name: _without_others(members, wanted) for name, members in op.value.items()}
     return {"index": op.index, "process": op.process, "type": op.type, "f": op.f, "value": value, "time": op.time_ns}

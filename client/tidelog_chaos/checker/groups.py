@@ -1,20 +1,19 @@
-"""What a group promises: two-owners, committed-backwards, lost-commit and group-unseen, from notes of what it did.
+"""The guarantees of a group: two-owners, committed-backwards, lost-commit and group-unseen, from its notes.
 
-A partition is a member's from ``assigned`` until ``revoked``, ``lost`` or ``gone``, in the generation that the member
-says it is in. That is known at the member's notes, and between two that say the same; in between generations change
-unseen. There are two owners when two members hold a partition in one generation, and the times for which that is known
-overlap; and when a member gives a partition up after another one has it in a generation that the first comes to only
-then, or later than in the one it comes to. A member that is put out of its group goes on in its old generation until it
-hears of it, as in Kafka: the coordinator refuses its commits, and its next generation is later than all of that.
+A partition belongs to a member from ``assigned`` until ``revoked``, ``lost`` or ``gone``, in the generation that the
+member names. That is known at the member's notes, and between two that agree; in between, generations may change
+unnoticed. There are two owners if two members have a partition in one generation at overlapping known times; and if a
+member gives a partition up after another one has it in a generation that the first has only just reached, or a later
+one. A member that is removed from its group continues in its old generation until it learns of that, as in Kafka: the
+coordinator refuses its commits, and its next generation is later than all of that.
 
-A committed offset goes back when a lower one follows in the group's log; and when who was told of a higher one was told
-so before the lower one's begin, so that nothing is said of two that overlap. Where members reorder their commits, as
-librdkafka's do by sending again what was not answered, that is permitted unless the two are known to be of different
-members: a member that was put out must not commit. Every commit of which somebody was told is in the log, as far as
-that was read.
+A committed offset goes back if a lower one follows in the group's log; and if a process was told of a higher one before
+the commit of a lower one began, so that overlapping commits prove nothing. If members reorder their commits, as
+librdkafka's do by repeating unanswered ones, that is permitted unless the two are known to be of different members: a
+removed member must not commit. Every commit that a process was told of is in the log, as far as the log was read.
 
-Once a group is ``drained`` each value that was acknowledged before must have been returned by an ``ok`` poll of a
-process that subscribes: at least once, by any member. What others polled does not count.
+Once a group is ``drained``, an ``ok`` poll of a subscribed process must have returned each value that was acknowledged
+before: at least once, to any member. Polls of other processes do not count.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def find_group_faults(transactions: Transactions, notes: GroupNotes, findings: F
 
 
 def group_statistics(notes: GroupNotes) -> dict[str, Any]:
-    """Return how much a group did; empty without one."""
+    """Return the activity of a group as numbers; empty without one."""
     if not notes:
         return {}
     return {
@@ -62,7 +61,7 @@ def group_statistics(notes: GroupNotes) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Tenure:
-    """A member has a key in a generation: for how long that is known."""
+    """A member's ownership of a key in a generation, for the time for which it is known."""
 
     member: Process
     generation: int
@@ -72,7 +71,7 @@ class _Tenure:
 
 @dataclass(slots=True)
 class _Member:
-    """``held`` is what a member has now; ``past`` what else it had in the generation that it is in."""
+    """The state of a member; ``held`` has its current keys, ``past`` its earlier ones of the same generation."""
 
     generation: int = NOTHING
     held: dict[str, _Tenure] = field(default_factory=dict)
@@ -124,13 +123,13 @@ class _Owners:
             self._compare(key, tenure)
 
     def _compare(self, key: str, mine: _Tenure) -> None:
-        """Notes come in the order of time: what began, began before now."""
+        """Compare with the others; notes come in order of time, so everything that began, began before now."""
         for other in self._known.get(key, ()):
             if other.generation == mine.generation and mine.first.index <= other.last.index:
                 self._tell(key, mine.generation, other, mine)
 
     def _compare_with_next(self, key: str, mine: _Tenure, generation: int) -> None:
-        """The member was in the group all the time, since one that was put out comes back in a later generation."""
+        """Compare with the next generation. The member was in the group all the time: a removed one returns later."""
         for other in self._known.get(key, ()):
             is_later = mine.generation < other.generation and generation <= other.generation
             overlap = other.first.index < mine.last.index and mine.first.index <= other.last.index

@@ -1,14 +1,14 @@
-"""How far behind real time polls were: for how long, at least, the newest value that a process had was not the newest.
+"""The lag of polls behind real time: the minimum time for which a process's newest value was not the newest.
 
-From the first moment at which an offset was known to exist (an operation that named it, or a higher one, completed) a
-process that has read less lags; the lag of a poll is the time from then until the poll began. That is a lower bound, as
-in Jepsen. A process's keys are those that it was assigned, from offset -1 on. A subscriber's are those that a poll
-returns, for that poll alone: in between its group may have given them to others.
+An offset is known to exist once an operation that named it, or a higher one, completed. From then on a process that has
+read less lags; the lag of a poll is the time from then until the poll began. That is a lower bound, as in Jepsen. A
+process's keys are its assigned ones, from offset -1 on. A subscriber's keys are those that a poll returns, for that
+poll alone: its group may have given them to others in between.
 
-A process that was told to seek to the beginning is behind because it was asked to be, and is left out.
+A process that was told to seek to the beginning is behind on purpose, and is left out.
 
-Between two reads of a key the lag only grows, so the worst is found at reads, at changes of the assignment and at the
-end; that costs the number of reads, and not polls times keys.
+Between two reads of a key the lag only grows, so the maximum is at reads, at changes of the assignment and at the end;
+finding it costs the number of reads, and not polls times keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTHING = -1
 
 @dataclass(slots=True)
 class _Known:
-    """Since when each offset of a key, or a higher one, was known to exist: both columns ascend."""
+    """The times since which each offset of a key, or a higher one, was known to exist: both columns ascend."""
 
     offsets: array[int] = field(default_factory=lambda: array("q"))
     times_ns: array[int] = field(default_factory=lambda: array("q"))
@@ -38,14 +38,14 @@ class _Known:
             self.times_ns.append(time_ns)
 
     def expired_ns(self, offset: int) -> int | None:
-        """Return when the offset was known not to be the last one any more."""
+        """Return the time from which the offset was known not to be the last one."""
         place = bisect_left(self.offsets, offset + 1)
         return self.times_ns[place] if place < len(self.times_ns) else None
 
 
 @dataclass(slots=True)
 class _Reader:
-    """The highest offset that a process has read of each key, and when its last poll before now began."""
+    """The highest offset that a process has read of each key, and the start of its previous poll."""
 
     offsets: dict[int, int] = field(default_factory=dict)
     last_poll_ns: int | None = None
@@ -54,7 +54,7 @@ class _Reader:
 
 
 def realtime_lag(transactions: Transactions) -> dict[str, Any]:
-    """Return the worst lag with its process, key and time, and how the lag at reads is distributed, in milliseconds."""
+    """Return the worst lag with its process, key and time, and the distribution at reads, in milliseconds."""
     return _Lags(transactions).summary()
 
 

@@ -1,14 +1,14 @@
-"""Acknowledged values that nobody got: lost-write and unseen.
+"""Acknowledged values that nobody read: lost-write and unseen.
 
-A value is a lost-write when some reader got further: the bound of a key is the highest index at which a value that an
-``ok`` poll read was first seen; every value whose last index is not above the bound must have been read by an ``ok``
-poll, if its writer is known to have taken effect (``committed``). So an ``info`` send that nobody saw is not lost, and
-neither is a value whose offset nobody knows: that one is unseen.
+A value is a lost-write if some reader got past it: the bound of a key is the highest index at which a value that an
+``ok`` poll read was first seen. An ``ok`` poll must have read every value whose last index is not above the bound, if
+its writer is known to have taken effect (``committed``). So an ``info`` send that nobody saw is not lost, nor is a
+value of unknown offset: that one is unseen.
 
-A value is unseen when an ``ok`` send wrote it and no ``ok`` poll returned it by the end of the history; also when
-nobody looked any more, as in Jepsen, whose histories end with polls of everything. A note says how many that is: values
-of which no ``ok`` poll of their key began after the send was over. Which keys a poll looks at is what its process has
-been assigned; it is any key for a process that subscribes, or that never said.
+A value is unseen if an ``ok`` send wrote it and no ``ok`` poll returned it by the end of the history; this includes
+values that nobody looked for, as in Jepsen, whose histories end with polls of everything. A note has their number:
+values for which no ``ok`` poll of their key began after the end of the send. A poll looks at the keys assigned to its
+process, or at any key for a process that subscribes or has no assignment.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ def _unseen_case(transaction: int, value: int, transactions: Transactions) -> Ca
 
 
 class _Looks:
-    """When each key was last looked at: the position at which the last ``ok`` poll of it began.
+    """The last look at each key: the position at which the last ``ok`` poll of it began.
 
-    A process's polls are put down to its keys when its assignment ends, so that many keys cost nothing per poll.
+    A process's polls are recorded for its keys when its assignment ends, so that many keys cost nothing per poll.
     """
 
     def __init__(self, transactions: Transactions) -> None:

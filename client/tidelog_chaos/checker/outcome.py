@@ -1,8 +1,8 @@
-"""Which outcome an error of a client is: ``fail`` when nothing can have happened, else ``info``.
+"""Maps a client's error to an outcome: ``fail`` if the operation certainly had no effect, else ``info``.
 
-A ``fail`` whose value is read later is an anomaly (G1a), so everything that leaves a doubt is ``info``: timeouts,
-broken connections, a leader that moved, errors without a name. ``fail`` are refusals that precede the append, and of a
-transaction an abort before any attempt to commit.
+A ``fail`` whose value is read later is an anomaly (G1a), so every doubtful error is ``info``: timeouts, broken
+connections, a leader that moved, unknown errors. ``fail`` are refusals before the append and, for a transaction, an
+abort before any attempt to commit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _REFUSALS: Final = frozenset(
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.NOT_CONTROLLER,
-        # What a broker finds wrong with the batch before it appends.
+        # Faults of the batch that a broker finds before it appends.
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.INVALID_RECORD,
         ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.INVALID_REQUIRED_ACKS,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-        # What never left the client.
+        # Requests that never left the client.
         ErrorCode._QUEUE_FULL,
         ErrorCode._INVALID_ARG,
         ErrorCode._PURGE_QUEUE,
@@ -43,9 +43,9 @@ _REFUSALS: Final = frozenset(
 
 
 def outcome_of(code: ErrorCode, commit_attempted: bool = True) -> Literal["ok", "info", "fail"]:
-    """Return how an operation that ended with an error is to be written down; without an error it is ``ok``.
+    """Return the outcome of an operation that ended with an error; without an error it is ``ok``.
 
-    ``commit_attempted`` is false for a transaction that was aborted before anybody asked to commit it.
+    ``commit_attempted`` is False for a transaction that was aborted before any attempt to commit it.
     """
     if code is ErrorCode.NONE:
         return "ok"

@@ -1,4 +1,4 @@
-"""Where values are in the log: one value per offset (inconsistent-offsets), one offset per value (duplicate)."""
+"""The places of values in the log: one value per offset (inconsistent-offsets), one offset per value (duplicate)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find_misplaced(transactions: Transactions, versions: VersionOrders, findings
 
 
 class _Witnesses:
-    """Finds the operations that saw a value at an offset; looks through the history once, when it is first asked."""
+    """Finds the operations that saw a value at an offset; scans the history once, at the first use."""
 
     def __init__(self, transactions: Transactions, versions: VersionOrders) -> None:
         self._transactions = transactions

@@ -1,16 +1,17 @@
-"""The order in which values were polled: within one operation, and from one operation of a process to its next.
+"""The order of polled values: within one operation, and between consecutive operations of a process.
 
-Two reads of a key that follow each other must be neighbours in its order: a distance above 1 is a skip, one below 1 is
-nonmonotonic. A read whose place is not known counts as in order.
+Two consecutive reads of a key must be neighbours in its order: a distance above 1 is a skip, one below 1 is
+nonmonotonic. A read of unknown place counts as in order.
 
-- Within an operation all outcomes are checked, since what a consumer is given must be right whether or not its own
-  transaction commits. A key in the operation's rebalance log was taken away and given back in between: it is left out.
-- Between operations the first read of a key is held against the last read of the process's previous ``ok`` operation
-  that read it: after ``fail`` or ``info`` the consumer goes back to where it was. What those read is checked too.
+- Within an operation all outcomes are checked, because a consumer must get correct values whether or not its own
+  transaction commits. A key in the operation's rebalance log was revoked and assigned again in between: it is left out.
+- Between operations the first read of a key is compared with the last read of the process's previous ``ok`` operation
+  that read it: after ``fail`` or ``info`` the consumer returns to its earlier position. Reads of such operations are
+  checked too.
 - ``assign`` and ``subscribe`` forget the keys that they do not name. An assign that seeks to the beginning forgets all,
-  as does ``crash``: the client that comes back is a new one.
+  as does ``crash``: the client that returns is a new one.
 - Under ``subscribe`` the group may move a key away and back between two operations, so skips and steps back between
-  operations are permitted when the process was subscribed at one of them.
+  operations are permitted if the process was subscribed at one of them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NO_KEYS: frozenset[int] = frozenset()
 
 @dataclass(slots=True)
 class _Consumer:
-    """How far a process has read: per key the value, the transaction, and whether it was subscribed."""
+    """The progress of a process: per key the value, the transaction, and whether it was subscribed."""
 
     subscribed: bool = False
     last_reads: dict[int, tuple[int, int, bool]] = field(default_factory=dict)

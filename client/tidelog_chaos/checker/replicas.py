@@ -1,8 +1,7 @@
 """The replicas of each partition below its high watermark: all must be equal.
 
-What is compared are lists of texts, one per batch or per stretch of the log, from the log's start to the high
-watermark: each names what it covers and its digest, such as ``"0-41:9f3a01c7"``. Two replicas are equal when their
-lists are.
+The comparison is between lists of texts, one per batch or per range of the log, from the log's start to the high
+watermark: each has its range and its digest, such as ``"0-41:9f3a01c7"``. Two replicas are equal if their lists are.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from functools import partial
 from tidelog_chaos.verdict import Case, Findings
 
 ReplicaLogs = Mapping[str, Mapping[str, Sequence[str]]]
-"""By partition (``orders-3``) and node the digests of the log below the high watermark."""
+"""The digests of the log below the high watermark, by partition (``orders-3``) and node."""
 
 
 def find_divergent(replica_logs: ReplicaLogs, findings: Findings) -> None:

@@ -1,10 +1,10 @@
-"""The order in which sent values came to be in the log: within one operation, and between those of a process.
+"""The order of sent values in the log: within one operation, and between those of a process.
 
-Two sends of a key that follow each other must have ascending indexes; one whose index is not known is passed over.
-Within an operation all outcomes are checked. That values of others stand between two of one operation (int-send-skip)
-is permitted: sends of a transaction are not isolated. Between operations ``ok`` and ``info`` are held against each
-other: after an ``info`` a client takes a new process, so what comes late cannot be held against what it sends next. As
-with polls, ``assign`` and ``subscribe`` forget the keys that they do not name, and ``crash`` forgets all.
+Two consecutive sends of a key must have ascending indexes; one of unknown index is skipped. Within an operation all
+outcomes are checked. Values of others between two of one operation (int-send-skip) are permitted: sends of a
+transaction are not isolated. Between operations ``ok`` and ``info`` are compared with each other: after an ``info`` a
+client takes a new process, so a late effect does not conflict with its next sends. As with polls, ``assign`` and
+``subscribe`` forget the keys that they do not name, and ``crash`` forgets all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog_chaos.checker.versions import VersionOrders
 from tidelog_chaos.verdict import Case, Findings
 
 _LastSends = dict[int, tuple[int, int]]
-"""Per key the value that a process sent last, and in which transaction."""
+"""The last value that a process sent per key, and its transaction."""
 
 
 def find_disordered_sends(transactions: Transactions, versions: VersionOrders, findings: Findings) -> None:

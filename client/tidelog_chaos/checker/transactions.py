@@ -1,16 +1,16 @@
-"""A history in columns: what each operation of a client sent, polled or was assigned, in a few numbers.
+"""A history in columns: the sends, polls and assignments of each client operation, as numbers.
 
-The checks walk over millions of operations several times, so they are kept in arrays, and every pair of a key and a
-value has a number. A transaction here is the completion of a send, poll or txn, whatever its outcome; assign, subscribe
-and crash stand between them, since they change what a process reads next. How lines become transactions:
+The checks scan millions of operations several times, so operations are in arrays, and every pair of a key and a value
+has a number. A transaction here is the completion of a send, poll or txn, whatever its outcome; assign, subscribe and
+crash come between them, because they change the next read of a process. Lines become transactions as follows:
 
-- Notes, and functions that are not known, are passed over; the latter are counted.
-- An invocation that never completed is an ``info`` at the end of the history: nobody knows what became of it. A
-  ``crash`` ends what its process has pending in the same way.
+- Notes and unknown functions are skipped; the latter are counted.
+- An invocation that never completed is an ``info`` at the end of the history: its effect is unknown. A ``crash`` ends a
+  pending operation of its process in the same way.
 - A completion without micro-operations of its own (``value`` null or empty) has those of its invocation.
-- Keys that are numbers are read as strings, as JSON's objects do it.
-- A value is to be sent once per key. When it is sent again, the last send counts as its writer, as in Jepsen, and the
-  others are remembered: G1a and precommitted-read look at all of them.
+- Keys that are numbers are read as strings, as in JSON's objects.
+- A value should be sent once per key. If it is sent again, the last send counts as its writer, as in Jepsen, and the
+  others are recorded: G1a and precommitted-read check all of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FUNCTIONS: Final = ("send", "poll", "txn", "assign", "subscribe", "crash")
 _WITHOUT_EFFECT: Final = "debug-topic-partitions"
 
 UNKNOWN: Final = -1
-"""An offset that was not reported; a value without a writer; an invocation that is not in the history."""
+"""An unreported offset; a value without a writer; an invocation that is not in the history."""
 
 NEVER: Final = 2**62
 """The position of a completion that is not in the history."""
@@ -57,10 +57,10 @@ _REBALANCE_NAMES = ("rebalance_log", "rebalance-log")
 
 
 class Transactions:
-    """All completions of clients, in the order of the history; number ``i`` of each column is the transaction ``i``.
+    """All completions of clients, in the order of the history; element ``i`` of each column is the transaction ``i``.
 
-    What transaction ``i`` sent and polled are the entries from ``starts[i]`` to ``starts[i + 1]`` of the columns
-    ``values``, ``offsets`` and ``micro_operations``, in the order in which it did so.
+    Transaction ``i`` sent and polled the entries from ``starts[i]`` to ``starts[i + 1]`` of the columns ``values``,
+    ``offsets`` and ``micro_operations``, in that order.
     """
 
     def __init__(self) -> None:
@@ -72,19 +72,19 @@ class Transactions:
         self.times_ns = array("q")
         self.invoke_times_ns = array("q")
         self.positions = array("q")
-        """Which event of the history the completion was; those that never completed come after all."""
+        """The event of the completion in the history; those that never completed come after all."""
         self.invoke_positions = array("q")
-        """Which event the invocation was, UNKNOWN when it is not there."""
+        """The event of the invocation, UNKNOWN if it is not there."""
         self.polls = bytearray()
-        """Whether it polled at all, also when nothing came."""
+        """Whether it polled at all, even without a result."""
         self.starts = array("q", [0])
         self.values = array("q")
         """Numbers of pairs of key and value."""
         self.offsets = array("q")
         self.micro_operations = array("i")
-        """Which micro-operation of the transaction: ``n`` is a poll, ``~n`` (so below zero) is a send."""
+        """The micro-operation of the transaction: ``n`` is a poll, ``~n`` (below zero) is a send."""
         self.assigned: dict[int, frozenset[int]] = {}
-        """What an assign or subscribe names."""
+        """The keys that an assign or subscribe names."""
         self.seeks: set[int] = set()
         """The assigns that seek to the beginning."""
         self.rebalanced: dict[int, frozenset[int]] = {}
@@ -95,11 +95,11 @@ class Transactions:
         self.key_of_value = array("i")
         self.value_names: list[Hashable] = []
         self.writers = array("q")
-        """Of each value the transaction that sent it (last), whatever its outcome, or UNKNOWN."""
+        """The transaction that sent each value (last), whatever its outcome, or UNKNOWN."""
         self.resent: dict[int, list[int]] = {}
-        """All transactions that sent a value, of those that were sent more than once."""
+        """All transactions that sent a value, for values that were sent more than once."""
         self.unknown_functions: dict[str, int] = {}
-        """How often each ``f`` that is not known was invoked or completed."""
+        """The number of invocations and completions of each unknown ``f``."""
 
     def __len__(self) -> int:
         return len(self.types)
@@ -109,11 +109,11 @@ class Transactions:
         return range(self.starts[transaction], self.starts[transaction + 1])
 
     def name(self, value: int) -> tuple[str, Hashable]:
-        """Return the key and the value that a number stands for."""
+        """Return the key and the value of a number."""
         return self.keys[self.key_of_value[value]], self.value_names[value]
 
     def senders(self, value: int) -> Sequence[int]:
-        """Return all transactions that sent a value: one, but for values that were sent again."""
+        """Return all transactions that sent a value: one, except for values that were sent again."""
         if value in self.resent:
             return self.resent[value]
         return () if self.writers[value] == UNKNOWN else (self.writers[value],)
@@ -123,14 +123,14 @@ class Transactions:
         return self._entries_where(True)
 
     def reads(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (transaction, value, offset) of every record that was polled."""
+        """Yield (transaction, value, offset) of every polled record."""
         return self._entries_where(False)
 
     def as_operation(self, transaction: int, near: Iterable[int] = (), margin: int = 3) -> dict[str, Any]:
-        """Return a transaction as its line of the history has it.
+        """Return a transaction as its line of the history.
 
-        When values are given, only entries of their keys within ``margin`` of them are kept, and ``left_out`` counts
-        the others: an operation that polled a thousand records is read by a person.
+        With ``near`` values, only entries of their keys within ``margin`` of them are kept, and ``left_out`` counts the
+        others: people read the operation, which may have polled a thousand records.
         """
         entries = list(self.entries(transaction))
         kept = self._near(entries, frozenset(near), margin)
@@ -183,10 +183,10 @@ class Transactions:
 
 
 def read_transactions(ops: Iterable[Op]) -> Transactions:
-    """Return a history in columns; the operations themselves are let go.
+    """Return a history in columns, without the operations themselves.
 
     Raises:
-        InvalidHistoryError: A value is not of the form that its function has; names the index.
+        InvalidHistoryError: A value does not have the form of its function; names the index.
     """
     reader = _Reader()
     for op in ops:
@@ -199,7 +199,7 @@ def read_transactions(ops: Iterable[Op]) -> Transactions:
 
 
 class _Reader:
-    """Pairs invocations with completions and puts them into the columns."""
+    """Pairs invocations with completions and adds them to the columns."""
 
     def __init__(self) -> None:
         self.transactions = Transactions()
@@ -210,10 +210,10 @@ class _Reader:
         self._value_numbers: list[dict[Hashable, int]] = []
 
     def take(self, op: Op) -> None:
-        """Take the next line.
+        """Process the next line.
 
         Raises:
-            ValueError: It cannot be understood.
+            ValueError: It cannot be parsed.
         """
         position, self._position = self._position, self._position + 1
         if op.process in NOTES:
@@ -230,7 +230,7 @@ class _Reader:
             self._complete(op, position, self._pending.pop(op.process, None))
 
     def finish(self) -> None:
-        """Take what never completed."""
+        """Add the operations that never completed."""
         for process in list(self._pending):
             self._abandon(process)
 

@@ -1,10 +1,10 @@
 """The order of each key's values in its log, as far as the history shows it.
 
-``log[k][offset]`` is the set of values that were seen there: by polls of every outcome, since what a consumer is given
-must be safe whether or not its own transaction commits, and by sends when they are known to have taken effect. Offsets
-at which nothing was seen (markers of transactions, what compaction took) are dropped; what is left is numbered densely,
-and that index is what the other checks count in. Where an offset has several values, the one that the history named
-first stands in the order; where a value has several offsets, its last one counts, as in Jepsen.
+``log[k][offset]`` is the set of values that were seen there: by polls of every outcome, because a consumer must get
+correct values whether or not its own transaction commits, and by sends that are known to have taken effect. Offsets
+without a value (markers of transactions, compacted records) are dropped; the others are numbered densely, and the other
+checks use that index. If an offset has several values, the first one in the history has the place in the order; if a
+value has several offsets, its last one counts, as in Jepsen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog_chaos.checker.visibility import Visibility
 
 @dataclass(slots=True)
 class KeyLog:
-    """What was seen of the log of one key."""
+    """The known part of one key's log."""
 
     offsets: array[int]
     """Ascending; number ``i`` is the offset of the index ``i``."""
@@ -34,14 +34,14 @@ class KeyLog:
 
 
 class VersionOrders:
-    """The logs of all keys, and where each value is in them."""
+    """The logs of all keys, and the place of each value in them."""
 
     def __init__(self, transactions: Transactions, visibility: Visibility) -> None:
         count = len(transactions.value_names)
         self.index_of = array("q", [UNKNOWN]) * count
         """The place of each value in its key's order, or UNKNOWN."""
         self.first_index = array("q", [UNKNOWN]) * count
-        """Where it was seen first, also beside another value."""
+        """The first place at which it was seen, even beside another value."""
         self.last_index = array("q", [UNKNOWN]) * count
         self.repeated: dict[int, list[int]] = {}
         """The offsets of each value that has several."""
@@ -51,12 +51,12 @@ class VersionOrders:
             self._place(log)
 
     def delta(self, before: int, after: int) -> int:
-        """Return how many places a value comes after another of its key; 1, which is right, when that is not known."""
+        """Return how many places a value comes after another of its key; 1, which is correct, if that is unknown."""
         first, second = self.index_of[before], self.index_of[after]
         return 1 if first == UNKNOWN or second == UNKNOWN else second - first
 
     def between(self, transactions: Transactions, before: int, after: int, limit: int = 32) -> list[object]:
-        """Return the values that stand between two of a key, at most ``limit`` of them."""
+        """Return the values between two of a key, at most ``limit`` of them."""
         order = self.logs[transactions.key_of_value[before]].order
         skipped = order[self.index_of[before] + 1 : self.index_of[after]]
         return [transactions.value_names[value] for value in skipped[:limit]]
@@ -74,7 +74,7 @@ class VersionOrders:
 
 
 def _seen(transactions: Transactions, visibility: Visibility) -> list[dict[int, int | tuple[int, ...]]]:
-    """Return for each key its offsets with the value, or the values in the order of the history, seen there."""
+    """Return for each key its offsets with the value, or values in the order of the history, seen there."""
     logs: list[dict[int, int | tuple[int, ...]]] = [{} for _ in transactions.keys]
     keys, kinds, values = transactions.key_of_value, transactions.micro_operations, transactions.values
     for transaction in range(len(transactions)):

@@ -1,7 +1,7 @@
-"""Which values were read, and which operations are therefore known to have taken effect.
+"""The values that were read, and the operations that are therefore known to have taken effect.
 
-``committed(op)`` is true of an ``ok``, and of an ``info`` of which an ``ok`` poll saw a send: the transaction must have
-been committed, so all its sends count from then on. A ``fail`` is never committed; that its value was read is G1a.
+``committed(op)`` is true of an ``ok``, and of an ``info`` with a send that an ``ok`` poll saw: its transaction must
+have committed, so all its sends count. A ``fail`` is never committed; a read of its value is G1a.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from tidelog_chaos.checker.transactions import INFO, OK, UNKNOWN, Transactions
 
 
 class Visibility:
-    """What is known of each value and each transaction after all polls of a history."""
+    """The visibility of each value and each transaction after all polls of a history."""
 
     def __init__(self, transactions: Transactions) -> None:
         self.first_reader = array("q", [UNKNOWN]) * len(transactions.value_names)
-        """Of each value the first ``ok`` transaction that polled it, or UNKNOWN."""
+        """The first ``ok`` transaction that polled each value, or UNKNOWN."""
         self.committed = bytearray(kind == OK for kind in transactions.types)
-        """Of each transaction whether it is known to have taken effect."""
+        """Whether each transaction is known to have taken effect."""
         for transaction, value, _ in transactions.reads():
             if transactions.types[transaction] == OK and self.first_reader[value] == UNKNOWN:
                 self.first_reader[value] = transaction

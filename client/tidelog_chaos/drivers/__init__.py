@@ -1,4 +1,4 @@
-"""Clusters under faults: :class:`FaultDriver` is what a run needs of one; each other module is a way to have one."""
+"""Clusters under faults: :class:`FaultDriver` is the interface to a run; each other module implements it."""
 
 from tidelog_chaos.drivers.driver import CLIENTS, Cut, Delay, End, FaultDriver, Member
 

@@ -1,8 +1,9 @@
-"""Delays and loses what leaves a network namespace, by a process of ours: the kernel's netem is not on every machine.
+"""Delays and drops the packets that leave a network namespace, in user space: not every machine has the kernel's netem.
 
-As a script it is that process: it makes a tunnel interface, leads the namespace's packets through it, keeps each for
-its time and sends it on by the real interface. The interface, and the routes by it, exist as long as the process, which
-ends with its standard input; so no delay outlives the run. Packets overtake each other, as with netem's jitter.
+Run as a script, the module is the process that does so: it creates a tunnel interface, routes the namespace's packets
+through it, holds each for its delay and sends it on by the real interface. The interface and its routes exist as long
+as the process, which ends with its standard input; so no delay outlives the run. Packets overtake each other, as with
+netem's jitter.
 """
 
 from __future__ import annotations
@@ -36,29 +37,29 @@ class DelayLine:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            process_group=0,  # Ctrl-C is the runner's, which ends this one
+            process_group=0,  # Ctrl-C goes to the runner, which ends this process
         )
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":
             raise RuntimeError(f"no packet can be delayed: {self.end()}")
 
     def end(self) -> str:
-        """Let packets pass again; returns what the process said if something went wrong."""
+        """Stop delaying packets; return the error output of the process."""
         return self._process.communicate()[1].strip()
 
 
 def has_tun() -> bool:
-    """Return whether tunnel interfaces can be made here."""
+    """Return whether this process can create tunnel interfaces."""
     return os.access(_TUN, os.R_OK | os.W_OK)
 
 
 def main() -> None:
-    """Delay what leaves the namespace until standard input ends."""
+    """Delay packets that leave the namespace until standard input ends."""
     host, delay_s, jitter_s, loss = sys.argv[1], *map(float, sys.argv[2:])
     tunnel = os.open(_TUN, os.O_RDWR)
     fcntl.ioctl(tunnel, _TUNSETIFF, struct.pack("16sH22x", _TUNNEL.encode(), _IFF_TUN | _IFF_NO_PI))
     real = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
-    # Bound to the interface it finds the route by it, and not the one by the tunnel.
+    # A socket bound to the interface uses its route, and not the tunnel's.
     real.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _DEVICE.encode())
     subprocess.run(["ip", "link", "set", _TUNNEL, "up"], check=True)
     subnet = host.rpartition(".")[0]
@@ -95,7 +96,7 @@ def _send(real: socket.socket, packet: bytes) -> None:
     try:
         real.sendto(packet, (socket.inet_ntoa(packet[16:20]), 0))
     except OSError:
-        return  # a packet may be lost, and a full queue is where that happens
+        return  # a packet may be lost, as in a full queue
 
 
 if __name__ == "__main__":

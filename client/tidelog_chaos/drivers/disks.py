@@ -1,4 +1,4 @@
-"""A file system of a few hundred megabytes in memory, in which a node's log directory can run full."""
+"""A file system of a few hundred megabytes in memory, in which a node's log directory can become full."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _BLOCK = 4096
 
 
 class SmallDisk:
-    """Is mounted at a folder of the run's own mount namespace, and so gone with the run."""
+    """A mount at a folder in the run's own mount namespace, which disappears with the run."""
 
     def __init__(self, path: Path, size_mib: int) -> None:
         self.path = path
         self._size_mib = size_mib
 
     def mount(self) -> None:
-        """Mount it, empty; raises RuntimeError when the machine does not let us."""
+        """Mount it, empty; raises RuntimeError if the machine refuses."""
         self.path.mkdir(parents=True, exist_ok=True)
         run("mount", "-t", "tmpfs", "-o", f"size={self._size_mib}m", "tidelog-chaos", str(self.path))
 
     def unmount(self) -> None:
-        """Copy what is there into the folder below, and unmount it. No process may use it any more."""
+        """Copy its content into the folder below, and unmount it. No process may use it any more."""
         self.make_room()
         kept = self.path.with_name(f"{self.path.name}-kept")
         shutil.copytree(self.path, kept)
@@ -36,7 +36,7 @@ class SmallDisk:
         kept.rename(self.path)
 
     def fill(self) -> None:
-        """Take all space that is left."""
+        """Take all remaining space."""
         handle = os.open(self.path / _BALLAST, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             step = _STEP * self._size_mib
@@ -51,5 +51,5 @@ class SmallDisk:
             os.close(handle)
 
     def make_room(self) -> None:
-        """Give back what :meth:`fill` took."""
+        """Release the space that :meth:`fill` took."""
         (self.path / _BALLAST).unlink(missing_ok=True)

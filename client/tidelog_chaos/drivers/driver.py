@@ -1,8 +1,8 @@
-"""What a run needs of a cluster: the processes it has, and the ways to hurt and heal each of them.
+"""The interface of a cluster to a run: its processes, and the faults that can be injected and healed.
 
-A driver does one thing to one process when it is told to; which, when and for how long is the nemesis's business. What
-a driver does ends with it: :meth:`FaultDriver.close` undoes everything, and so does the end of the runner's process, in
-whatever way it comes.
+A driver does one thing to one process when it is told to; the nemesis decides the target, the time and the duration.
+All effects end with the driver: :meth:`FaultDriver.close` undoes them, and so does the end of the runner's process,
+however it comes.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ CLIENTS: Final = "clients"
 
 End = Member | Literal["clients"]
 Cut = frozenset[tuple[End, End]]
-"""Pairs (from, to) between which no packet passes in that direction."""
+"""Pairs (from, to); no packet passes from the first to the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """What happens to each packet that a process sends: it waits ``ms`` plus or minus ``jitter_ms``, or is lost."""
+    """The fate of each packet that a process sends: a delay of ``ms`` plus or minus ``jitter_ms``, or loss."""
 
     ms: float = 100
     jitter_ms: float = 50
     loss: float = 0.0
-    """The share that is lost, from 0 to 1."""
+    """The share of lost packets, from 0 to 1."""
 
     def __str__(self) -> str:
         return f"{self.ms:.0f} ± {self.jitter_ms:.0f} ms, {self.loss:.0%} lost"
@@ -49,33 +49,33 @@ class Delay:
 class FaultDriver(Protocol):
     """A cluster under faults. One thread uses it; every method blocks.
 
-    Each fault has a method that begins it and one that ends it; ending what did not begin does nothing. Those faults
-    that :meth:`refusals` names are never asked for.
+    Each fault has a method that begins it and one that ends it; ending a fault that did not begin does nothing. A run
+    never injects the faults that :meth:`refusals` names.
     """
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients find the cluster."""
+        """The addresses at which clients find the cluster."""
 
     @property
     def kafka_bootstrap_servers(self) -> str:
-        """Where clients of Kafka find it: at addresses that lead to the nodes' Kafka listeners, from this process."""
+        """The addresses of the nodes' Kafka listeners, reachable from this process."""
 
     @property
     def members(self) -> Sequence[Member]:
         """The processes that faults may hit."""
 
     def refusals(self, faults: Iterable[str]) -> Mapping[str, str]:
-        """Return those of the faults that cannot be had here, each with the reason. Called before :meth:`start`."""
+        """Return the faults that are impossible here, each with the reason. Called before :meth:`start`."""
 
     def start(self) -> None:
-        """Bring the cluster up, or find it; it is ready when the call returns."""
+        """Start the cluster, or find it; it is ready when the call returns."""
 
     def close(self) -> None:
-        """Undo all faults, and end what :meth:`start` began."""
+        """Undo all faults, and end everything that :meth:`start` began."""
 
     def is_running(self, member: Member) -> bool:
-        """Return whether the process exists; a paused one does."""
+        """Return whether the process exists, even paused."""
 
     def kill(self, member: Member) -> None:
         """End the process at once."""
@@ -84,25 +84,25 @@ class FaultDriver(Protocol):
         """Stop the process in a controlled way, and wait until it is gone."""
 
     def revive(self, member: Member) -> None:
-        """Let a process that was killed or stopped come back."""
+        """Restart a process that was killed or stopped."""
 
     def pause(self, member: Member) -> None:
-        """Stop the process without ending it."""
+        """Suspend the process without ending it."""
 
     def resume(self, member: Member) -> None:
         """End :meth:`pause`."""
 
     def slow(self, member: Member, share: float) -> None:
-        """Leave the process about ``share`` of the time, from 0 to 1."""
+        """Leave the process about ``share`` of the CPU time, from 0 to 1."""
 
     def unslow(self, member: Member) -> None:
         """End :meth:`slow`."""
 
     def cut(self, cut: Cut) -> None:
-        """Let no packet pass from the first to the second of each pair; the empty cut heals. The last call holds."""
+        """Drop all packets from the first to the second of each pair; the empty cut heals. The last call counts."""
 
     def delay(self, member: Member, delay: Delay) -> None:
-        """Delay what the process sends to the others."""
+        """Delay the packets that the process sends to the others."""
 
     def undelay(self, member: Member) -> None:
         """End :meth:`delay`."""
@@ -114,20 +114,20 @@ class FaultDriver(Protocol):
         """End :meth:`fill_disk`."""
 
     def damage(self, member: Member, kind: str, dice: random.Random) -> str | None:
-        """Change what a killed node had not put on the disk, as a machine's crash may; returns what was done.
+        """Damage data that a killed node had not synced, as a machine's crash may; return a description.
 
-        ``kind`` is ``truncate`` or ``flip`` of one log, or ``lose``: all that was not flushed, of every log. None says
-        that there was nothing to damage.
+        ``kind`` is ``truncate`` or ``flip`` of one log, or ``lose``: all unflushed data of every log. None means that
+        there was nothing to damage.
         """
 
     def skew(self, member: Member, ms: int) -> None:
-        """Put the wall clock of the process so far before (or, negative, behind) the machine's; 0 heals."""
+        """Move the wall clock of the process ahead of the machine's, or behind if negative; 0 heals."""
 
     def failures(self) -> Mapping[Member, str]:
-        """Return how processes ended that nobody here ended."""
+        """Return how processes ended that this run did not end."""
 
     def stop_nodes(self) -> bool:
-        """Stop the nodes in a controlled way, so that their files can be read; False where that is not possible."""
+        """Stop the nodes in a controlled way, so that their files can be read; False if that is not possible."""
 
     def replica_folders(self, partition: str) -> Mapping[str, Path]:
-        """Return by its node's name where each replica of ``topic-0`` has its files; empty where they are elsewhere."""
+        """Return the folder of each replica of ``topic-0`` by its node's name; empty if the files are elsewhere."""

@@ -1,4 +1,4 @@
-"""A process that gets a share of the time: stopped and continued many times a second."""
+"""Limits a process to a share of the CPU time: suspends and resumes it many times a second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PERIOD_S = 0.1
 
 
 class DutyCycle:
-    """Stops a process for a part of each tenth of a second until :meth:`end`, which leaves it running."""
+    """Suspends a process for a part of each tenth of a second until :meth:`end`, which leaves it running."""
 
     def __init__(self, process: ProcessHandle, share: float) -> None:
         self._process = process

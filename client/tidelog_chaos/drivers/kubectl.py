@@ -1,4 +1,4 @@
-"""``kubectl``, and what a run knows of the pods of a cluster."""
+"""``kubectl``, and the pods of a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS = {"quorum": "controller", "controller": "controller", "node": "node"}
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod that runs a controller or a storage node. ``uid`` is another when the name's next pod has come."""
+    """A pod that runs a controller or a storage node. ``uid`` changes when another pod takes over the name."""
 
     member: Member
     name: str
@@ -27,7 +27,7 @@ class Pod:
     phase: str
     shares_processes: bool
     running: frozenset[str]
-    """Names of its containers that run, ephemeral ones too."""
+    """Names of its running containers, including ephemeral ones."""
 
 
 class Kubectl:
@@ -37,9 +37,9 @@ class Kubectl:
         self._options = [f"--namespace={namespace}", *([f"--context={context}"] if context else [])]
 
     def run(self, *arguments: str) -> str:
-        """Run a command and return its output; raises RuntimeError with what it says when it fails.
+        """Run a command and return its output; raises RuntimeError with its error output.
 
-        Ctrl-C does not reach it: what it does is done or undone as a whole.
+        Ctrl-C does not reach it: a command is done or undone as a whole.
         """
         command = ["kubectl", *self._options, *arguments]
         try:
@@ -61,7 +61,7 @@ class Kubectl:
         return done.stdout
 
     def pods(self, selector: str) -> dict[Member, Pod]:
-        """Return the pods that a selector finds; raises RuntimeError when one is of no known kind."""
+        """Return the pods that match a selector; raises RuntimeError if one is of an unknown kind."""
         found = json.loads(self.run("get", "pods", f"--selector={selector}", "--output=json"))
         pods = [_pod(item) for item in found["items"]]
         return {pod.member: pod for pod in sorted(pods, key=lambda pod: pod.member)}

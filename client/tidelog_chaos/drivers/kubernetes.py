@@ -1,11 +1,11 @@
-"""A cluster in Kubernetes, through ``kubectl``: pods deleted, processes stopped, packets dropped and delayed.
+"""A cluster in Kubernetes, through ``kubectl``: deletes pods, suspends processes, drops and delays packets.
 
-Pods are killed by deleting them without grace, and come back by their StatefulSet. The network is changed by an
-ephemeral container in the pod, which shares its network namespace and has the capability for it: ``iptables`` drops
-what comes from those that a pod is cut off from, ``tc`` delays what it sends. Processes are stopped by a signal from
-inside, which works where pods share their process namespace: as process 1 of a container a server cannot be stopped.
+A kill deletes the pod without grace; its StatefulSet creates the next one. An ephemeral container in the pod changes
+the network: it shares the pod's network namespace and has the capability. ``iptables`` drops packets from the members
+that a pod is cut off from, ``tc`` delays those that it sends. A signal from inside suspends processes, which works if
+pods share their process namespace: a server that is process 1 of a container cannot be suspended.
 
-Whatever is done in a pod is undone there by a timer of its own, should the runner not come to do it.
+A timer in the pod undoes every change there, in case the runner cannot.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _NEVER = {
 _AGENT_START_S = 60.0
 _GRACE_S = 600
 _UNDO_S = 60
-"""After so long a fault in a pod ends by itself."""
+"""The time after which a fault in a pod ends by itself."""
 _CHAIN = "TIDELOG-CHAOS"
 _CLIENT_PORTS = (9092, 9094)
-"""Of clients of Kafka, and of Tidelog's own."""
+"""The ports of Kafka clients and of Tidelog's own."""
 _ROOT = {"securityContext": {"runAsUser": 0, "runAsNonRoot": False, "capabilities": {"add": ["NET_ADMIN"]}}}
-# The brackets keep the pattern from matching the shell that looks for it.
+# The brackets keep the pattern from matching the shell that searches for it.
 _SERVERS = (
     'pids=""; for p in /proc/[0-9]*; do case "$(tr "\\0" " " < $p/cmdline 2>/dev/null)" in '
     '*tidelog[-_]node*|*tidelog[-_]quorum*) pids="$pids ${p#/proc/}";; esac; done; '
@@ -49,7 +49,7 @@ _SLOW_MARK = "/tmp/tidelog-chaos-slow"
 
 
 class KubernetesDriver(Unsupported):
-    """The pods that a selector finds in a namespace; the cluster is there and stays."""
+    """The pods that match a selector in a namespace; the cluster exists already and stays."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class KubernetesDriver(Unsupported):
         return self._members
 
     def refusals(self, faults: Iterable[str]) -> Mapping[str, str]:
-        """Refuse what Kubernetes cannot do, or not with these pods and these rights."""
+        """Refuse the faults that Kubernetes does not support, or not with these pods and these rights."""
         asked = list(faults)
         self._uses_network = bool(_NETWORK_FAULTS.intersection(asked))
         refused = {fault: _NEVER[fault] for fault in asked if fault in _NEVER}
@@ -94,7 +94,7 @@ class KubernetesDriver(Unsupported):
         return refused
 
     def start(self) -> None:
-        """Find the pods; where the network will be changed, start what changes it."""
+        """Find the pods, and start the ephemeral containers if the run has network faults."""
         pods = self._pods()
         self._members = list(pods)
         if self._uses_network:
@@ -102,7 +102,7 @@ class KubernetesDriver(Unsupported):
                 self._with_agent(pod)
 
     def close(self) -> None:
-        """Heal the network and end the ephemeral containers; they cannot be removed from a pod's description."""
+        """Heal the network and end the ephemeral containers, which cannot be removed from a pod's description."""
         for pod in self._pods().values():
             if self._agent in pod.running:
                 self._kubectl.execute(pod, self._agent, "kill 1")
@@ -113,12 +113,12 @@ class KubernetesDriver(Unsupported):
         return pod is not None and pod.phase == "Running"
 
     def kill(self, member: Member) -> None:
-        """Delete the pod without grace; its StatefulSet makes the next."""
+        """Delete the pod without grace; its StatefulSet creates the next."""
         name = self._pod(member).name
         self._kubectl.run("delete", "pod", name, "--force", "--grace-period=0", "--wait=false")
 
     def stop(self, member: Member) -> None:
-        """Delete the pod with its grace period; its StatefulSet makes the next."""
+        """Delete the pod with its grace period; its StatefulSet creates the next."""
         self._kubectl.run("delete", "pod", self._pod(member).name, "--wait=false")
 
     def pause(self, member: Member) -> None:
@@ -142,12 +142,12 @@ class KubernetesDriver(Unsupported):
         self._undo_in_server(member, f"{_SERVERS}rm -f {_SLOW_MARK}; sleep 0.2; kill -CONT $pids")
 
     def cut(self, cut: Cut) -> None:
-        """Drop in each pod what comes from those it is cut off from."""
+        """In each pod, drop the packets from the members that it is cut off from."""
         if cut == self._cut:
             return
         pods = self._pods()
         targets = {target for _, target in cut | self._cut if isinstance(target, Member)}
-        # Until all is done: what is done is undone, also where the next command fails.
+        # Until all is done, so that every change is undone even if the next command fails.
         self._cut |= cut
         for target in sorted(targets & pods.keys()):
             sources = sorted((source for source, to in cut if to == target), key=str)
@@ -156,7 +156,7 @@ class KubernetesDriver(Unsupported):
         self._cut = cut
 
     def delay(self, member: Member, delay: Delay) -> None:
-        """Let netem delay and lose what the pod sends."""
+        """Delay and drop packets that the pod sends, with netem."""
         netem = f"netem delay {delay.ms:.0f}ms {delay.jitter_ms:.0f}ms loss {delay.loss * 100:.2f}%"
         undo = f"(sleep {_UNDO_S}; tc qdisc del dev eth0 root) >/dev/null 2>&1 &"
         self._in_agent(self._pod(member), f"tc qdisc replace dev eth0 root {netem}; {undo}")
@@ -187,7 +187,7 @@ class KubernetesDriver(Unsupported):
         self._kubectl.execute(pod, pod.container, script)
 
     def _undo_in_server(self, member: Member, script: str) -> None:
-        """Run a script where the pod is still there; one that is gone has taken the fault with it."""
+        """Run a script if the pod still exists; a deleted pod took the fault with it."""
         if self.is_running(member):
             self._in_server(member, script)
 
@@ -195,7 +195,7 @@ class KubernetesDriver(Unsupported):
         self._kubectl.execute(self._with_agent(pod), self._agent, script)
 
     def _with_agent(self, pod: Pod) -> Pod:
-        """Start the ephemeral container in a pod that does not have it, as after it was deleted, and wait for it."""
+        """Start the ephemeral container in a pod without it, as after a deletion, and wait for it."""
         if self._agent not in pod.running:
             with tempfile.NamedTemporaryFile("w", suffix=".json") as custom:
                 custom.write(json.dumps(_ROOT))
@@ -215,14 +215,14 @@ class KubernetesDriver(Unsupported):
 
 
 def _agent_script(seconds: int) -> str:
-    """Return what the ephemeral container runs: nothing, and the healing of the pod's network when it ends."""
+    """Return the script of the ephemeral container: wait, and heal the pod's network at the end."""
     heal = f"tc qdisc del dev eth0 root 2>/dev/null; {_each_family(f'-F {_CHAIN} 2>/dev/null')}"
     chain = _each_family(f"-N {_CHAIN} 2>/dev/null") + "; " + _each_family(f"-I INPUT -j {_CHAIN} 2>/dev/null")
     return f"heal() {{ {heal}; exit 0; }}; trap heal TERM; {chain}; sleep {seconds} & wait; heal"
 
 
 def _drop_script(sources: Sequence[End], pods: Mapping[Member, Pod], serial: int) -> str:
-    """Return the script that lets a pod drop what comes from these, and from nobody else."""
+    """Return the script that makes a pod drop packets from these sources only."""
     flush = _each_family(f"-F {_CHAIN}")
     ips = [pods[source].ip for source in sources if isinstance(source, Member) and source in pods]
     rules = [_rule(ip, f"-s {ip} -j DROP") for ip in ips]

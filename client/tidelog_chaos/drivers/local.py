@@ -1,6 +1,6 @@
-"""Processes of this machine on loopback: killed, stopped, slowed down, with small disks and clocks of their own.
+"""Processes of this machine on loopback: killed, suspended, slowed down, with small disks and clocks of their own.
 
-Pauses and the processes themselves end with the runner, since a guardian kills the whole group then; the small disks
+Pauses and the processes themselves end with the runner, because a guardian then kills the whole group; the small disks
 are mounted in the run's own namespace (:mod:`tidelog_chaos.isolation`).
 """
 
@@ -23,15 +23,15 @@ from tidelog_chaos.skewed_clock import write_skew
 
 _STOP_S = 30.0
 _ENDS_OF_A_STOP = (0, -signal.SIGTERM)
-"""The second one where it came before the process had run a line: later there is always somebody who handles it."""
+"""SIGTERM counts only before the process has run a line: later it always has a handler."""
 _NETWORK = "all processes share this machine's loopback: use --driver netns"
 
 
 class LocalDriver(Unsupported):
-    """A :class:`~tidelog.testing.LocalCluster` in ``data_dir`` whose processes can be hurt.
+    """A :class:`~tidelog.testing.LocalCluster` in ``data_dir`` with faults.
 
     With ``disk-full`` among the ``faults`` each node has a disk of ``disk_mib`` MiB in memory, with ``clock`` each
-    process a clock of its own. A setting of ``config`` that no process knows is refused at once, by ConfigError.
+    process a clock of its own. ConfigError refuses an unknown setting of ``config`` at once.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class LocalDriver(Unsupported):
         return self._members
 
     def refusals(self, faults: Iterable[str]) -> Mapping[str, str]:
-        """Refuse what loopback, this machine or its user cannot do."""
+        """Refuse the faults that loopback, this machine or its user does not support."""
         reasons = {fault: self._refusal(fault) for fault in faults}
         return {fault: reason for fault, reason in reasons.items() if reason}
 
@@ -88,7 +88,7 @@ class LocalDriver(Unsupported):
         self._cluster.wait_ready(60)
 
     def close(self) -> None:
-        """End every process at once; what the nodes wrote on disks in memory is kept in their folders."""
+        """End every process at once; the nodes' data on disks in memory is copied to their folders."""
         for member in list(self._slowed):
             self.unslow(member)
         for process in self._processes():
@@ -106,7 +106,7 @@ class LocalDriver(Unsupported):
         self._process(member).kill()
 
     def stop(self, member: Member) -> None:
-        """SIGTERM; RuntimeError when that is no clean end."""
+        """SIGTERM; RuntimeError if the process does not end cleanly."""
         process = self._process(member)
         code = process.stop(_STOP_S)
         if code not in _ENDS_OF_A_STOP:
@@ -136,7 +136,7 @@ class LocalDriver(Unsupported):
             cycle.end()
 
     def fill_disk(self, member: Member) -> None:
-        """Let a file of somebody else take all space."""
+        """Let another file take all space."""
         self._disks[member].fill()
 
     def free_disk(self, member: Member) -> None:
@@ -145,7 +145,7 @@ class LocalDriver(Unsupported):
             self._disks[member].make_room()
 
     def damage(self, member: Member, kind: str, dice: random.Random) -> str | None:
-        """Truncate a log or all of them, or flip a bit in one, behind what was flushed."""
+        """Truncate a log or all of them, or flip a bit in one, behind the flushed part."""
         return damage_log(self._directory(member) / "data", kind, dice)
 
     def skew(self, member: Member, ms: int) -> None:
@@ -154,12 +154,12 @@ class LocalDriver(Unsupported):
             write_skew(self._clock_file(member), ms)
 
     def failures(self) -> Mapping[Member, str]:
-        """Return how processes ended by themselves, and what they said."""
+        """Return how processes ended by themselves, with their last output."""
         found = {member: self._process(member).failure for member in self._members}
         return {member: failure for member, failure in found.items() if failure is not None}
 
     def stop_nodes(self) -> bool:
-        """SIGTERM to all nodes; returns whether all ended as they should."""
+        """SIGTERM to all nodes; return whether all ended cleanly."""
         nodes = [process for process in self._processes() if process.name.startswith("node")]
         for node in nodes:
             node.terminate()
@@ -167,7 +167,7 @@ class LocalDriver(Unsupported):
         return all(code in _ENDS_OF_A_STOP for code in codes)
 
     def replica_folders(self, partition: str) -> Mapping[str, Path]:
-        """Return where each node has the partition."""
+        """Return the folder of the partition on each node."""
         folders = {str(m): self._directory(m) / "data" / partition for m in self._members if m.kind == "node"}
         return {name: folder for name, folder in folders.items() if folder.is_dir()}
 

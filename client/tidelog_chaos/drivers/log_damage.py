@@ -1,4 +1,4 @@
-"""Damages the log of a node that is down, where a machine's crash may: behind the recovery point, never before it."""
+"""Damages the log of a stopped node as a machine's crash may: behind the recovery point, never before it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CHECKPOINT = "recovery-point-offset-checkpoint"
 
 
 def damage_log(log_dir: Path, kind: str, dice: random.Random) -> str | None:
-    """Cut the end off a log (``truncate``) or flip a bit in it (``flip``), of a partition that ``dice`` picks.
+    """Truncate a log (``truncate``) or flip a bit in it (``flip``), of a partition that ``dice`` picks.
 
-    ``lose`` cuts all that was not flushed off every log. Everything below a partition's recovery point was put on the
-    disk and stays as it is. Returns what was done, or None when no log has anything behind its recovery point.
+    ``lose`` removes all unflushed data of every log. Everything below a partition's recovery point is on the disk and
+    stays unchanged. Return a description, or None if no log has data behind its recovery point.
     """
     points = read_checkpoint(log_dir / _CHECKPOINT)
     candidates = sorted(_unflushed(log_dir, points))
@@ -43,7 +43,7 @@ def damage_log(log_dir: Path, kind: str, dice: random.Random) -> str | None:
 
 
 def read_checkpoint(path: Path) -> dict[str, int]:
-    """Return the offset of each ``topic-0`` in one of Kafka's checkpoint files; nothing when it is not there."""
+    """Return the offset of each ``topic-0`` in one of Kafka's checkpoint files; empty if there is none."""
     if not path.exists():
         return {}
     lines = [line.split(" ") for line in path.read_text().splitlines()[2:]]
@@ -51,7 +51,7 @@ def read_checkpoint(path: Path) -> dict[str, int]:
 
 
 def _unflushed(log_dir: Path, points: Mapping[str, int]) -> Iterator[tuple[Path, int, int]]:
-    """Yield each active segment with the range of its bytes that were not flushed, where there are any."""
+    """Yield each active segment with unflushed data, and the range of those bytes."""
     for folder in log_dir.glob("*-*/"):
         segments = sorted(folder.glob("*.log"))
         if folder.name.rpartition("-")[2].isdecimal() and segments:

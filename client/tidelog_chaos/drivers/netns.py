@@ -1,8 +1,8 @@
-"""Each process in a network namespace of its own, joined by a bridge: partitions in each direction, delay and loss.
+"""Each process in its own network namespace, joined by a bridge: partitions in each direction, delay and loss.
 
 The bridge is in the run's own network namespace (:mod:`tidelog_chaos.isolation`), where the clients are too. Nothing of
-it can be seen from outside, and the kernel removes all of it with the run's last process. A direction is cut by a
-neighbour entry that leads nowhere: packets leave and are lost, as they are in a network, and no call fails.
+it is visible from outside, and the kernel removes all of it with the run's last process. A neighbour entry that leads
+nowhere cuts a direction: packets leave and are lost, as in a network, and no call fails.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAMES = Path("/run/netns")
 
 
 class NetnsDriver(LocalDriver):
-    """As the local driver, with a network in between. The process must be isolated (``isolate(network=True)``)."""
+    """The local driver with a network in between. The process must be isolated (``isolate(network=True)``)."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class NetnsDriver(LocalDriver):
         self._lines: dict[Member, DelayLine] = {}
 
     def start(self) -> None:
-        """Make the network, then start the processes in it."""
+        """Create the network, then start the processes in it."""
         _mount_names()
         run("ip", "link", "add", _BRIDGE, "type", "bridge")
         run("ip", "addr", "add", f"{_SUBNET}.{_CLIENTS_HOST}/24", "dev", _BRIDGE)
@@ -53,15 +53,15 @@ class NetnsDriver(LocalDriver):
         super().start()
 
     def close(self) -> None:
-        """Heal, end the processes and take the network down."""
+        """Heal, end the processes and remove the network."""
         self.cut(frozenset())
         for member in list(self._lines):
             self.undelay(member)
         super().close()
 
     def cut(self, cut: Cut) -> None:
-        """Lose what the first of each pair sends to the second."""
-        # Kept up to date in between: what is done is undone, also where the next command fails.
+        """Drop the packets that the first of each pair sends to the second."""
+        # Kept up to date in between, so that every change is undone even if the next command fails.
         for source, target in self._cut - cut:
             _neighbour(source, "del", target)
             self._cut -= {(source, target)}
@@ -70,19 +70,19 @@ class NetnsDriver(LocalDriver):
             self._cut |= {(source, target)}
 
     def delay(self, member: Member, delay: Delay) -> None:
-        """Delay, and lose some of, what a process sends."""
+        """Delay packets that a process sends, and drop some of them."""
         self.undelay(member)
         namespace = _NAMES / _namespace(member)
         self._lines[member] = DelayLine(namespace, _host(member), delay.ms, delay.jitter_ms, delay.loss)
 
     def undelay(self, member: Member) -> None:
-        """End it; what was on its way is lost."""
+        """End the delay; packets in transit are lost."""
         line = self._lines.pop(member, None)
         if line is not None:
             line.end()
 
     def refusals(self, faults: Iterable[str]) -> Mapping[str, str]:
-        """Refuse everything where there are no namespaces, and delays where the kernel has no means for them."""
+        """Refuse everything without namespaces, and delays if the kernel does not support them."""
         reason = why_not(network=True)
         if reason is not None:
             return dict.fromkeys(faults, reason)
@@ -113,11 +113,11 @@ class NetnsDriver(LocalDriver):
 
 
 def _mount_names() -> None:
-    """Make a place for the names of namespaces, which are files: in memory of this run alone, and gone with it."""
+    """Create a place for the names of namespaces, which are files: in memory of this run only, and gone with it."""
     try:
         _NAMES.mkdir(parents=True, exist_ok=True)
     except OSError:
-        # Where no one has ever named a namespace a user may not make the folder, but have a /run of the run's own.
+        # If no one has ever named a namespace, a user may not create the folder, but may have its own /run.
         run("mount", "-t", "tmpfs", "tidelog-chaos", str(_NAMES.parent))
         _NAMES.mkdir()
         return

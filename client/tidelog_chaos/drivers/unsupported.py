@@ -1,4 +1,4 @@
-"""What a driver offers that can do nothing: the faults of a driver are what it overrides."""
+"""The base of the drivers, which supports no fault: a driver supports the faults that it overrides."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tidelog_chaos.drivers.driver import Cut, Delay, Member
 
 
 class Unsupported:
-    """A cluster that is there already, at the given addresses, and to which nothing is done.
+    """An existing cluster at the given addresses, to which nothing is done.
 
-    The base of the drivers: a fault without a method of their own fails here, and is refused before a run begins.
+    The base of the drivers: a fault without an override fails here, and is refused before a run begins.
     """
 
     def __init__(self, bootstrap_servers: str = "", kafka_bootstrap_servers: str = "") -> None:
@@ -21,12 +21,12 @@ class Unsupported:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients find the cluster."""
+        """The addresses at which clients find the cluster."""
         return self._bootstrap_servers
 
     @property
     def kafka_bootstrap_servers(self) -> str:
-        """Where clients of Kafka find it."""
+        """The addresses at which Kafka clients find the cluster."""
         return self._kafka_bootstrap_servers
 
     @property
@@ -39,13 +39,13 @@ class Unsupported:
         return dict.fromkeys(faults, "this driver does nothing to the cluster; use --faults none")
 
     def start(self) -> None:
-        """Do nothing: the cluster is there."""
+        """Do nothing: the cluster exists."""
 
     def close(self) -> None:
         """Do nothing."""
 
     def is_running(self, member: Member) -> bool:
-        """Return True: nobody here ends it."""
+        """Return True: no fault here ends it."""
         return True
 
     def kill(self, member: Member) -> None:
@@ -74,7 +74,7 @@ class Unsupported:
         """Do nothing."""
 
     def cut(self, cut: Cut) -> None:
-        """Fail, but for the empty cut."""
+        """Fail, except for the empty cut."""
         if cut:
             raise _refused("partition")
 
@@ -97,16 +97,16 @@ class Unsupported:
         raise _refused("disk-corrupt")
 
     def skew(self, member: Member, ms: int) -> None:
-        """Fail, but for 0."""
+        """Fail, except for 0."""
         if ms:
             raise _refused("clock")
 
     def failures(self) -> Mapping[Member, str]:
-        """Return nothing: the processes are not ours."""
+        """Return nothing: the run does not own the processes."""
         return {}
 
     def stop_nodes(self) -> bool:
-        """Return False: they are not ours to stop."""
+        """Return False: the run does not own the nodes."""
         return False
 
     def replica_folders(self, partition: str) -> Mapping[str, Path]:

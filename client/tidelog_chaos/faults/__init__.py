@@ -1,4 +1,4 @@
-"""Which faults there are, when they come, and how the nemesis brings them over a cluster."""
+"""The kinds of faults, their plan, and the nemesis that injects them into a cluster."""
 
 from tidelog_chaos.faults.nemesis import Nemesis
 from tidelog_chaos.faults.plan import KINDS, PlannedFault, draw_plan, parse_faults

@@ -1,8 +1,8 @@
-"""Brings the faults of a plan over a cluster, and takes each away again when its time is over.
+"""Injects the faults of a plan into a cluster, and heals each when its time is over.
 
-One thread owns the driver from the start of the plan to :meth:`Nemesis.heal`. What each fault does is in
-:mod:`.strikes`; one that finds nobody is noted as skipped. Partitions that were moved are given back at the end of all,
-when whoever was down is there again.
+One thread owns the driver from the start of the plan to :meth:`Nemesis.heal`. :mod:`.strikes` implements the faults; a
+fault without a target is noted as skipped. Moved partitions are moved back at the very end, when all processes run
+again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog_chaos.faults.strikes import ActiveFault, ClusterWatch, ReplicaMover
 
 
 class Nemesis:
-    """Runs a plan in a thread of its own; the note of each begin and end goes to ``note``."""
+    """Runs a plan in its own thread; ``note`` receives the begin and end of each fault."""
 
     def __init__(
         self,
@@ -41,24 +41,24 @@ class Nemesis:
         self._thread = threading.Thread(target=self._run, name="nemesis", daemon=True)
         self.error: BaseException | None = None
         self.failures: list[str] = []
-        """What the driver failed to bring about or to end, which says more about the run than about the cluster."""
+        """Faults that the driver failed to begin or end, which say more about the run than about the cluster."""
 
     @property
     def damaged(self) -> set[Member]:
-        """Members whose disks were full or damaged: they may say so and end."""
+        """Members whose disks were full or damaged: they may log errors and end."""
         return self._strikes.damaged
 
     @property
     def active(self) -> list[str]:
-        """What lasts now, in words."""
+        """The active faults, in words."""
         return [fault.description for fault in list(self._active)]
 
     def start(self) -> None:
-        """Begin the plan's time."""
+        """Start the plan."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin no more faults, and end those that last; raises what went wrong in the thread."""
+        """Begin no more faults, and end the active ones; raises the error of the thread."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -67,7 +67,7 @@ class Nemesis:
             raise self.error
 
     def heal(self) -> None:
-        """End every fault and bring back whoever is down; what fails keeps nothing else from being healed."""
+        """End every fault and restart all stopped processes; a failure does not keep the rest from being healed."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._move_back)
             for member in self._driver.members:
@@ -125,7 +125,7 @@ class Nemesis:
         try:
             self._end(fault)
         except RuntimeError as error:
-            # It counts as lasting, so that heal() tries again.
+            # It counts as active, so that heal() tries again.
             self.failures.append(f"{fault.description} could not be ended in time: {error}")
 
     def _end(self, fault: ActiveFault) -> None:

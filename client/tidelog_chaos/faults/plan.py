@@ -1,8 +1,8 @@
-"""Which faults come when: drawn from a seed before a run begins, without I/O, so that a seed gives the same plan again.
+"""The plan of faults, drawn from a seed before a run begins. Pure: no I/O, so that a seed always gives the same plan.
 
-Faults begin at random intervals; one at a time mostly, two or three different ones together now and then. Each lasts
-for a random time, often into the next. What a fault hits is decided when it begins, since it depends on who leads
-then; the plan gives it a seed of its own for that.
+Faults begin at random intervals, mostly one at a time, sometimes two or three different ones together. Each lasts for a
+random time, often into the next. The target of a fault is chosen when it begins, because it depends on the current
+leaders; the plan gives each fault a seed for that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS: Mapping[str, Sequence[str]] = {
     "clock": ("leader", "node", "controller-leader", "all"),
     "reassign": ("leader", "follower"),
 }
-"""Every fault with the kinds of it; one that stands here twice is drawn twice as often."""
+"""Every fault with its kinds; a kind that is listed twice is drawn twice as often."""
 GROUPS: Mapping[str, Sequence[str]] = {"disk": ("disk-full", "disk-corrupt"), "none": ()}
 """Names for several faults, or for none."""
 _TOGETHER = (1, 1, 1, 1, 2, 2, 3)
@@ -50,10 +50,10 @@ class PlannedFault:
 def parse_faults(text: str) -> tuple[str, ...]:
     """Return the faults that ``kill,pause,disk`` names, in the order of :data:`KINDS`.
 
-    ``partition:ring`` is one kind of a fault alone, and stays as it is in the answer.
+    ``partition:ring`` names one kind of a fault, and stays so in the result.
 
     Raises:
-        ConfigError: A name or a kind is not known.
+        ConfigError: A name or a kind is unknown.
     """
     asked: dict[str, None] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -68,7 +68,7 @@ def parse_faults(text: str) -> tuple[str, ...]:
 
 
 def name_of(fault: str) -> str:
-    """Return the name of a fault that :func:`parse_faults` gave, without the kind."""
+    """Return the name of a fault from :func:`parse_faults`, without the kind."""
     return fault.partition(":")[0]
 
 

@@ -1,8 +1,8 @@
-"""What each fault does to whom, and how it ends; what a fault hits is decided when it begins.
+"""The effects of each fault, its targets, which are chosen when it begins, and its end.
 
-A process that another fault has in hand is left to it, so that no fault ends what another began. A log is damaged only
-while every ISR is whole and nothing else goes on, and not again until all are whole once more: what was acknowledged
-survives the loss of one replica and no more is promised.
+A process that another fault has taken is left to it, so that no fault ends what another began. A log is damaged only
+while every ISR is complete and no other fault is active, and not again until all are complete once more: acknowledged
+records survive the loss of one replica, and no more is guaranteed.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ _MAJORITY_S = (3.0, 8.0)
 
 
 class ClusterWatch(Protocol):
-    """What the nemesis asks about the cluster."""
+    """The nemesis's view of the cluster."""
 
     @property
     def view(self) -> ClusterView:
-        """Who leads."""
+        """The current leaders."""
 
     def wait_whole(self, timeout_s: float) -> str | None:
-        """Wait until every replica is in sync; returns what is missing after the time, else None."""
+        """Wait until every replica is in sync; return what is missing after the timeout, else None."""
 
 
 class ReplicaMover(Protocol):
-    """What moves replicas of partitions; one of the cluster's own operations, under faults."""
+    """Moves replicas of partitions: one of the cluster's own operations, under faults."""
 
     def begin(self, kind: str, dice: random.Random) -> Move | None:
-        """Begin to move replicas of some partitions; None where that cannot be."""
+        """Begin to move replicas of some partitions; None if that is impossible."""
 
     def undo(self, move: Move) -> None:
-        """Begin to give them back."""
+        """Begin to move them back."""
 
     def restore(self) -> None:
-        """Give back what was not yet, however long it takes; raises RuntimeError when it takes too long."""
+        """Move back all remaining ones, however long it takes; raises RuntimeError if it takes too long."""
 
 
 @dataclass(slots=True)
 class ActiveFault:
-    """A fault that began: how it is called, whom it has in hand, and how it ends."""
+    """A fault in progress: its description, the processes that it has taken, and its end."""
 
     planned: PlannedFault
     description: str
@@ -66,7 +66,7 @@ class ActiveFault:
 
 
 class Strikes:
-    """Begins faults, in the nemesis's thread; ``active`` are those that last, which the nemesis keeps."""
+    """Begins faults, in the nemesis's thread; ``active`` are those in progress, which the nemesis keeps."""
 
     def __init__(
         self, driver: FaultDriver, watch: ClusterWatch, mover: ReplicaMover, active: Sequence[ActiveFault]
@@ -79,7 +79,7 @@ class Strikes:
         """Members whose disks were full or damaged."""
 
     def begin(self, planned: PlannedFault) -> ActiveFault | None:
-        """Begin a fault; None when there is nobody that it could hit now. Raises RuntimeError: the driver failed."""
+        """Begin a fault; None if it has no target now. Raises RuntimeError: the driver failed."""
         begin = {
             "kill": self._kill,
             "stop": self._stop,
@@ -95,7 +95,7 @@ class Strikes:
         return begin(planned, random.Random(planned.seed))
 
     def _free(self, planned: PlannedFault, dice: random.Random) -> list[Member]:
-        """Return whom a fault takes in hand: those it names that no other fault has."""
+        """Return the targets of a fault: those that it names and that no other fault has taken."""
         return self._pick_free(planned.kind, dice)
 
     def _pick_free(self, kind: str, dice: random.Random) -> list[Member]:
@@ -119,7 +119,7 @@ class Strikes:
         return self._fault(planned, f"kill {_names(members)}", members, self._revive_all(members, dice))
 
     def _kill_ahead(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
-        """A leader dies with records that no other node has, and comes back with them."""
+        """Kill a leader with records that no other node has; it returns with them."""
         nodes = [m for m in self._driver.members if m.kind == "node"]
         if len(nodes) < 2 or not set(self._free_members()).issuperset(nodes):
             return None
@@ -137,7 +137,7 @@ class Strikes:
         return self._fault(planned, text, [leader], self._revive_all([leader], dice))
 
     def _kill_again(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
-        """A node dies, and dies again while it fetches what it missed."""
+        """Kill a node, and again while it fetches the records that it missed."""
         [*nodes] = self._pick_free("node", dice)
         catch_up_s = dice.uniform(*_CATCH_UP_S)
 
@@ -153,7 +153,7 @@ class Strikes:
         return self._fault(planned, f"kill {_names(nodes)}, and again as it comes back", nodes, undo)
 
     def _kill_in_turn(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
-        """A second node dies before the first, which has missed records, comes back."""
+        """Kill a second node before the first, which has missed records, returns."""
         nodes = [m for m in self._free_members() if m.kind == "node"]
         if len(nodes) < 2:
             return None
@@ -170,7 +170,7 @@ class Strikes:
         return self._fault(planned, f"kill {first}, then {second} as it comes back", [first, second], undo)
 
     def _stop(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
-        """Alone, since a node that is told to stop waits for the controllers."""
+        """Run alone, because a node that is stopping waits for the controllers."""
         members = [] if self._active else self._free(planned, dice)
         try:
             for member in members:
@@ -198,7 +198,7 @@ class Strikes:
             return None
         cut, text = draw_cut(planned.kind, self._driver.members, self._watch.view, dice)
         self._driver.cut(cut)
-        # Network faults take nobody in hand: a process that is cut off may be killed as well.
+        # Network faults take no process: one that is cut off may be killed as well.
         return ActiveFault(planned, f"partition {text}", frozenset(), lambda: self._driver.cut(frozenset()), cut)
 
     def _delay(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
@@ -237,9 +237,9 @@ class Strikes:
         return self._fault(planned, text, [node], self._revive_whole(node))
 
     def _make_stale_majority(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
-        """A node that has missed records and one that has lost those it had not flushed are alone together for a while.
+        """Leave a node that missed records and one that lost its unflushed ones alone together for a while.
 
-        They are a majority, and neither may lead where the others alone have all that was acknowledged.
+        They are a majority, but neither may lead if only the other nodes have all acknowledged records.
         """
         nodes = [m for m in self._driver.members if m.kind == "node"]
         if len(nodes) < 3:

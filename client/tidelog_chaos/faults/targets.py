@@ -1,4 +1,4 @@
-"""Picks whom a fault hits, from who leads now and what hurts already."""
+"""Picks the targets of a fault, from the current leaders and the active faults."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tidelog_chaos.metrics import ClusterView
 
 
 def pick(kind: str, members: Sequence[Member], view: ClusterView, dice: random.Random) -> list[Member]:
-    """Return the members that a kind of fault names: one that leads, any, several; none where there is none.
+    """Return the members that a kind of fault names: a leader, any one, several; none if there is none.
 
-    Who leads may not be known, as while the cluster does not answer; then it is any of that sort.
+    The leader may be unknown, for example while the cluster does not answer; then any member of that sort is picked.
     """
     nodes = [m for m in members if m.kind == "node"]
     controllers = [m for m in members if m.kind == "controller"]
@@ -36,7 +36,7 @@ def pick(kind: str, members: Sequence[Member], view: ClusterView, dice: random.R
 
 
 def draw_cut(kind: str, members: Sequence[Member], view: ClusterView, dice: random.Random) -> tuple[Cut, str]:
-    """Return a partition of a kind, and what it is in words. Clients reach everybody, but where they are cut off."""
+    """Return a partition of a kind, and its description. Clients reach all members that they are not cut off from."""
     match kind:
         case "halves":
             mixed = dice.sample(list(members), len(members))

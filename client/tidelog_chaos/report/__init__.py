@@ -1,4 +1,4 @@
-"""The report of a run: what the check found and how available the cluster was, as text and as one page of HTML."""
+"""The report of a run: the findings of the check and the availability of the cluster, as text and as one HTML page."""
 
 from tidelog_chaos.report.page import write_page
 from tidelog_chaos.report.run import Run, read_replicas, read_run

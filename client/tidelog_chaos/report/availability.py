@@ -1,14 +1,14 @@
-"""When partitions could not be written to, and which fault was the reason.
+"""The times in which partitions could not be written to, and the faults that caused them.
 
-A window of a key begins when its last send before the trouble was acknowledged and ends with the next one that is; so
-it is an upper bound. A pause without trouble is none: within a window some send was refused, or waited for
-``LEAST_NS``. A send that hung since before the window says nothing, unless it is the one that ends it, since others
-came through after it.
+A window of a key begins with its last acknowledged send before the trouble and ends with the next acknowledged one; so
+it is an upper bound. A pause without trouble is not a window: within a window some send was refused, or waited for
+``LEAST_NS``. A send that hung since before the window does not count, unless it ends the window, because others
+succeeded after it.
 
-A window belongs to the fault that began nearest to its begin, among those that lasted at some time of it; where none
-did, to one that had ended shortly before, and otherwise to none. What the fault takes is then told in two ways: the
-window, and the time from the fault's begin until the key was written to again; the latter where the fault began in
-the window, or just before, since what comes later has other reasons as well.
+A window belongs to the fault that began nearest to its start, among those active at some time of it; if there is none,
+to one that had ended shortly before, and otherwise to none. Two times measure the effect of the fault: the window, and
+the time from the fault's start until the key was written to again. The latter counts only if the fault began in the
+window or just before, because a later recovery has other reasons as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog_chaos.checker.transactions import NEVER, OK, Transactions
 from tidelog_chaos.history import NEMESIS, Op
 
 LEAST_NS: Final = 250_000_000
-"""What is shorter is no window."""
+"""The minimum length of a window."""
 _AFTERMATH_NS: Final = 10_000_000_000
 _AT_ONCE_NS: Final = LEAST_NS
 NO_FAULT: Final = "no fault"
@@ -30,20 +30,20 @@ NO_FAULT: Final = "no fault"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault from its begin to its end, which is that of the history when it was not healed before."""
+    """A fault from its start to its end; without healing, the end is that of the history."""
 
     name: str
-    """Such as ``kill``."""
+    """For example ``kill``."""
     kind: str
-    """Such as ``leader``; empty where the note does not say."""
+    """For example ``leader``; empty if the note does not have it."""
     what: str
-    """In words, such as ``kill node 2``."""
+    """In words, for example ``kill node 2``."""
     start_ns: int
     end_ns: int
 
     @property
     def label(self) -> str:
-        """Name and kind, by which faults are put together."""
+        """Name and kind, by which faults are grouped."""
         return f"{self.name} {self.kind}".strip()
 
 
@@ -55,26 +55,26 @@ class Window:
     start_ns: int
     end_ns: int
     is_open: bool
-    """It did not end before the history did."""
+    """It lasted until the end of the history."""
     fault: Fault | None = None
     after: bool = False
     """The fault was over when the window began."""
 
     @property
     def duration_ms(self) -> float:
-        """How long it lasted."""
+        """The length of the window."""
         return (self.end_ns - self.start_ns) / 1e6
 
     @property
     def label(self) -> str:
-        """The reason, in the words by which windows are put together."""
+        """The cause, in the words by which windows are grouped."""
         if self.fault is None:
             return NO_FAULT
         return f"after {self.fault.label}" if self.after else self.fault.label
 
     @property
     def recovery_ms(self) -> float | None:
-        """The time from the begin of the fault until a send was acknowledged; None when it did not begin just then."""
+        """The time from the start of the fault until a send was acknowledged; None if it did not begin just then."""
         if self.fault is None or self.is_open or self.start_ns - self.fault.start_ns > _AT_ONCE_NS:
             return None
         return (self.end_ns - self.fault.start_ns) / 1e6
@@ -82,7 +82,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What the faults of one label did; times in milliseconds, each (median, 99th percentile, maximum)."""
+    """The effect of the faults with one label; times in milliseconds, each (median, 99th percentile, maximum)."""
 
     label: str
     faults: int
@@ -90,11 +90,11 @@ class Impact:
     open_windows: int
     unavailable_ms: tuple[float, float, float] | None
     recovery_ms: tuple[float, float, float] | None
-    """From the begin of the fault until a partition was written to again."""
+    """From the start of the fault until a partition was written to again."""
 
 
 def read_faults(ops: Iterable[Op]) -> list[Fault]:
-    """Return the faults that the nemesis noted, by their begin.
+    """Return the faults that the nemesis noted, by their start.
 
     A ``stop-<fault>`` ends the oldest fault of that name that has the same value, else the oldest of that name.
     """
@@ -119,7 +119,7 @@ def read_faults(ops: Iterable[Op]) -> list[Fault]:
 
 
 def find_windows(transactions: Transactions, faults: Sequence[Fault]) -> list[Window]:
-    """Return all windows of all keys, by their begin, each with its fault."""
+    """Return all windows of all keys, by their start, each with its fault."""
     windows = [
         _blamed(window, faults) for key, sends in _sends(transactions).items() for window in _windows(key, sends)
     ]
@@ -127,7 +127,7 @@ def find_windows(transactions: Transactions, faults: Sequence[Fault]) -> list[Wi
 
 
 def impacts(windows: Sequence[Window], faults: Sequence[Fault]) -> list[Impact]:
-    """Return what each kind of fault did, the worst first."""
+    """Return the effect of each kind of fault, the worst first."""
     count: dict[str, int] = defaultdict(int)
     for fault in faults:
         count[fault.label] += 1
@@ -139,7 +139,7 @@ def impacts(windows: Sequence[Window], faults: Sequence[Fault]) -> list[Impact]:
 
 
 def distribution(numbers: Iterable[float]) -> tuple[float, float, float] | None:
-    """Return the median, the 99th percentile (nearest rank) and the maximum; None of nothing."""
+    """Return the median, the 99th percentile (nearest rank) and the maximum; None without values."""
     ordered = sorted(numbers)
     if not ordered:
         return None

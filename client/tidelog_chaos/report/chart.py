@@ -1,7 +1,7 @@
 """The timeline of a run as one SVG: faults, throughput, latency, unavailable partitions and leaders over one axis.
 
-Colours and fonts are the page's; what a colour says, a text says too. All panels share the axis of time, and the bands
-of the faults go through all of them.
+Colours and fonts are the page's; everything that a colour shows is in a text too. All panels share the time axis, and
+the bands of the faults cross all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog_chaos.report.series import Step
 from tidelog_chaos.report.table import clock, milliseconds
 
 WIDTH, LEFT, RIGHT = 1_200, 128, 56
-"""The chart's width, and where the panels begin and end, in its own units."""
+"""The chart's width and the horizontal bounds of the panels, in its own units."""
 _PLOT = WIDTH - LEFT - RIGHT
 _LANE, _ROW, _GAP = 20, 15, 26
 _TALL, _SHORT = 130, 46
@@ -36,7 +36,7 @@ def timeline(run: Run) -> str:
 
 
 class _Timeline:
-    """Draws panel below panel; ``y`` is where the next one begins."""
+    """Draws one panel below another; ``y`` is the top of the next one."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -101,7 +101,7 @@ class _Timeline:
         self._y += _GAP
 
     def _fault(self, fault: Fault, free_s: float) -> str:
-        """Return the bar of a fault; its kind stands in it where there is room until the next one of its lane."""
+        """Return the bar of a fault, with its kind inside if there is space until the next one in its lane."""
         start_s, end_s = fault.start_ns / 1e9, fault.end_ns / 1e9
         x, width = self._x(start_s), max(self._x(end_s) - self._x(start_s), 2.0)
         text = f"{fault.what}, from {clock(start_s)} for {milliseconds((end_s - start_s) * 1e3)}"
@@ -149,7 +149,7 @@ class _Timeline:
         self._y += _TALL + _GAP
 
     def _latency_points(self, rank: int, low: int) -> list[list[tuple[float, float]]]:
-        """Return stretches of points without a gap: where nothing was acknowledged there is no line."""
+        """Return runs of points without a gap: the line has a gap wherever nothing was acknowledged."""
         series = self._run.series
         numbered = [
             (place, (place + 0.5) * series.step_s, math.log10(max(step.latency[rank], 0.1)) - low)
@@ -246,7 +246,7 @@ class _Timeline:
 
 
 def colours(leaders: Leaders) -> dict[int, int]:
-    """Return the number of the page's colour of each node and each controller; the same number is the same colour."""
+    """Return the page's colour number of each node and each controller; equal numbers are equal colours."""
     controllers = {reign.leader for reign in leaders.controller if reign.leader is not None}
     return {node: place % _COLOURS for place, node in enumerate(sorted({*leaders.nodes, *controllers}))}
 
@@ -263,7 +263,7 @@ def _merged(faults: Sequence[Fault]) -> list[tuple[float, float]]:
 
 
 def _concurrent(windows: Sequence[Window]) -> list[tuple[float, int]]:
-    """Return from when on how many partitions were unavailable."""
+    """Return the times from which each number of partitions was unavailable."""
     changes = sorted(change for window in windows for change in ((window.start_ns / 1e9, 1), (window.end_ns / 1e9, -1)))
     counts: list[tuple[float, int]] = []
     for time_s, change in changes:
@@ -272,7 +272,7 @@ def _concurrent(windows: Sequence[Window]) -> list[tuple[float, int]]:
 
 
 def _nice(value: float) -> float:
-    """Return a round number that is not below a value, and not far above."""
+    """Return a round number at or slightly above a value."""
     power = 10.0 ** math.floor(math.log10(max(value, 1.0)))
     return next(factor * power for factor in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if factor * power >= value)
 
@@ -282,7 +282,7 @@ def _decade(power: int) -> str:
 
 
 def steps_of(run: Run) -> list[list[float | None]]:
-    """Return for each step what the page shows of it: ok, unknown, failed, read, and the latency in milliseconds."""
+    """Return the page's data of each step: ok, unknown, failed, read, and the latency in milliseconds."""
     return [[step.ok, step.info, step.fail, step.read, *_rounded(step)] for step in run.series.steps]
 
 

@@ -1,4 +1,4 @@
-"""Who led what when, as a run noted it once a second."""
+"""The leaders over time, as a run recorded them once a second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class Reign(NamedTuple):
-    """A time in which something had the same leader; None is no leader, or none that was known."""
+    """A time in which a partition or the quorum had the same leader; None is no leader, or an unknown one."""
 
     start_s: float
     end_s: float
@@ -19,7 +19,7 @@ class Reign(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leaders:
-    """Reigns without gaps, by row: a row is the n-th of the keys that were written to at a time."""
+    """Reigns without gaps, by row; a row is the n-th of the keys that were written to at a time."""
 
     rows: list[list[Reign]] = field(default_factory=list)
     controller: list[Reign] = field(default_factory=list)
@@ -31,17 +31,17 @@ class Leaders:
 
     @property
     def moves(self) -> int:
-        """How often a partition got another leader."""
+        """The number of leader changes of partitions."""
         return sum(_moves(row) for row in self.rows)
 
     @property
     def controller_moves(self) -> int:
-        """How often the quorum got another leader."""
+        """The number of leader changes of the quorum."""
         return _moves(self.controller)
 
 
 def read_leaders(lines: Iterable[Mapping[str, Any]]) -> Leaders:
-    """Return the leaders of the lines of ``metrics.jsonl``; each line is of the time since the one before."""
+    """Return the leaders from the lines of ``metrics.jsonl``; each line covers the time since the previous one."""
     found = Leaders()
     last_s = 0.0
     for line in lines:

@@ -1,4 +1,4 @@
-"""The report as one page of HTML that needs nothing else: styles, script and data are in it."""
+"""The report as one self-contained HTML page, with styles, script and data."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _finding(name: str, count: int, cases: Sequence[Case], is_open: bool) -> str
 
 
 def _behind(case: Case) -> str:
-    """Return the operations behind a finding, or what the replicas have."""
+    """Return the operations behind a finding, or the content of the replicas."""
     lines = [operation_line(op) for op in case.get("ops", ())]
     lines += [f"{node}: {entry or 'nothing'}" for node, entry in case.get("replicas", {}).items()]
     return f"<pre>{escape(_NEWLINE.join(lines))}</pre>" if lines else ""
@@ -162,7 +162,7 @@ def _timeline(run: Run) -> str:
 
 
 def _nodes(leaders: Leaders) -> str:
-    """Return what each colour of a leader means."""
+    """Return the legend of the leaders' colours."""
     return "".join(
         f' <span class="entry"><span class="key node{colour}"></span>{node} leads</span>'
         for node, colour in sorted(colours(leaders).items())
@@ -246,7 +246,7 @@ def _duration(numbers: Latency | None, place: int) -> str:
 
 
 def _data(run: Run) -> dict[str, Any]:
-    """Return what the script shows of each moment."""
+    """Return the script's data of each moment."""
     return {
         "step": run.series.step_s,
         "steps": steps_of(run),
@@ -257,5 +257,5 @@ def _data(run: Run) -> dict[str, Any]:
 
 
 def _embedded(data: Any) -> str:
-    """Return JSON that cannot end the element that it stands in."""
+    """Return JSON that cannot end its enclosing element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,7 +1,7 @@
-"""What the directory of a run has, read for its report.
+"""The content of a run's directory, for its report.
 
-``history.jsonl`` is needed; everything else may be absent, as it is for a history from elsewhere: a verdict is made
-anew then, and leaders are not shown. What is counted and timed comes from the history, so that it cannot contradict it.
+``history.jsonl`` is required; everything else may be absent, as with a history from elsewhere: the verdict is then
+computed, and leaders are not shown. Counts and times come from the history, so that they cannot contradict it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _HISTORY, _RUN, _VERDICT, _METRICS, _REPLICAS = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as its report tells it."""
+    """The data of a run for its report."""
 
     name: str
     about: Mapping[str, Any]
-    """``run.json``; empty when there is none."""
+    """``run.json``; empty if there is none."""
     verdict: Verdict
     faults: Sequence[Fault]
     windows: Sequence[Window]
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def problems(self) -> Sequence[str]:
-        """What went wrong beside the history."""
+        """The problems beside the history."""
         return tuple(self.about.get("outcome", {}).get("problems", ()))
 
     @property
@@ -57,10 +57,10 @@ class Run:
 
 
 def read_run(directory: Path) -> Run:
-    """Return what a directory has.
+    """Return the content of a directory.
 
     Raises:
-        InvalidHistoryError: The history, or another file, is none.
+        InvalidHistoryError: The history, or another file, is invalid.
         OSError: It cannot be read, or there is no history.
     """
     notes: list[Op] = []
@@ -84,7 +84,7 @@ def read_replicas(path: Path) -> Mapping[str, Mapping[str, list[str]]]:
     """Return the digests of a ``replicas.json``, by key and node.
 
     Raises:
-        InvalidHistoryError: It is something else.
+        InvalidHistoryError: It is invalid.
     """
     found = _read_object(path)
     replicas = found.get("replicas", found)
@@ -112,7 +112,7 @@ def _without_notes(ops: Iterable[Op], notes: list[Op]) -> Iterator[Op]:
 
 
 def _end(transactions: Transactions) -> list[Op]:
-    """Return a note at the end of the history, where faults end that were not healed."""
+    """Return a note at the end of the history, which ends faults that were not healed."""
     end_ns = max(transactions.times_ns, default=0)
     return [Op(0, NEMESIS, "info", "end", None, end_ns)]
 
@@ -138,7 +138,7 @@ def _read_object(path: Path) -> Mapping[str, Any]:
 
 
 def _objects(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the lines of a file that was perhaps cut while it was written: the last one may be torn."""
+    """Yield the lines of a file whose last line may be incomplete."""
     if not path.is_file():
         return
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

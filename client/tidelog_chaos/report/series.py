@@ -12,7 +12,7 @@ from tidelog_chaos.checker.transactions import NEVER, TYPES, Transactions
 from tidelog_chaos.report.availability import distribution
 
 MOST_STEPS: Final = 900
-"""How many steps a series has at most, whatever the length of the history."""
+"""The maximum number of steps of a series, whatever the length of the history."""
 _NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600)
 
 Latency = tuple[float, float, float]
@@ -21,28 +21,28 @@ Latency = tuple[float, float, float]
 
 @dataclass(slots=True)
 class Step:
-    """What completed within one step of a series."""
+    """The operations that completed within one step of a series."""
 
     ok: int = 0
     info: int = 0
     fail: int = 0
-    """Values that were sent, by the outcome of their send."""
+    """The numbers of sent values, by the outcome of their send."""
     read: int = 0
-    """Values that ``ok`` polls returned."""
+    """The number of values that ``ok`` polls returned."""
     latency: Latency | None = None
-    """Of acknowledged sends."""
+    """The latency of acknowledged sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Steps of equal length from the begin of the history on."""
+    """Steps of equal length from the start of the history."""
 
     step_s: int
     steps: Sequence[Step] = field(default_factory=list)
 
     @property
     def end_s(self) -> int:
-        """When the last step ends."""
+        """The end of the last step."""
         return self.step_s * len(self.steps)
 
     @property

@@ -19,7 +19,7 @@ _SHOWN_VALUE = 160
 
 
 def summary_lines(run: Run) -> Iterator[str]:
-    """Yield the verdict, what was done, how available the cluster was, and the operations behind each anomaly."""
+    """Yield the verdict, the activity, the availability of the cluster, and the operations behind each anomaly."""
     yield headline(run)
     yield from filter(None, (about_line(run),))
     yield ""
@@ -42,7 +42,7 @@ def headline(run: Run) -> str:
 
 
 def good_words(verdict: Verdict) -> str:
-    """Return what a valid verdict says, as far as it was checked."""
+    """Return the text of a valid verdict, limited to the checks that ran."""
     if not verdict.statistics.get("values", {}).get("acknowledged", 1):
         return "no anomaly was found"
     words = "nothing lost, nothing twice, nothing out of order"
@@ -51,7 +51,7 @@ def good_words(verdict: Verdict) -> str:
 
 
 def about_line(run: Run) -> str:
-    """Return what the run was, in a line; empty when nobody wrote it down."""
+    """Return a line about the run; empty if nothing was recorded."""
     about = run.about
     if not about:
         return ""
@@ -84,7 +84,7 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
 
 
 def operation_line(op: Case) -> str:
-    """Return an operation as a line that is not too long."""
+    """Return an operation as a line of limited length."""
     value = json.dumps(op.get("value"), separators=(", ", ": "))
     value = value if len(value) <= _SHOWN_VALUE else f"{value[: _SHOWN_VALUE - 1]}…"
     left_out = f" and {op['left_out']:,} records that do not matter" if op.get("left_out") else ""
@@ -94,7 +94,7 @@ def operation_line(op: Case) -> str:
 
 
 def failover(run: Run) -> Latency | None:
-    """Return the time from the begin of a fault until a partition that it hit was written to again."""
+    """Return the time from the start of a fault until a partition that it hit was written to again."""
     times = (window.recovery_ms for window in run.windows)
     return distribution(time_ms for time_ms in times if time_ms is not None)
 
@@ -133,7 +133,7 @@ def _lag(lag: Mapping[str, Any]) -> Iterator[str]:
 
 
 def group_lines(group: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the members of a consumer group did; nothing where there was none."""
+    """Yield lines about the members of a consumer group; none without a group."""
     if group:
         settings = group.get("settings", {})
         protocol = settings.get("group.protocol", "classic")

@@ -1,4 +1,4 @@
-"""Tables as lines of text, and numbers as people read them."""
+"""Tables as lines of text, and numbers in readable form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _GAP = "  "
 
 
 def table_lines(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows under headers, in columns as wide as their widest cell; all but the first stand to the right."""
+    """Return rows under headers, in columns as wide as their widest cell; all but the first are aligned right."""
     widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers))]
     return [
         _GAP.join(

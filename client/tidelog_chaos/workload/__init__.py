@@ -1,4 +1,4 @@
-"""What clients do during a run: the workloads of Jepsen's tests of Kafka, with assigned partitions and with a group."""
+"""The clients' workloads during a run: those of Jepsen's tests of Kafka, with assigned partitions and with a group."""
 
 from tidelog_chaos.workload.library import LIBRARIES, Library, load_library
 from tidelog_chaos.workload.observer import OFFSETS_TOPIC

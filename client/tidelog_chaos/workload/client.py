@@ -1,4 +1,4 @@
-"""What every client of a run is: a thread that works, crashes when it is told to, and goes on as another client."""
+"""The base of every client of a run: a thread that works, crashes on request, and continues as another client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog_foundation.errors import KafkaError
 
 
 class Client(ABC):
-    """Works from its thread until :meth:`stop`; :meth:`_live` is one life of it, which a crash ends."""
+    """Works in its thread until :meth:`stop`; :meth:`_live` is one life of it, which a crash ends."""
 
     def __init__(
         self, name: str, keys: Keys, history: HistoryWriter, meter: Meter, new_process: Callable[[], int]
@@ -27,23 +27,23 @@ class Client(ABC):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.error: BaseException | None = None
         self.errors: dict[str, int] = {}
-        """How often each error was reported."""
+        """The number of reports of each error."""
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start to work."""
         self._thread.start()
 
     def crash(self) -> None:
-        """Throw the client away with all that it has not been told about, and go on with a new one."""
+        """Discard the client with all its unreported operations, and continue with a new one."""
         self._crashing.set()
 
     def give_up(self) -> None:
-        """End, without waiting for it."""
+        """Stop without waiting."""
         self._stopping.set()
         self._crashing.set()
 
     def stop(self) -> None:
-        """Work no more, wait for what is under way, and crash; raises what went wrong."""
+        """Stop, wait for pending operations, and crash; raises the error of the thread."""
         self._stopping.set()
         self._thread.join()
         if self.error is not None:

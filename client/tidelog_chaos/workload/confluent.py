@@ -1,19 +1,19 @@
 """confluent-kafka's clients (librdkafka) as those of a run: over Kafka's protocol, at the nodes' Kafka listeners.
 
-The one place that knows how they differ from Tidelog's:
+Only this module knows how they differ from Tidelog's:
 
-- their errors, messages and partitions are other classes: errors are translated by their number;
-- what goes wrong on their own side, and has no number of ours, is _FAIL with the name in its sentence;
-- a consumer cannot assign without a ``group.id``: one that is in no group gets one that nobody joins;
+- their errors, messages and partitions are other classes: errors are translated by number;
+- an error on their own side without a number in Tidelog is _FAIL with its name in the text;
+- a consumer cannot assign without a ``group.id``: one without a group gets one that nobody joins;
 - ``request.timeout.ms`` of a consumer is ``socket.timeout.ms``;
-- a consumer that is dropped without ``close()`` neither leaves its group nor commits, and so do we abandon it;
-- the generation is in the bytes that a transactional producer is given;
-- a commit, and with it all that waits for it, may never end once brokers have been gone from the metadata (librdkafka's
-  issues 3740 and 5511): whoever waits too long is told so by a fatal error, and the consumer is left behind;
-- a commit is sent again behind later ones, so that what is committed may go back for a moment;
-- where records time out it bumps its producer epoch, and sends in the new one again what may be stored in the old one
-  (librdkafka's issue 4953);
-- a delivery report has the error of the last attempt, whatever became of those before.
+- a consumer that is dropped without ``close()`` neither leaves its group nor commits; :meth:`abandon` uses that;
+- the generation is in the bytes that a transactional producer gets;
+- a commit, and every call that waits for it, may never end once brokers have been gone from the metadata (librdkafka's
+  issues 3740 and 5511): after a timeout the caller gets a fatal error, and the consumer is abandoned;
+- a commit is repeated after later ones, so the committed offset may go back for a moment;
+- when records time out it raises its producer epoch, and sends records again in the new one that may be stored in the
+  old one (librdkafka's issue 4953);
+- a delivery report has the error of the last attempt, whatever the outcome of earlier ones.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _NOWHERE: Final = logging.getLogger(f"{__name__}.librdkafka")
 _NOWHERE.addHandler(logging.NullHandler())
 _NOWHERE.propagate = False
 _METADATA: Final = b"CGMDv2:"
-"""What the bytes of a member's metadata begin with, before the generation (rd_kafka_consumer_group_metadata_write)."""
+"""The first bytes of a member's metadata, before the generation (rd_kafka_consumer_group_metadata_write)."""
 _GENERATION: Final = struct.Struct("=i")
 _HANGS_S: Final = 60.0
-"""After so long a call does not end any more: with all attempts its requests have less time."""
+"""A call that takes longer never ends: all attempts of its requests together take less."""
 
 
 class ConfluentProducer:
-    """A producer of one thread."""
+    """A producer, used by one thread."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         with _translated():
             self._producer = confluent_kafka.Producer({**_silence(config), **config})
 
     def produce(self, topic: str, value: str, *, partition: int, on_delivery: Delivered) -> None:
-        """Take a record."""
+        """Queue a record."""
 
         def delivered(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
             on_delivery(translate_error(error), _message(message))
@@ -70,21 +70,21 @@ class ConfluentProducer:
         return self._producer.poll(timeout)
 
     def flush(self, timeout: float) -> int:
-        """Wait for what is under way."""
+        """Wait for pending records."""
         return self._producer.flush(timeout)
 
     def purge(self) -> None:
-        """Give up what is under way."""
+        """Drop pending records."""
         self._producer.purge()
 
     def close(self, timeout: float) -> None:
-        """Flush; a producer ends when nobody has it any more."""
+        """Flush; a producer ends when nothing refers to it any more."""
         self._producer.flush(timeout)
         del self._producer
 
 
 class ConfluentConsumer:
-    """A consumer of one thread; after a fatal error there is nothing left but to :meth:`abandon` it."""
+    """A consumer, used by one thread; after a fatal error only :meth:`abandon` is left."""
 
     def __init__(self, config: Mapping[str, Any], on_commit: Committed | None) -> None:
         given = _consumer_config(config)
@@ -105,13 +105,13 @@ class ConfluentConsumer:
 
     @property
     def generation(self) -> int:
-        """The generation or the member epoch, -1 as no member."""
+        """The generation or the member epoch, -1 if not a member."""
         metadata = bytes(self._consumer.consumer_group_metadata())
         assert metadata.startswith(_METADATA), metadata
         return int(_GENERATION.unpack_from(metadata, len(_METADATA))[0])
 
     def subscribe(self, topics: list[str], on_assign: Rebalanced, on_revoke: Rebalanced, on_lost: Rebalanced) -> None:
-        """Share these topics with the group."""
+        """Subscribe to topics in the group."""
         with _translated():
             self._consumer.subscribe(
                 topics,
@@ -121,34 +121,34 @@ class ConfluentConsumer:
             )
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions too."""
+        """Add partitions to the assignment."""
         with _translated():
             self._consumer.incremental_assign(_theirs(partitions))
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions no longer."""
+        """Remove partitions from the assignment."""
         with _translated():
             self._consumer.incremental_unassign(_theirs(partitions))
 
     def consume(self, num_messages: int, timeout: float) -> list[Message]:
-        """Return what came; _TIMED_OUT, fatal, when a callback's commit does not end."""
+        """Return new messages; _TIMED_OUT, fatal, if a callback's commit does not end."""
         consumer = self._consumer
         with _translated():
             return [_message(m) for m in self._done("consume", lambda: consumer.consume(num_messages, timeout=timeout))]
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return the offset behind what was consumed last of each."""
+        """Return the offset after the last consumed record of each partition."""
         with _translated():
             return _ours(self._consumer.position(_theirs(partitions)))
 
     def commit(self, *, asynchronous: Literal[False]) -> list[TopicPartition]:
-        """Commit what was consumed, and wait; _TIMED_OUT, fatal, when that does not end."""
+        """Commit the consumed offsets, and wait; _TIMED_OUT, fatal, if that does not end."""
         consumer = self._consumer
         with _translated():
             return _committed(None, self._done("commit", lambda: consumer.commit(asynchronous=asynchronous)))
 
     def close(self) -> None:
-        """Commit, where it does so by itself, and leave the group; what does not end is left behind."""
+        """Commit, if that is automatic, and leave the group; abandon the consumer if that does not end."""
         if self._is_left_behind:
             return
         with _translated(), _logging_timeouts():
@@ -156,7 +156,7 @@ class ConfluentConsumer:
             self._thread.end()
 
     def abandon(self) -> None:
-        """Let it end as one that nobody has any more (RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE)."""
+        """End like a consumer that nothing refers to any more (RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE)."""
         owners = [self._consumer]
         del self._consumer
         if not self._is_left_behind:
@@ -165,7 +165,7 @@ class ConfluentConsumer:
                 self._thread.end()
 
     def _done(self, what: str, call: Callable[[], T]) -> T:
-        """Return what a call returns that may not end; raises _TIMED_OUT, fatal, when it does not."""
+        """Return the result of a call that may not end; raises _TIMED_OUT, fatal, if it does not."""
         try:
             return self._thread.run(call)
         except TimeoutError:
@@ -198,32 +198,32 @@ class ConfluentLibrary:
 
     @property
     def is_kafkas(self) -> bool:
-        """They speak Kafka's protocol."""
+        """Return True: they speak Kafka's protocol."""
         return True
 
     @property
     def producer_defaults(self) -> Mapping[str, Any]:
-        """Records wait for longer than a fault lasts; see what is said of those that time out."""
+        """Make records wait longer than a fault lasts; see the module about those that time out."""
         return {"message.timeout.ms": 120_000}
 
     @property
     def reorders_commits(self) -> bool:
-        """What a coordinator that loads, or is gone, has refused is retried when the next commit may be under way."""
+        """Return True: a commit that a loading or missing coordinator refused is repeated, maybe after a later one."""
         return True
 
     def versions(self) -> Mapping[str, str]:
-        """Return those of the package and of the library that it has."""
+        """Return the versions of the package and of its library."""
         return {"confluent-kafka": version("confluent-kafka"), "librdkafka": confluent_kafka.libversion()[0]}
 
     def check_producer(self, config: Mapping[str, Any]) -> None:
-        """Make a producer that knows no server."""
+        """Create a producer without a server."""
         if "transactional.id" in config:
             raise ConfigError('"transactional.id" is not supported: a run sends nothing in transactions')
         with _refused():
             ConfluentProducer(config).close(0)
 
     def check_consumer(self, config: Mapping[str, Any]) -> None:
-        """Make a consumer that knows no server."""
+        """Create a consumer without a server."""
         with _refused():
             ConfluentConsumer(config, None).abandon()
 
@@ -236,7 +236,7 @@ class ConfluentLibrary:
         return ConfluentConsumer(config, on_commit)
 
     def outcome(self, code: ErrorCode) -> SendOutcome:
-        """What librdkafka calls possibly persisted it reports with any error, and confluent-kafka does not tell."""
+        """Return the outcome; librdkafka reports possibly persisted records with any error, without saying so."""
         return send_outcome_of_last_attempt(code)
 
 
@@ -251,9 +251,9 @@ def _logging_timeouts() -> Iterator[None]:
 
 
 def _silence(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what keeps librdkafka from logging to the standard error, unless ``debug`` asks for that.
+    """Return the settings that keep librdkafka from logging to the standard error, unless ``debug`` asks for that.
 
-    Of each connection that breaks it would log a line, while faults are the rule; errors are told as well.
+    It would log a line for each broken connection, and faults break many; errors are reported as well.
     """
     return {} if "debug" in config else {"log_level": 0, "logger": _NOWHERE}
 
@@ -267,7 +267,7 @@ def _consumer_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Raise TidelogError for what confluent-kafka raises."""
+    """Raise TidelogError for confluent-kafka's exceptions."""
     try:
         yield
     except confluent_kafka.KafkaException as error:
@@ -278,7 +278,7 @@ def _translated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _refused() -> Iterator[None]:
-    """Raise ConfigError for settings that librdkafka does not take."""
+    """Raise ConfigError for settings that librdkafka refuses."""
     try:
         yield
     except (TidelogError, TypeError, ValueError) as error:
@@ -292,7 +292,7 @@ def _exception(error: KafkaError) -> TidelogError:
 
 
 def translate_error(error: confluent_kafka.KafkaError | None) -> KafkaError | None:
-    """Return an error of confluent-kafka's as ours; None stays None."""
+    """Return Tidelog's form of an error of confluent-kafka; None stays None."""
     if error is None:
         return None
     code, text = error.code(), error.str()
@@ -328,7 +328,8 @@ def _ours(partitions: Sequence[confluent_kafka.TopicPartition]) -> list[TopicPar
 
 
 def _committed(error: KafkaError | None, partitions: Sequence[confluent_kafka.TopicPartition]) -> list[TopicPartition]:
-    """Return what was committed: librdkafka's list also has what had no offset, and not always the call's error."""
+    """Return the committed offsets; librdkafka's list also has partitions without one, and may lack the call's error.
+    """
     found = [at for at in _ours(partitions) if at.offset >= 0]
     for at in found:
         at.error = at.error or error

@@ -1,6 +1,6 @@
-"""Writes into the history what a group does: who has which partitions, and what is committed.
+"""Writes notes about a group into the history: the owners of partitions, and the commits.
 
-Notes of the process ``group``, whose form and meaning :mod:`tidelog_chaos.checker.group_notes` has.
+Notes of the process ``group``; :mod:`tidelog_chaos.checker.group_notes` defines their form and meaning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidelog_chaos.history import GROUP, HistoryWriter
 
 
 class GroupNotes:
-    """Any thread may call; ``member`` is the process that is a member of the group."""
+    """The writer of the notes; thread-safe. ``member`` is the process that is a member of the group."""
 
     def __init__(self, history: HistoryWriter) -> None:
         self._history = history
@@ -22,39 +22,41 @@ class GroupNotes:
         return self._history.now_ns()
 
     def formed(self, settings: Mapping[str, Any]) -> None:
-        """Members join a group with these settings."""
+        """Note the settings with which members join a group."""
         self._note("group", dict(settings))
 
     def assigned(self, member: int, generation: int, keys: Iterable[str]) -> None:
-        """A member was given partitions."""
+        """Note that a member was assigned partitions."""
         self._note("assigned", _claim(member, generation, keys))
 
     def revoked(self, member: int, generation: int, keys: Iterable[str]) -> None:
-        """A member has done what it does before it gives partitions up."""
+        """Note that a member has finished its work before giving partitions up."""
         self._note("revoked", _claim(member, generation, keys))
 
     def lost(self, member: int, generation: int, keys: Iterable[str]) -> None:
-        """A member was told that partitions may be another's."""
+        """Note that a member was told that partitions may belong to another."""
         self._note("lost", _claim(member, generation, keys))
 
     def holds(self, member: int, generation: int) -> None:
-        """A member is in a generation now, with the partitions that it has."""
+        """Note that a member is in a generation now, with its current partitions."""
         self._note("holds", {"member": member, "generation": generation})
 
     def gone(self, member: int) -> None:
-        """A member does nothing any more."""
+        """Note that a member has stopped."""
         self._note("gone", {"member": member})
 
     def committed(self, by: int | str, since_ns: int, offsets: Mapping[str, int | None]) -> None:
-        """Who was told so knows that these were committed at some time from ``since_ns`` to now; null: none was."""
+        """Note that ``by`` knows of a commit at some time from ``since_ns`` to now; null means that there was none."""
         self._note("committed", {"by": by, "since": since_ns, "offsets": dict(offsets)})
 
     def logged(self, offsets: Iterable[tuple[str, int | None]]) -> None:
-        """The group's log has these commits next, in its order; null: an offset was deleted."""
+        """Note the next commits in the group's log, in order; null means that an offset was deleted."""
         self._note("logged", {"offsets": [list(pair) for pair in offsets]})
 
     def drained(self, ends: Mapping[str, int], logged_ns: int) -> None:
-        """The group has committed all of this, and nothing is written any more; ``logged`` is all until then."""
+        """Note that the group has committed everything and nothing is written any more; ``logged`` is the log until
+        then.
+        """
         self._note("drained", {"ends": dict(ends), "logged": logged_ns})
 
     def _note(self, f: str, value: Any) -> None:

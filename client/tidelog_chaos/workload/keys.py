@@ -1,8 +1,8 @@
-"""The keys of a run: partitions that are written to for a while and then left for new ones.
+"""The keys of a run: partitions that are written to for a while and then replaced by new ones.
 
-A generation is the partitions of a few topics. Writers go to the next when theirs has had its writes; its topics are
-created before, in a thread of its own, as creating takes long while faults last. Values count up per key, so that a key
-never has one twice.
+A generation is the partitions of a few topics. Writers move to the next one when theirs has had its writes; a separate
+thread creates its topics in advance, because that takes long while faults are active. Values count up per key, so that
+each occurs once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AHEAD = 0.5
 
 
 def key_of(topic: str, partition: int) -> str:
-    """Return the key that stands for a partition in a history."""
+    """Return the key of a partition in a history."""
     return f"{topic}-{partition}"
 
 
@@ -33,7 +33,7 @@ def partition_of(key: str) -> tuple[str, int]:
 
 
 class Keys:
-    """Hands out keys and values to writers, from any thread; :meth:`start` creates the first generation."""
+    """Hands out keys and values to writers, thread-safe; :meth:`start` creates the first generation."""
 
     def __init__(
         self,
@@ -57,12 +57,12 @@ class Keys:
         self._thread = threading.Thread(target=self._run, name="topics", daemon=True)
 
     def start(self) -> None:
-        """Create the first topics; raises TidelogError when they cannot be."""
+        """Create the first topics; raises TidelogError if that fails."""
         self._create_next()
         self._thread.start()
 
     def stop(self) -> None:
-        """Create no more."""
+        """Stop creating topics."""
         with self._lock:
             self._stopping.set()
             self._is_wanted.set()
@@ -71,13 +71,13 @@ class Keys:
 
     @property
     def all(self) -> list[str]:
-        """Every key there is."""
+        """Every key so far."""
         with self._lock:
             return [key for generation in self._generations for key in generation]
 
     @property
     def topics(self) -> list[str]:
-        """Every topic there is."""
+        """Every topic so far."""
         return list(dict.fromkeys(partition_of(key)[0] for key in self.all))
 
     @property
@@ -95,7 +95,7 @@ class Keys:
             ]
 
     def next_value(self, key: str) -> int:
-        """Return a value that the key has not had."""
+        """Return a value that is new for the key."""
         with self._lock:
             self._writes += 1
             value = self._values[key] = self._values.get(key, 0) + 1
@@ -117,7 +117,7 @@ class Keys:
                 self._stopping.wait(_PAUSE_S)
 
     def _has_created(self) -> None:
-        """Wait for the next wish; that to stop, which may have come meanwhile, is not forgotten."""
+        """Wait for the next request; a request to stop, which may have come meanwhile, is not lost."""
         with self._lock:
             if not self._stopping.is_set():
                 self._is_wanted.clear()
@@ -134,7 +134,7 @@ class Keys:
 def create_topics(
     admin: AdminClient, names: Sequence[str], partitions: int, factor: int, config: dict[str, str]
 ) -> None:
-    """Create topics; those that are there already, by an earlier attempt, are taken as they are.
+    """Create topics; accept those that an earlier attempt created.
 
     Raises:
         TidelogError: One cannot be created now.

@@ -1,7 +1,7 @@
-"""Whose producers and consumers a run uses: Tidelog's own, over gRPC, or others that have the same methods.
+"""The client library of a run: Tidelog's own, over gRPC, or another with the same methods.
 
-What workloads call is :class:`RunProducer` and :class:`RunConsumer`, with Tidelog's messages, partitions and errors.
-What another library does differently is in a module of its own, which is loaded when a run asks for it.
+Workloads call :class:`RunProducer` and :class:`RunConsumer`, with Tidelog's messages, partitions and errors. A separate
+module, imported on demand, handles the differences of another library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog_foundation.errors import ConfigError, ErrorCode, KafkaError
 
 TIDELOG, CONFLUENT = "tidelog", "confluent-kafka"
 LIBRARIES = (TIDELOG, CONFLUENT)
-"""The names by which :func:`load_library` knows them."""
+"""The names for :func:`load_library`."""
 
 Delivered = Callable[[KafkaError | None, Message], object]
 Rebalanced = Callable[[Any, Sequence[TopicPartition]], object]
@@ -33,26 +33,26 @@ _SOMEWHERE = {"bootstrap.servers": "localhost:9094"}
 
 
 class RunProducer(Protocol):
-    """A producer, whose methods are :class:`tidelog.Producer`'s."""
+    """A producer with the methods of :class:`tidelog.Producer`."""
 
     def produce(self, topic: str, value: str, *, partition: int, on_delivery: Delivered) -> None:
-        """Take a record; raises TidelogError, or BufferError when the queue is full: it is not sent then."""
+        """Queue a record; raises TidelogError, or BufferError if the queue is full: the record is then not sent."""
 
     def poll(self, timeout: float) -> int:
         """Call callbacks for up to ``timeout`` seconds."""
 
     def flush(self, timeout: float) -> int:
-        """Wait for what is under way, up to ``timeout`` seconds."""
+        """Wait for pending records, up to ``timeout`` seconds."""
 
     def purge(self) -> None:
-        """Give up what is under way."""
+        """Drop pending records."""
 
     def close(self, timeout: float) -> object:
         """End, after a flush of up to ``timeout`` seconds."""
 
 
 class RunConsumer(Protocol):
-    """A consumer, whose methods are :class:`tidelog.Consumer`'s but for the last two."""
+    """A consumer with the methods of :class:`tidelog.Consumer`, and two more."""
 
     def __enter__(self) -> Self: ...
 
@@ -61,57 +61,57 @@ class RunConsumer(Protocol):
     ) -> None: ...
 
     def subscribe(self, topics: list[str], on_assign: Rebalanced, on_revoke: Rebalanced, on_lost: Rebalanced) -> None:
-        """Share these topics with the group."""
+        """Subscribe to topics in the group."""
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions too."""
+        """Add partitions to the assignment."""
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions no longer."""
+        """Remove partitions from the assignment."""
 
     def consume(self, num_messages: int, timeout: float) -> list[Message]:
-        """Return what came; raises TidelogError."""
+        """Return new messages; raises TidelogError."""
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return the offset behind what was consumed last of each."""
+        """Return the offset after the last consumed record of each partition."""
 
     def commit(self, *, asynchronous: Literal[False]) -> list[TopicPartition]:
-        """Commit what was consumed, and wait; raises TidelogError, as with _NO_OFFSET for nothing."""
+        """Commit the consumed offsets, and wait; raises TidelogError, such as _NO_OFFSET if there are none."""
 
     def close(self) -> None:
-        """Commit, where it does so by itself, and leave the group."""
+        """Commit, if that is automatic, and leave the group."""
 
     def abandon(self) -> None:
-        """End without leaving the group or committing anything: what a killed process leaves behind."""
+        """End without leaving the group or committing, as if the process were killed."""
 
     @property
     def generation(self) -> int:
-        """The generation or the member epoch that it is in, -1 as no member."""
+        """The generation or the member epoch, -1 if not a member."""
 
 
 class Library(Protocol):
-    """Makes producers and consumers by settings with dotted names; it has no state, and any thread may call."""
+    """Creates producers and consumers from settings with dotted names; stateless and thread-safe."""
 
     @property
     def is_kafkas(self) -> bool:
-        """Whether it speaks Kafka's protocol, so that it wants the addresses of the listeners for it."""
+        """Whether it speaks Kafka's protocol, so that it needs the addresses of the Kafka listeners."""
 
     @property
     def producer_defaults(self) -> Mapping[str, Any]:
-        """Settings of its producers that a run has other than for Tidelog's."""
+        """Producer settings of a run that differ from those for Tidelog's."""
 
     @property
     def reorders_commits(self) -> bool:
-        """Whether a consumer may send a commit again that was not answered, behind a later one."""
+        """Whether a consumer may repeat an unanswered commit after a later one."""
 
     def versions(self) -> Mapping[str, str]:
-        """Return the versions of what is used beside Tidelog, by name."""
+        """Return the versions of the packages beside Tidelog, by name."""
 
     def check_producer(self, config: Mapping[str, Any]) -> None:
-        """Raise ConfigError for settings that a producer does not take; without ``bootstrap.servers``."""
+        """Raise ConfigError for settings that a producer refuses; without ``bootstrap.servers``."""
 
     def check_consumer(self, config: Mapping[str, Any]) -> None:
-        """Raise ConfigError for settings that a consumer does not take; without ``bootstrap.servers``."""
+        """Raise ConfigError for settings that a consumer refuses; without ``bootstrap.servers``."""
 
     def producer(self, config: Mapping[str, Any]) -> RunProducer:
         """Return a new producer."""
@@ -120,7 +120,7 @@ class Library(Protocol):
         """Return a new consumer; without a ``group.id`` it assigns and commits nothing."""
 
     def outcome(self, code: ErrorCode) -> SendOutcome:
-        """Return how a send ends whose delivery was reported with an error."""
+        """Return the outcome of a send whose delivery report has an error."""
 
 
 class _TidelogConsumer(Consumer):
@@ -137,7 +137,7 @@ class TidelogLibrary:
 
     @property
     def is_kafkas(self) -> bool:
-        """They speak gRPC."""
+        """Return False: they speak gRPC."""
         return False
 
     @property
@@ -147,7 +147,7 @@ class TidelogLibrary:
 
     @property
     def reorders_commits(self) -> bool:
-        """Commits are carried out in the order of the calls."""
+        """Return False: commits are executed in the order of the calls."""
         return False
 
     def versions(self) -> Mapping[str, str]:
@@ -155,13 +155,13 @@ class TidelogLibrary:
         return {}
 
     def check_producer(self, config: Mapping[str, Any]) -> None:
-        """Parse it as the producer does."""
+        """Parse the settings as the producer does."""
         settings = read_settings(producer_settings.ProducerConfig, {**_SOMEWHERE, **config}, "P")
         parsed = parse_config(producer_settings.ProducerConfig, settings)
         parsed.resolve_idempotence("enable.idempotence" in config)
 
     def check_consumer(self, config: Mapping[str, Any]) -> None:
-        """Parse it as the consumer does."""
+        """Parse the settings as the consumer does."""
         given = read_settings(consumer_settings.ConsumerConfig, {**_SOMEWHERE, **config}, "C")
         parse_config(consumer_settings.ConsumerConfig, given).resolve(given)
 
@@ -174,12 +174,12 @@ class TidelogLibrary:
         return _TidelogConsumer({**config, **({} if on_commit is None else {"on_commit": on_commit})})
 
     def outcome(self, code: ErrorCode) -> SendOutcome:
-        """Tidelog's producer tells what certainly was not stored by its error."""
+        """Return the outcome; the error of Tidelog's producer tells which records certainly were not stored."""
         return send_outcome(code)
 
 
 def load_library(name: str) -> Library:
-    """Return the library of a name.
+    """Return the library with a name.
 
     Raises:
         ConfigError: There is none, or it is not installed.

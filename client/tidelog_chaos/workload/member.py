@@ -1,7 +1,7 @@
-"""One member of a consumer group: it subscribes, polls, commits, crashes now and then and comes back.
+"""One member of a consumer group: it subscribes, polls, commits, crashes now and then and returns.
 
-A member that crashes leaves the group like one that is closed, or without a word, as a process that is killed. One with
-a ``group.instance.id`` is the same static member when it is back.
+A member that crashes leaves the group like one that is closed, or without notice, like a killed process. One with a
+``group.instance.id`` is the same static member when it returns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AWAY_S = 0.5
 
 
 class Member(Poller):
-    """Reads as a member of its group, from its thread, until :meth:`stop`."""
+    """Reads as a member of its group, in its thread, until :meth:`stop`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Member(Poller):
         self._since_ns = 0
 
     def _live(self) -> None:
-        """Be one member, which ends well or badly."""
+        """Work as one member until its end, clean or not."""
         consumer = self._library.consumer(self._config, self._on_commit)
         self._since_ns = self._notes.now_ns()
         try:
@@ -76,7 +76,7 @@ class Member(Poller):
             self._commit(consumer)
 
     def _subscribe(self, consumer: RunConsumer, keys: Sequence[str]) -> bool:
-        """Subscribe to the topics of these keys; returns whether the consumer still works."""
+        """Subscribe to the topics of these keys; return whether the consumer still works."""
         invocation = self._history.invoke(self._process, "subscribe", list(keys))
         topics = list(dict.fromkeys(partition_of(key)[0] for key in keys))
         try:
@@ -106,14 +106,14 @@ class Member(Poller):
         self._notes.lost(self._process, consumer.generation, _keys(partitions))
 
     def _hold(self, consumer: RunConsumer) -> None:
-        """Note the generation where it is another, and now and then that it is the same."""
+        """Note the generation when it changes, and from time to time that it is the same."""
         generation, now_s = consumer.generation, time.monotonic()
         if generation != self._generation or now_s >= self._held_s + _HOLDS_S:
             self._generation, self._held_s = generation, now_s
             self._notes.holds(self._process, generation)
 
     def _commit(self, consumer: RunConsumer) -> None:
-        """Commit what was polled, and wait for it."""
+        """Commit the polled offsets, and wait."""
         since_ns = self._notes.now_ns()
         try:
             done = consumer.commit(asynchronous=False)
@@ -126,7 +126,7 @@ class Member(Poller):
         self._acknowledged(since_ns, done)
 
     def _on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
-        """The consumer has committed by itself, since whenever."""
+        """Record an automatic commit, whose start is unknown."""
         self._acknowledged(self._since_ns, partitions)
 
     def _acknowledged(self, since_ns: int, done: Sequence[TopicPartition]) -> None:

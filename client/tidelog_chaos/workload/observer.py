@@ -1,7 +1,7 @@
-"""Watches what the group commits: it reads the log of the groups, and in the end asks the coordinator.
+"""Watches the group's commits: it reads the log of the groups, and finally asks the coordinator.
 
-While faults last a coordinator may not know yet that another has taken over, and say what was committed before; that is
-so with Kafka's as well. What its log has below the high watermark is what counts, in the order in which it was written.
+While faults are active a coordinator may not know yet that another has taken over, and return older commits; that is so
+in Kafka as well. The log below the high watermark is authoritative, in the order in which it was written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog_chaos.workload.keys import Keys, key_of, partition_of
 from tidelog_foundation.errors import TidelogError
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""The topic that has the log of the groups."""
+"""The topic with the log of the groups."""
 
 _NAME = "observer"
 _TIMEOUT_S = 5.0
@@ -30,7 +30,7 @@ _OFFSET_KEYS = (0, 1)
 
 
 class Observer:
-    """Notes what is in the log, from its thread, until :meth:`stop`; what is asked comes from the caller's."""
+    """Notes the commits in the log, in its thread, until :meth:`stop`; the caller's thread makes the requests."""
 
     def __init__(
         self, servers: Mapping[str, str], admin: AdminClient, group_id: str, keys: Keys, notes: GroupNotes
@@ -46,17 +46,17 @@ class Observer:
         self._thread = threading.Thread(target=self._run, name=_NAME, daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def wait_committed(self, ends: Mapping[str, int], timeout_s: float) -> dict[str, int | None]:
-        """Wait until the group has committed all of this; returns what it has of keys that it has not finished."""
+        """Wait until the group has committed all of these ends; return the commits of unfinished keys."""
         deadline_s = time.monotonic() + timeout_s
         committed: dict[str, int | None] = {}
         while True:
@@ -73,12 +73,12 @@ class Observer:
             time.sleep(_PAUSE_S)
 
     def wait_read(self, timeout_s: float) -> int | None:
-        """Wait until all is read that the log has now; returns that moment of the history, None when not in time.
+        """Wait until everything now in the log is read; return that time of the history, None on a timeout.
 
-        It is 0 for a cluster that has no log of groups, as the one that is a fake.
+        It is 0 for a cluster without a log of groups, such as the fake.
 
         Raises:
-            TidelogError: The cluster does not say where the log ends.
+            TidelogError: The cluster does not return the end of the log.
         """
         read_ns, partitions = self._notes.now_ns(), self._partitions(timeout_s)
         if not partitions:
@@ -109,7 +109,7 @@ class Observer:
                     self._stopping.wait(_PAUSE_S)
 
     def _partitions(self, timeout_s: float) -> list[TopicPartition]:
-        """Return the partitions of the log, from the beginning on; none before there is one."""
+        """Return the partitions of the log, from the beginning; none before the topic exists."""
         topic = self._admin.list_topics(OFFSETS_TOPIC, timeout=timeout_s).topics.get(OFFSETS_TOPIC)
         numbers = topic.partitions if topic is not None and topic.error is None else ()
         return [TopicPartition(OFFSETS_TOPIC, number, OFFSET_BEGINNING) for number in numbers]
@@ -130,10 +130,10 @@ class Observer:
 
 
 def logged_offset(key: bytes | None, value: bytes | None, group_id: str) -> tuple[str, int | None] | None:
-    """Return the key of a run and the offset that a record of the groups' log commits for it; None for other records.
+    """Return the key and the offset that a record of the groups' log commits; None for other records.
 
-    Kafka's OffsetCommitKey.json and OffsetCommitValue.json: both begin with a version; a record without a value takes
-    the offset back, which is None here.
+    Kafka's OffsetCommitKey.json and OffsetCommitValue.json: both begin with a version; a record without a value deletes
+    the offset, which is None here.
     """
     if key is None or struct.unpack_from(">h", key)[0] not in _OFFSET_KEYS:
         return None

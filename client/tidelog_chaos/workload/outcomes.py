@@ -1,7 +1,7 @@
-"""What an error says about a send: that it certainly did not happen, or that nobody knows. Pure.
+"""Maps the error of a send to its outcome: it certainly did not happen, or that is unknown. Pure.
 
-After Jepsen's tests of Kafka: ``fail`` is for what a producer is told before or instead of an append, everything else
-is ``info``, also an error of the last of several attempts, since an earlier one may have been stored.
+As in Jepsen's tests of Kafka, ``fail`` is for errors before or instead of an append. Everything else is ``info``, even
+an error of the last of several attempts, because an earlier one may have been stored.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _CERTAIN = _NEVER_TAKEN | {
 
 
 def send_outcome(code: ErrorCode) -> SendOutcome:
-    """Return how a send ends that was reported with an error."""
+    """Return the outcome of a send that was reported with an error."""
     return "fail" if code in _CERTAIN else "info"
 
 
 def send_outcome_of_last_attempt(code: ErrorCode) -> SendOutcome:
-    """Return how a send ends that was reported with the error of its last attempt, where there may have been others.
+    """Return the outcome of a send that was reported with the error of its last of possibly several attempts.
 
     A producer such as librdkafka's reports OUT_OF_ORDER_SEQUENCE_NUMBER and the like for records that it calls possibly
-    persisted (``rd_kafka_handle_idempotent_Produce_error``), and a topic that metadata has no more for those whose
+    persisted (``rd_kafka_handle_idempotent_Produce_error``), and a topic that is gone from the metadata for those whose
     first attempt was not answered.
     """
     return "fail" if code in _NEVER_TAKEN else "info"

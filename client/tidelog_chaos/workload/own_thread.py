@@ -1,4 +1,4 @@
-"""A thread for calls into a library of which some may never end: who asks for one waits for so long and no longer."""
+"""A thread for calls into a library that may never end; a caller waits only until a timeout."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _Call = tuple[Callable[[], Any], SimpleQueue[tuple[Any, Exception | None]]]
-"""What is to be called, and where what came of it is waited for."""
+"""The function to call, and the queue for its result."""
 
 
 class OwnThread:
-    """Makes calls, one after the other; after one that does not end it makes no other.
+    """Makes calls, one after another; after one that does not end it makes no more.
 
-    What such a call needs stays with the thread until the process ends. Of one that ended nothing is kept, neither by
-    the thread nor by the traceback of an error, so that an object that ends with its last owner does.
+    The objects of such a call stay with the thread until the process ends. After a call that ended, neither the thread
+    nor the traceback of an error keeps a reference, so that an object that ends with its last owner does.
     """
 
     def __init__(self, name: str, timeout_s: float) -> None:
@@ -27,7 +27,7 @@ class OwnThread:
         self._thread.start()
 
     def run(self, call: Callable[[], T]) -> T:
-        """Return what it returns, or raise what it raises; for the thread itself, in a callback, it is made at once.
+        """Return or raise the result of a call; in the thread itself, as in a callback, the call is made directly.
 
         Raises:
             TimeoutError: It has not ended in time.

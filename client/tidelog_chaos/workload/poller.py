@@ -1,4 +1,4 @@
-"""What readers and members of a group share: one consumer at a time, which is one process of the history, polls."""
+"""The base of readers and members of a group: one consumer at a time polls, as one process of the history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_S = 0.25
 
 
 class Poller(Client):
-    """A client that polls and writes down what came."""
+    """A client that polls and records the results."""
 
     def __init__(
         self, name: str, keys: Keys, history: HistoryWriter, meter: Meter, new_process: Callable[[], int]
@@ -26,7 +26,7 @@ class Poller(Client):
         self._process = new_process()
 
     def _poll(self, consumer: RunConsumer, at_most: int) -> int:
-        """Poll once; returns how many records came."""
+        """Poll once; return the number of records."""
         invocation = self._history.invoke(self._process, "poll", [["poll"]])
         try:
             messages = consumer.consume(at_most, timeout=_POLL_S)
@@ -38,7 +38,7 @@ class Poller(Client):
         return self._complete(invocation, messages)
 
     def _told(self) -> Mapping[str, Any]:
-        """Return what else the line of a poll has, such as its rebalance log."""
+        """Return further members for the line of a poll, such as its rebalance log."""
         return {}
 
     def _complete(self, invocation: Op, messages: Sequence[Message]) -> int:
@@ -53,7 +53,8 @@ class Poller(Client):
                 self._count(error)
                 errors.append(f"{error.name()}: {error.str()}")
                 if error.fatal() or error.error_code() is ErrorCode._AUTO_OFFSET_RESET:
-                    # The consumer reads no more, or not that partition: the checker sees why, a new one goes on.
+                    # The consumer can no longer read, or not that partition: the checker sees why, and a new one
+                    # continues.
                     self._crashing.set()
         text = "; ".join(dict.fromkeys(errors)) or None
         self._history.complete(invocation, "ok", [["poll", read]], text, **self._told())
@@ -61,6 +62,6 @@ class Poller(Client):
         return len(messages) - len(errors)
 
     def _crash(self) -> None:
-        """The consumer is gone: a new process takes over."""
+        """Record that the consumer is gone; a new process takes over."""
         self._history.complete(self._history.invoke(self._process, "crash"), "info")
         self._process = self._new_process()

@@ -1,4 +1,4 @@
-"""The queue workload: consumers assign the partitions that are written to, each reads all of them."""
+"""The queue workload: consumers assign the partitions that are written to; each reads all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CONSUMERS = 2
 
 
 class QueueWorkload(Workload):
-    """Those who read while faults come read everything at the end."""
+    """The readers of the fault phase also read everything at the end."""
 
     def _make_readers(self) -> Sequence[Reader]:
         consumers = self._settings.consumers or _CONSUMERS

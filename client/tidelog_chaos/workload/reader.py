@@ -1,4 +1,4 @@
-"""One consumer that assigns: it reads what is written, crashes now and then, and reads everything at the end."""
+"""One consumer that assigns: it reads new records, crashes now and then, and reads everything at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STALLED_S = 60.0
 
 
 class Reader(Poller):
-    """Reads what is written, from its thread, until :meth:`stop`; :meth:`read_everything` comes after that."""
+    """Reads new records, in its thread, until :meth:`stop`; :meth:`read_everything` comes after that."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class Reader(Poller):
         self._assigned: list[str] = []
 
     def read_everything(self, ends: Mapping[str, int]) -> list[str]:
-        """Come back, assign everything, seek to the beginning and poll to the end: the offset given for each key.
+        """Return as a new consumer, assign everything, seek to the beginning and poll to the given end of each key.
 
-        Returns the keys whose end was not reached while nothing new came for a minute.
+        Return the keys whose end was not reached before a minute passed without a new record.
         """
         with self._library.consumer(self._config) as consumer:
             self._assign(consumer, sorted(ends), seek_to_beginning=True)
@@ -56,7 +56,7 @@ class Reader(Poller):
         return sorted(behind)
 
     def _live(self) -> None:
-        """Read with one consumer, from the beginning of what is read now."""
+        """Read with one consumer, from the beginning of the current keys."""
         with self._library.consumer(self._config) as consumer:
             while self._goes_on:
                 keys = self._keys.read
@@ -66,7 +66,7 @@ class Reader(Poller):
         self._crash()
 
     def _assign(self, consumer: RunConsumer, keys: Sequence[str], *, seek_to_beginning: bool) -> None:
-        """Assign keys: those that were assigned go on where they are, the others begin at the beginning."""
+        """Assign keys: those that were assigned keep their positions, the others begin at the beginning."""
         invocation = self._history.invoke(self._process, "assign", list(keys), seek_to_beginning=seek_to_beginning)
         gone = [TopicPartition(*partition_of(key)) for key in self._assigned if key not in keys]
         new = [TopicPartition(*partition_of(key), OFFSET_BEGINNING) for key in keys if key not in self._assigned]

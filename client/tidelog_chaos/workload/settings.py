@@ -1,4 +1,4 @@
-"""How much a run's clients do, and the settings of each sort of client. What the user sets goes first."""
+"""The amount of a run's load, and the settings of each kind of client. The user's settings take precedence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROTOCOLS: Sequence[Mapping[str, Any]] = (
     {**_CLASSIC, "partition.assignment.strategy": "cooperative-sticky"},
     {"group.protocol": "consumer"},
 )
-"""Ways in which a group shares its partitions: one that is for a run is drawn by its seed."""
+"""The group protocols; the seed of a run selects one."""
 _PROTOCOL_OF = {
     "partition.assignment.strategy": "classic",
     "session.timeout.ms": "classic",
@@ -31,10 +31,10 @@ _OF_GROUPS = frozenset({"group.id", "group.protocol", *_PROTOCOL_OF})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSettings:
-    """How much is sent, by how many clients, to where.
+    """The amount of load, the number of clients, and the topics.
 
-    ``consumers`` None is as many as the workload usually has. ``producer``, ``consumer`` and ``topic`` are settings
-    that go before the run's own, with their dotted names.
+    With ``consumers`` None the workload's own number applies. ``producer``, ``consumer`` and ``topic`` are settings
+    with dotted names that override the run's own.
     """
 
     rate_per_s: float = 200
@@ -52,18 +52,18 @@ class WorkloadSettings:
 
 
 def producer_config(own: Mapping[str, Any], library: Library) -> dict[str, Any]:
-    """Return the settings of a producer: acknowledged by all and idempotent, unless its ``own`` say otherwise."""
+    """Return the settings of a producer: acknowledged by all and idempotent, unless its ``own`` override that."""
     is_idempotent = own.get("acks") in (None, "all", "-1", -1)
     return {**_PRODUCER, **library.producer_defaults, "enable.idempotence": is_idempotent, **own}
 
 
 def group_config(own: Mapping[str, Any], group_id: str, dice: random.Random) -> dict[str, Any]:
-    """Return the settings that all members of a group have; the dice choose among the protocols that ``own`` allow."""
+    """Return the settings of all members of a group; the dice choose among the protocols that ``own`` permits."""
     return {"group.id": group_id, **_MEMBER, **dice.choice(_protocols(own)), **own}
 
 
 def member_config(config: Mapping[str, Any], own: Mapping[str, Any], name: str, dice: random.Random) -> dict[str, Any]:
-    """Return the settings of one member: by the dice it is static or not, and commits by itself or is told to."""
+    """Return the settings of one member: the dice decide whether it is static, and whether it commits automatically."""
     chosen: dict[str, Any] = {"enable.auto.commit": dice.random() < 0.5}
     if dice.random() < 0.5:
         chosen[_INSTANCE] = name
@@ -71,12 +71,12 @@ def member_config(config: Mapping[str, Any], own: Mapping[str, Any], name: str, 
 
 
 def without_group(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a consumer that is in no group."""
+    """Return the settings of a consumer without a group."""
     return {name: value for name, value in own.items() if name not in _OF_GROUPS}
 
 
 def check_clients(settings: WorkloadSettings, library: Library, workload: str = "queue") -> None:
-    """Raise ConfigError for a setting that the library's producers or consumers do not take."""
+    """Raise ConfigError for a setting that the library's producers or consumers refuse."""
     library.check_producer(producer_config(settings.producer, library))
     own = settings.consumer
     if workload != "subscribe":
@@ -89,7 +89,7 @@ def check_clients(settings: WorkloadSettings, library: Library, workload: str = 
 
 
 def _protocols(own: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the protocols that a user's settings leave; where these contradict each other, so that it is told."""
+    """Return the protocols that a user's settings permit; contradictory settings stay, so that they are reported."""
     wanted = own.get("group.protocol") or next((_PROTOCOL_OF[name] for name in own if name in _PROTOCOL_OF), None)
     left = [protocol for protocol in _PROTOCOLS if wanted in (None, protocol["group.protocol"])]
     return left or list(_PROTOCOLS)

@@ -1,4 +1,4 @@
-"""The subscribe workload: consumers are the members of one group, which shares out all topics of the run."""
+"""The subscribe workload: consumers are the members of one group, which shares all topics of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOG_S = 30.0
 
 
 class SubscribeWorkload(Workload):
-    """The group goes on until it has committed everything; then one who assigns reads everything."""
+    """The group continues until it has committed everything; then an assigning consumer reads everything."""
 
     def _make_readers(self) -> Sequence[Member]:
         own = self._settings.consumer

@@ -1,7 +1,7 @@
-"""What the workloads share: unique values are sent to partitions and read back, by clients that crash now and then.
+"""The base of the workloads: clients that crash now and then send unique values to partitions and read them back.
 
-The end is that of Jepsen's tests: when all faults are healed and all replicas in sync, every process crashes and comes
-back, assigns everything, seeks to the beginning and polls to the end.
+The end is that of Jepsen's tests: when all faults are healed and all replicas in sync, every process crashes and
+returns, assigns everything, seeks to the beginning and polls to the end.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Workload(ABC):
 
     @property
     def errors(self) -> dict[str, int]:
-        """How often clients were told of each error."""
+        """The number of reports of each error to clients."""
         total: dict[str, int] = {}
         for client in self._clients:
             for name, count in client.errors.items():
@@ -80,20 +80,20 @@ class Workload(ABC):
 
     @property
     def failed(self) -> BaseException | None:
-        """Why a client ended that should not have, or None."""
+        """The error of a client that ended unexpectedly, or None."""
         return next((client.error for client in self._clients if client.error), None)
 
     def start(self) -> None:
-        """Create the first topics and begin."""
+        """Create the first topics and start."""
         self.keys.start()
         for client in self._clients:
             client.start()
         self._crashes.start()
 
     def stop_writing(self) -> list[str]:
-        """Wait for what was sent, and until it is read as far as that is promised; then every process crashes.
+        """Wait for pending sends, and until the readers have read them as far as promised; then every process crashes.
 
-        Returns what was promised and did not come in time, as sentences.
+        Return a sentence for each promise that was not kept in time.
         """
         self._stopping.set()
         if self._crashes.ident is not None:
@@ -107,17 +107,17 @@ class Workload(ABC):
         return problems
 
     def give_up(self) -> None:
-        """End everything without waiting for it, as after an error."""
+        """Stop everything without waiting, as after an error."""
         self._stopping.set()
         self.keys.stop()
         for client in self._clients:
             client.give_up()
 
     def finish(self) -> tuple[dict[str, int], list[str]]:
-        """Let every reader read everything; returns each key's end, and the keys whose end was not reached.
+        """Let every reader read everything; return each key's end, and the keys whose end was not reached.
 
         Raises:
-            TidelogError: The cluster does not say where the partitions end.
+            TidelogError: The cluster does not return the ends of the partitions.
         """
         ends, readers = self._ends(), self._final_readers()
         with ThreadPoolExecutor(len(readers) or 1, "final reader") as pool:
@@ -126,11 +126,11 @@ class Workload(ABC):
 
     @abstractmethod
     def _make_readers(self) -> Sequence[Client]:
-        """Return the clients that read while faults come."""
+        """Return the clients that read while faults are active."""
 
     @abstractmethod
     def _final_readers(self) -> Sequence[Reader]:
-        """Return those that read everything at the end."""
+        """Return the clients that read everything at the end."""
 
     def _drain(self) -> list[str]:
         return []

@@ -1,7 +1,7 @@
 """One producer that several processes of the history share, so that it has several batches in flight.
 
-A process sends one value and waits for its fate before it sends the next. One whose send ended unknown is retired, and
-another takes its place, as a history asks for; the producer goes on, as those of applications do.
+A process sends one value and waits for its outcome before it sends the next. A process whose send has an unknown
+outcome is retired, and another takes its place, as histories require; the producer continues, as in applications.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FLUSH_S = 30.0
 
 
 class Writer(Client):
-    """Sends at a rate from its thread until :meth:`stop`, with a new producer after each :meth:`crash`."""
+    """Sends at a rate in its thread until :meth:`stop`, with a new producer after each :meth:`crash`."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Writer(Client):
         self._use(self._library.producer(self._config))
 
     def _use(self, producer: RunProducer) -> None:
-        """Send with one producer until it shall crash or the work is over."""
+        """Send with one producer until it must crash or the work is over."""
         due_s = time.monotonic()
         while self._goes_on:
             now_s = time.monotonic()
-            # What could not be sent in time, because nobody was idle, is not made up for.
+            # Do not catch up on sends that were late because no process was idle.
             due_s = max(due_s, now_s - 0.2)
             if self._idle and now_s >= due_s:
                 due_s += self._dice.uniform(0, 2) / self._rate
@@ -107,14 +107,14 @@ class Writer(Client):
         if error is not None:
             self._count(error)
             if error.fatal():
-                # This producer sends no more: a new one goes on.
+                # This producer can no longer send: a new one continues.
                 self._crashing.set()
         process = int(invocation.process)
         del self._pending[process]
         self._idle.append(self._new_process() if outcome == "info" else process)
 
     def _crash(self) -> None:
-        """The producer is gone: what it had not reported is unknown, and new processes take over."""
+        """Record that the producer is gone: unreported sends are unknown, and new processes take over."""
         for invocation in list(self._pending.values()):
             self._complete(invocation, "info", None, KafkaError(ErrorCode._PURGE_INFLIGHT, "the client crashed"))
         for process in self._idle:
