@@ -328,8 +328,7 @@ def _ours(partitions: Sequence[confluent_kafka.TopicPartition]) -> list[TopicPar
 
 
 def _committed(error: KafkaError | None, partitions: Sequence[confluent_kafka.TopicPartition]) -> list[TopicPartition]:
-    """Return the committed offsets; librdkafka's list also has partitions without one, and may lack the call's error.
-    """
+    """Return the committed offsets; librdkafka's list also has partitions without one, and may lack an error."""
     found = [at for at in _ours(partitions) if at.offset >= 0]
     for at in found:
         at.error = at.error or error

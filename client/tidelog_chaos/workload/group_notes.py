@@ -54,8 +54,8 @@ class GroupNotes:
         self._note("logged", {"offsets": [list(pair) for pair in offsets]})
 
     def drained(self, ends: Mapping[str, int], logged_ns: int) -> None:
-        """Note that the group has committed everything and nothing is written any more; ``logged`` is the log until
-        then.
+        """Note that the group has committed everything and nothing is written any more; the log is known until
+        ``logged_ns``.
         """
         self._note("drained", {"ends": dict(ends), "logged": logged_ns})
 

@@ -39,11 +39,11 @@ from tidelog_quorum.server.service import ControllerService
 logger = logging.getLogger(__name__)
 _STOP_GRACE_S = 0.2
 _QUEUED_REQUEST_BYTES = 64 * 1024**2
-"""The bytes of large requests under way; of those that wait for them there may be a quarter as many."""
+"""The total size of large requests in progress; those that wait may take a quarter of it."""
 
 
 async def serve(config: QuorumConfig) -> None:
-    """Run a controller until it is told to stop.
+    """Run a controller until it receives a stop signal.
 
     Raises:
         ConfigError: the port is in use, or the folder cannot be written.
@@ -60,7 +60,7 @@ async def serve(config: QuorumConfig) -> None:
 
 
 class ControllerServer:
-    """The parts of one controller, wired. Started, run and stopped once, in this order; ``run`` does all three."""
+    """The parts of one controller, connected. ``run`` starts, serves and stops it, once."""
 
     def __init__(self, config: QuorumConfig, server: grpc.aio.Server, engine: RaftEngine) -> None:
         self._config = config
@@ -102,7 +102,9 @@ class ControllerServer:
         await _run_until(stop, self.quorum, self._engine, self._connections)
 
     async def stop(self) -> None:
-        """Hand the leadership over and end every connection."""
+        """The engine first: a leader hands over, for which the others must still reach this controller, and callers
+        still learn the leader from it.
+        """
         # The engine first: a leader hands over, for which the others must still reach this controller, and whoever
         # asks it meanwhile is told who leads.
         await self._engine.stop()
@@ -143,7 +145,7 @@ async def _run_until(
 
 
 def _leaderless(engine: RaftEngine) -> Mapping[Hashable, str]:
-    """Return what a controller can say while it knows no leader."""
+    """Return a controller's report while it knows no leader."""
     leader = engine.leader
     if leader.leader_id is not None:
         return {}
