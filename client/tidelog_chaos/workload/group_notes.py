@@ -54,9 +54,7 @@ class GroupNotes:
         self._note("logged", {"offsets": [list(pair) for pair in offsets]})
 
     def drained(self, ends: Mapping[str, int], logged_ns: int) -> None:
-        """Note that the group has committed everything and nothing is written any more; the log is known until
-        ``logged_ns``.
-        """
+        """Note that all is committed and nothing is written any more; the log is known until ``logged_ns``."""
         self._note("drained", {"ends": dict(ends), "logged": logged_ns})
 
     def _note(self, f: str, value: Any) -> None:

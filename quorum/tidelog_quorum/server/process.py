@@ -102,11 +102,9 @@ class ControllerServer:
         await _run_until(stop, self.quorum, self._engine, self._connections)
 
     async def stop(self) -> None:
-        """The engine first: a leader hands over, for which the others must still reach this controller, and callers
-        still learn the leader from it.
-        """
-        # The engine first: a leader hands over, for which the others must still reach this controller, and whoever
-        # asks it meanwhile is told who leads.
+        """Hand the leadership over and end every connection."""
+        # The engine first: a leader hands over, for which the others must still reach this controller, and callers
+        # still learn the leader from it.
         await self._engine.stop()
         await self._server.stop(_STOP_GRACE_S)
         logger.info("controller %s has stopped", self._config.node_id)
