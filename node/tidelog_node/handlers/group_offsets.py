@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Generator, Iterable, Iterator
 
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -23,6 +24,10 @@ offsets fit uncompressed into a batch of Kafka's default size.
 """
 
 _FETCHED_AT_A_STRETCH = 1_000
+_BYTES_PER_OFFSET = 256
+"""The memory that an offset takes in the responses of both protocols, beside its metadata."""
+MOST_FETCHED_BYTES = 64 * 1024**2
+"""How much the offsets of one response take at most: some 260,000 of them without metadata."""
 
 
 async def offset_commit(
@@ -43,19 +48,55 @@ async def offset_commit(
 async def offset_fetch(
     coordinator: GroupCoordinator, request: pb.OffsetFetchRequest, client: ClientIdentity
 ) -> pb.OffsetFetchResponse:
-    """Return the committed offsets of groups. No transaction can change any of them yet (``require_stable``)."""
+    """Return the committed offsets of groups. No transaction can change any of them yet (``require_stable``).
+
+    The offsets of a response take at most MOST_FETCHED_BYTES: where the next group's do not fit, it has the error
+    INVALID_REQUEST. The first group is answered with all its offsets when it asks for those of all topics.
+    """
     response = pb.OffsetFetchResponse()
     await coordinator.wait_for_session()
-    slices = TimeSlices()
-    for start in range(0, len(request.groups), _AT_ONCE):
-        groups = request.groups[start : start + _AT_ONCE]
-        # Sequentially, since each of many generators would take a whole time slice.
-        for found in await asyncio.gather(*(_fetch(coordinator, group, client) for group in groups)):
-            if isinstance(found, AllOffsets):
-                await slices.result_of(fill_in_steps(response.groups.add(), found))
-            else:
-                response.groups.append(found)
+    slices, room = TimeSlices(), _Room()
+    for are_all, of_kind in itertools.groupby(request.groups, lambda group: group.all_topics):
+        # A group with all topics alone: its offsets are in memory twice until they are written.
+        at_once = 1 if are_all else _AT_ONCE
+        while groups := list(itertools.islice(of_kind, at_once)):
+            for found in await asyncio.gather(*(_fetch(coordinator, group, client, room) for group in groups)):
+                if isinstance(found, AllOffsets):
+                    await slices.result_of(_fill(response, found, room))
+                else:
+                    response.groups.append(found)
     return response
+
+
+class _Room:
+    """What is left of MOST_FETCHED_BYTES for one response."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def take(self, size: int) -> None:
+        """Count some bytes, those that do not fit too.
+
+        Raises:
+            TidelogError: INVALID_REQUEST
+        """
+        self._taken += size
+        if self._taken > MOST_FETCHED_BYTES:
+            text = f"the offsets up to this group take {self._taken} bytes, at most {MOST_FETCHED_BYTES} can be fetched"
+            raise error_for(ErrorCode.INVALID_REQUEST, f"{text} at once: ask for fewer groups or partitions")
+
+
+def _fill(response: pb.OffsetFetchResponse, found: AllOffsets, room: _Room) -> Generator[None, None, None]:
+    size = 0
+    for _, value in found.committed:
+        size += _BYTES_PER_OFFSET + len(value.metadata)
+        yield
+    try:
+        room.take(size)
+    except TidelogError as error:
+        if response.groups:
+            found = AllOffsets(found.group_id, error=error)
+    yield from fill_in_steps(response.groups.add(), found)
 
 
 async def offset_delete(
@@ -70,7 +111,7 @@ async def offset_delete(
 
 
 async def _fetch(
-    coordinator: GroupCoordinator, group: pb.OffsetFetchGroup, client: ClientIdentity
+    coordinator: GroupCoordinator, group: pb.OffsetFetchGroup, client: ClientIdentity, room: _Room
 ) -> pb.OffsetFetchGroupResult | AllOffsets:
     """Fetch the named partitions in parts, since a shard answers each part in one step of the loop."""
     if group.all_topics:
@@ -78,6 +119,10 @@ async def _fetch(
     answer: pb.OffsetFetchGroupResult | None = None
     async for part, goes_on in TimeSlices().of(_parts_of(group)):
         found = await answer_of_group(coordinator, part, client, pb.OffsetFetchGroupResult)
+        try:
+            room.take(found.ByteSize() + _BYTES_PER_OFFSET * _offsets_in(part.topics))
+        except TidelogError as error:
+            return pb.OffsetFetchGroupResult(group_id=group.group_id, error=error_message(error))
         if answer is None or found.HasField("error"):
             answer = found
         else:

@@ -46,5 +46,5 @@ def test_answers_of_the_parts_are_put_together_topic_by_topic(monkeypatch):
     named = [("a", 25), ("b", 0), ("c", 8), ("c", 12)]
     topics = [pb.OffsetFetchTopic(name=name, partitions=range(count)) for name, count in named]
     group = pb.OffsetFetchGroup(group_id="g", topics=topics)
-    found = asyncio.run(group_offsets._fetch(None, group, None))
+    found = asyncio.run(group_offsets._fetch(None, group, None, group_offsets._Room()))
     assert [(t.name, [p.index for p in t.partitions]) for t in found.topics] == [(n, list(range(c))) for n, c in named]

@@ -116,7 +116,7 @@ async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, caller: Cal
     results = []
     async for group, result in slices.of(zip(groups, answer.groups, strict=True)):
         code = _group_error(node, group, result)
-        topics = [topic async for topic in slices.of(_fetched_topics(image, group, result, code, caller))]
+        topics = await slices.result_of(_fetched_topics(image, group, result, code, caller))
         results.append(OffsetFetchResponseGroup(group.group_id, topics, code))
     if names_several:
         return OffsetFetchResponse(groups=results)
@@ -154,9 +154,31 @@ def _group_error(node: KafkaNode, group: OffsetFetchRequestGroup, result: pb.Off
 
 def _fetched_topics(
     image: MetadataImage, group: OffsetFetchRequestGroup, result: pb.OffsetFetchGroupResult, code: int, caller: Caller
-) -> Iterable[OffsetFetchResponseTopic]:
+) -> Generator[None, None, list[OffsetFetchResponseTopic]]:
+    """Return the topics of a group's response, one partition a step."""
+    topics = []
+    for topic, found in _pairs(image, group, result, code, caller):
+        partitions: list[OffsetFetchResponsePartition] = []
+        topics.append(OffsetFetchResponseTopic(topic.name, topic.topic_id, partitions))
+        if found is None:
+            for index in topic.partition_indexes:
+                unknown = code or ErrorCode.UNKNOWN_TOPIC_ID.code
+                partitions.append(OffsetFetchResponsePartition(index, _NO_OFFSET, _NO_EPOCH, "", unknown))
+                yield
+        else:
+            for part in found.partitions:
+                partitions.append(_fetched_partition(part))
+                yield
+        yield
+    return topics
+
+
+def _pairs(
+    image: MetadataImage, group: OffsetFetchRequestGroup, result: pb.OffsetFetchGroupResult, code: int, caller: Caller
+) -> Iterator[tuple[OffsetFetchRequestTopic, pb.OffsetFetchTopicResult | None]]:
+    """Yield each topic of the response with what was found of it, None where it failed."""
     if code:
-        return (_failed_topic(topic, code) for topic in group.topics or () if caller.version < _GROUP_ERROR)
+        return ((topic, None) for topic in group.topics or () if caller.version < _GROUP_ERROR)
     if group.topics is None:
         return _all_topics(image, result, caller)
     return _asked_topics(image, group.topics, result, caller)
@@ -164,41 +186,27 @@ def _fetched_topics(
 
 def _all_topics(
     image: MetadataImage, result: pb.OffsetFetchGroupResult, caller: Caller
-) -> Iterator[OffsetFetchResponseTopic]:
+) -> Iterator[tuple[OffsetFetchRequestTopic, pb.OffsetFetchTopicResult]]:
     for topic in result.topics:
         known = image.topics.get(topic.name)
         if caller.version < _TOPIC_IDS:
-            yield _fetched_topic(OffsetFetchRequestTopic(name=topic.name), topic)
+            yield OffsetFetchRequestTopic(name=topic.name), topic
         elif known is not None:
-            yield _fetched_topic(OffsetFetchRequestTopic(topic_id=known.topic_id), topic)
+            yield OffsetFetchRequestTopic(topic_id=known.topic_id), topic
 
 
 def _asked_topics(
     image: MetadataImage, topics: Sequence[OffsetFetchRequestTopic], result: pb.OffsetFetchGroupResult, caller: Caller
-) -> Iterator[OffsetFetchResponseTopic]:
+) -> Iterator[tuple[OffsetFetchRequestTopic, pb.OffsetFetchTopicResult | None]]:
     results = iter(result.topics)
     for name, topic in zip(_names(image, topics, caller), topics, strict=True):
-        if name is None:
-            yield _failed_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID.code)
-        else:
-            yield _fetched_topic(topic, next(results))
+        yield topic, None if name is None else next(results)
 
 
-def _fetched_topic(topic: OffsetFetchRequestTopic, result: pb.OffsetFetchTopicResult) -> OffsetFetchResponseTopic:
-    partitions = [
-        OffsetFetchResponsePartition(
-            part.index, part.committed_offset, part.committed_leader_epoch, part.metadata, part.error.code
-        )
-        for part in result.partitions
-    ]
-    return OffsetFetchResponseTopic(topic.name, topic.topic_id, partitions)
-
-
-def _failed_topic(topic: OffsetFetchRequestTopic, code: int) -> OffsetFetchResponseTopic:
-    partitions = [
-        OffsetFetchResponsePartition(index, _NO_OFFSET, _NO_EPOCH, "", code) for index in topic.partition_indexes
-    ]
-    return OffsetFetchResponseTopic(topic.name, topic.topic_id, partitions)
+def _fetched_partition(part: pb.OffsetFetchPartitionResult) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        part.index, part.committed_offset, part.committed_leader_epoch, part.metadata, part.error.code
+    )
 
 
 async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, caller: Caller) -> OffsetDeleteResponse:
