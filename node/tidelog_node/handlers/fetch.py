@@ -28,7 +28,7 @@ from tidelog_node.fetching import CurrentLeader, FetchRequest, FetchResponse, Fe
 from tidelog_node.fetching.proto import request_from_proto, request_from_proto_in_steps, response_to_proto
 from tidelog_node.handlers.context import NodeContext, leader_hint
 from tidelog_node.handlers.fetch_item import FetchItem
-from tidelog_node.handlers.fetch_sessions import OpenSession, is_full, superseded
+from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
 from tidelog_node.handlers.preferred_replica import preferred_replica
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import Partition, Pending, ReadRequest, ReadResult
@@ -91,7 +91,7 @@ def begin_fetch(
     if asked is not None and asked.ends_wait:
         context.fetch_sessions.end_wait(asked.id, asked.epoch)
         return translate(FetchResponse(session_id=asked.id))
-    if len(request.wanted) > MANY and is_full(request):
+    if len(request.wanted) + len(request.forgotten) > MANY:
         return _begin_in_slices(context, request, translate)
     try:
         session = context.fetch_sessions.begin(request, context.clock.monotonic_ms())
@@ -107,8 +107,11 @@ def begin_fetch(
 
 
 async def _begin_in_slices(context: NodeContext, request: FetchRequest, translate: Translation[T]) -> T:
-    session = context.fetch_sessions.begin_empty(request, context.clock.monotonic_ms())
-    await TimeSlices().result_of(session.state.add_in_steps(request.wanted))
+    steps = context.fetch_sessions.begin_in_steps(request, context.clock.monotonic_ms())
+    try:
+        session = await TimeSlices().result_of(steps)
+    except TidelogError as error:
+        return translate(FetchResponse(error=error))
     return await _answer_in_slices(_Fetch(context, request, session), session, request.max_wait_ms, translate)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Protocol
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -42,6 +42,8 @@ class OpenSession:
         self.hurried_epoch = FINAL_EPOCH
         self.was_hurried = False
         """True if the request must check its partitions again."""
+        self.is_changing = False
+        """Whether a request is changing the partitions, in several steps."""
         self.follower = None if state.replica is None else FollowerIdentity(*state.replica, state.lease)
         """The reading follower, None for a consumer."""
         self._held: dict[PartitionKey, tuple[Partition, ReadWaiters]] = {}
@@ -79,7 +81,7 @@ class OpenSession:
 
     def is_turn_of(self, number: int) -> bool:
         """Return whether this is the latest request and the session has not ended."""
-        return number == self._turn
+        return number == self._turn and not self.is_changing
 
     def take_changed(self) -> list[PartitionKey]:
         """Return the partitions to check."""
@@ -138,13 +140,11 @@ class OpenSession:
         if held is not None:
             held[1].discard(self, *key)
 
-    def end_leases(self, keys: Iterable[PartitionKey]) -> None:
-        """End the leases of these partitions until they are read again."""
-        follower = self.follower
-        for key in keys:
-            held = self._held.get(key)
-            if held is not None and follower is not None:
-                held[0].end_lease(follower)
+    def end_lease(self, key: PartitionKey) -> None:
+        """End the lease of a partition until it is read again."""
+        held = self._held.get(key)
+        if held is not None and self.follower is not None:
+            held[0].end_lease(self.follower)
 
     def close(self) -> None:
         """Unregister from everything and wake the waiting request."""
@@ -177,28 +177,28 @@ class FetchSessions:
         Raises:
             TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
-        asked = request.session
-        if is_full(request):
-            session = self.begin_empty(request, now_ms)
-            session.state.update(request.wanted, ())
-        else:
-            assert asked is not None, "a request without a session names all its partitions"
-            state = self.cache.resume(asked.id, asked.epoch, request.replica, now_ms, request.uses_topic_ids)
-            session = self._open[state.id]
-            size = len(state.partitions)
-            self._update(session, request)
-            if len(state.partitions) > size:
-                self._check_size(session)
-            self.cache.touch(state, now_ms)
-        session.state.lease.last_fetch_ms = now_ms
-        return session
+        steps = self.begin_in_steps(request, now_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                session: OpenSession = end.value
+                return session
 
-    def begin_empty(self, request: FetchRequest, now_ms: int) -> OpenSession:
-        """Return the session of a full request, without its partitions. No other request knows it yet."""
-        if request.session is not None:
-            self._close(request.session.id)
-        session = self._open_session(FetchSession(request.replica, now_ms, uses_topic_ids=request.uses_topic_ids))
-        session.state.lease.last_fetch_ms = now_ms
+    def begin_in_steps(self, request: FetchRequest, now_ms: int) -> Generator[None, None, OpenSession]:
+        """Do the same, one partition a step.
+
+        A session that a request changes refuses others with INVALID_FETCH_SESSION_EPOCH until the last step. It is
+        closed if the caller does not take all steps.
+        """
+        session = self._new(request, now_ms) if is_full(request) else self._resume(request, now_ms)
+        state = session.state
+        if is_full(request):
+            yield from state.add_in_steps(request.wanted)
+        else:
+            yield from self._update(session, request)
+            self.cache.touch(state, now_ms)
+        state.lease.last_fetch_ms = now_ms
         return session
 
     def finish(self, session: OpenSession, wants_slot: bool, now_ms: int) -> int:
@@ -230,11 +230,49 @@ class FetchSessions:
             session.hurried_epoch = epoch
             session.hurry()
 
-    def _update(self, session: OpenSession, request: FetchRequest) -> None:
+    def _new(self, request: FetchRequest, now_ms: int) -> OpenSession:
+        if request.session is not None:
+            self._close(request.session.id)
+        session = self._open_session(FetchSession(request.replica, now_ms, uses_topic_ids=request.uses_topic_ids))
+        session.state.lease.last_fetch_ms = now_ms
+        return session
+
+    def _resume(self, request: FetchRequest, now_ms: int) -> OpenSession:
+        asked = request.session
+        assert asked is not None, "a request without a session names all its partitions"
+        known = self._open.get(asked.id)
+        if known is not None and known.is_changing:
+            text = f"fetch session {asked.id} still takes in the partitions of its last request"
+            raise error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH, text)
+        state = self.cache.resume(asked.id, asked.epoch, request.replica, now_ms, request.uses_topic_ids)
+        return self._open[state.id]
+
+    def _update(self, session: OpenSession, request: FetchRequest) -> Generator[None, None, None]:
+        session_id, size = session.state.id, len(session.state.partitions)
+        session.is_changing = True
+        try:
+            yield from self._update_in_steps(session, request)
+            if self._open.get(session_id) is not session:
+                raise superseded(session_id)
+            if len(session.state.partitions) > size:
+                self._check_size(session)
+            session.is_changing = False
+        finally:
+            if session.is_changing and self._open.get(session_id) is session:
+                self._close(session_id)
+
+    @staticmethod
+    def _update_in_steps(session: OpenSession, request: FetchRequest) -> Generator[None, None, None]:
         state = session.state
-        session.end_leases({*request.wanted, *request.forgotten, *state.changed})
-        for key in state.update(request.wanted, request.forgotten):
-            session.let_go(key)
+        for keys in (request.wanted, request.forgotten, tuple(state.changed)):
+            for key in keys:
+                session.end_lease(key)
+                yield
+        yield from state.add_in_steps(request.wanted)
+        for key in request.forgotten:
+            if state.remove(key):
+                session.let_go(key)
+            yield
 
     def _check_size(self, session: OpenSession) -> None:
         try:

@@ -22,7 +22,7 @@ The rules, Kafka's where it has them (FetchSession, FetchManager, FetchSessionCa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -125,20 +125,16 @@ class FetchSession:
         """Whether it is a follower's."""
         return self.replica is not None
 
-    def update(self, named: Mapping[PartitionKey, FetchSpec], forgotten: Iterable[PartitionKey]) -> list[PartitionKey]:
-        """Take in a request; returns the partitions that it took out."""
-        for key, spec in named.items():
-            self._ask_for(key, spec)
-        removed = [key for key in forgotten if self.partitions.pop(key, None) is not None]
-        for key in removed:
-            self.changed.pop(key, None)
-        return removed
-
     def add_in_steps(self, named: Mapping[PartitionKey, FetchSpec]) -> Generator[None, None, None]:
-        """Take in the partitions of a request that makes the session, one a step."""
+        """Take in the partitions that a request names, one a step."""
         for key, spec in named.items():
             self._ask_for(key, spec)
             yield
+
+    def remove(self, key: PartitionKey) -> bool:
+        """Take out a partition; return whether it was there."""
+        self.changed.pop(key, None)
+        return self.partitions.pop(key, None) is not None
 
     def mark(self, key: PartitionKey) -> None:
         """Say that a partition has to be looked at."""
