@@ -23,6 +23,7 @@ from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_
 from tidelog_node.handlers.metadata import get_metadata
 from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from tidelog_node.handlers.produce import (
+    MAX_PRODUCE_ELEMENTS,
     PartitionOutcome,
     PendingProduce,
     TopicOutcome,
@@ -42,6 +43,7 @@ from tidelog_node.handlers.topics import (
 )
 
 __all__ = [
+    "MAX_PRODUCE_ELEMENTS",
     "AdminController",
     "NodeContext",
     "PartitionOutcome",

@@ -19,6 +19,8 @@ R = TypeVar("R", pb.DescribeGroupsResponse, pb.ConsumerGroupDescribeResponse, pb
 
 MOST_FILTERS: Final = 100
 """Groups have fewer than twenty states and types."""
+MOST_FILTER_CHARS: Final = 255
+"""Of one state or type. Each shard compares every group with each of them."""
 
 
 async def find_coordinator(
@@ -42,12 +44,12 @@ async def list_groups(
 ) -> pb.ListGroupsResponse:
     """List the groups that this node coordinates. Groups that cannot be listed yet are omitted, with an error.
 
-    A request with more than MOST_FILTERS states or types is refused, since each group is compared with all of them.
+    A request with more than MOST_FILTERS states or types, or with a longer one than MOST_FILTER_CHARS, is refused:
+    each group is compared with all of them.
     """
-    filters = max(len(request.states_filter), len(request.types_filter))
-    if filters > MOST_FILTERS:
-        text = f"the request names {filters} states or types of groups, at most {MOST_FILTERS} can be"
-        return pb.ListGroupsResponse(error=error_message(error_for(ErrorCode.INVALID_REQUEST, text)))
+    refusal = _refusal_of_filters(request)
+    if refusal is not None:
+        return pb.ListGroupsResponse(error=error_message(error_for(ErrorCode.INVALID_REQUEST, refusal)))
 
     async def ask(shard: int) -> pb.ListGroupsResponse:
         try:
@@ -60,6 +62,16 @@ async def list_groups(
     error = next((part.error for part in parts if part.HasField("error")), None)
     listed = sorted((group for part in parts for group in part.groups), key=lambda group: group.group_id)
     return pb.ListGroupsResponse(error=error, groups=listed)
+
+
+def _refusal_of_filters(request: pb.ListGroupsRequest) -> str | None:
+    filters = max(len(request.states_filter), len(request.types_filter))
+    if filters > MOST_FILTERS:
+        return f"the request names {filters} states or types of groups, at most {MOST_FILTERS} can be"
+    longest = max(map(len, (*request.states_filter, *request.types_filter)), default=0)
+    if longest > MOST_FILTER_CHARS:
+        return f"a state or type of groups has {longest} characters, at most {MOST_FILTER_CHARS} can be"
+    return None
 
 
 async def describe_groups(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Set
+from collections.abc import Generator, Mapping, Set
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -14,23 +13,31 @@ from tidelog_node.partitions.time_slices import TimeSlices
 
 async def describe_log_dirs(context: NodeContext, request: pb.DescribeLogDirsRequest) -> pb.DescribeLogDirsResponse:
     """Describe every log directory with all or the requested replicas."""
-    wanted = {t.name: set(t.partitions) for t in request.topics} or None
+    slices = TimeSlices()
+    wanted = {t.name: set(t.partitions) async for t in slices.of(request.topics)} or None
     directories = await context.partitions.describe_log_dirs()
-    return pb.DescribeLogDirsResponse(log_dirs=[_describe(directory, wanted) for directory in directories])
+    response = pb.DescribeLogDirsResponse()
+    for directory in directories:
+        await slices.result_of(_describe(response.log_dirs.add(), directory, wanted))
+    return response
 
 
 async def alter_replica_log_dirs(
     context: NodeContext, request: pb.AlterReplicaLogDirsRequest
 ) -> pb.AlterReplicaLogDirsResponse:
     """Begin to move each replica to its new directory; errors are in the results."""
-    targets = [(t.name, index, d.path) for d in request.log_dirs for t in d.topics for index in t.partitions]
-    response = pb.AlterReplicaLogDirsResponse()
     slices = TimeSlices()
-    for name, moves in itertools.groupby(sorted(targets), lambda target: target[0]):
-        topic = response.topics.add(name=name)
-        async for index, of_one in slices.of(itertools.groupby(moves, lambda target: target[1])):
-            error = await _move(context, name, index, [path for _, _, path in of_one])
-            topic.partitions.add(index=index, error=None if error is None else error_message(error))
+    paths: dict[str, dict[int, list[str]]] = {}
+    async for directory in slices.of(request.log_dirs):
+        async for topic in slices.of(directory.topics):
+            async for index in slices.of(topic.partitions):
+                paths.setdefault(topic.name, {}).setdefault(index, []).append(directory.path)
+    response = pb.AlterReplicaLogDirsResponse()
+    async for name in slices.of(sorted(paths)):
+        results = response.topics.add(name=name).partitions
+        async for index in slices.of(sorted(paths[name])):
+            error = await _move(context, name, index, sorted(paths[name][index]))
+            results.add(index=index, error=None if error is None else error_message(error))
     return response
 
 
@@ -44,22 +51,24 @@ async def _move(context: NodeContext, topic: str, index: int, paths: list[str]) 
     return None
 
 
-def _describe(directory: LogDirectoryDescription, wanted: Mapping[str, Set[int]] | None) -> pb.LogDirResult:
-    result = pb.LogDirResult(
-        error=None if directory.error is None else error_message(directory.error),
-        path=str(directory.path),
-        total_bytes=directory.total_bytes,
-        usable_bytes=directory.usable_bytes,
-    )
-    replicas = sorted(directory.replicas, key=lambda r: (r.topic, r.partition, r.is_future))
-    for name, of_topic in itertools.groupby(replicas, lambda replica: replica.topic):
-        shown = [r for r in of_topic if wanted is None or r.partition in wanted.get(name, ())]
-        if shown:
-            partitions = [
-                pb.LogDirPartition(
-                    index=r.partition, size_bytes=r.size_in_bytes, offset_lag=r.offset_lag, is_future=r.is_future
-                )
-                for r in shown
-            ]
-            result.topics.add(name=name, partitions=partitions)
-    return result
+def _describe(
+    result: pb.LogDirResult, directory: LogDirectoryDescription, wanted: Mapping[str, Set[int]] | None
+) -> Generator[None, None, None]:
+    """Write a directory with its replicas, one a step."""
+    if directory.error is not None:
+        result.error.CopyFrom(error_message(directory.error))
+    result.path = str(directory.path)
+    result.total_bytes, result.usable_bytes = directory.total_bytes, directory.usable_bytes
+    topic = None
+    for replica in sorted(directory.replicas, key=lambda r: (r.topic, r.partition, r.is_future)):
+        yield
+        if wanted is not None and replica.partition not in wanted.get(replica.topic, ()):
+            continue
+        if topic is None or topic.name != replica.topic:
+            topic = result.topics.add(name=replica.topic)
+        topic.partitions.add(
+            index=replica.partition,
+            size_bytes=replica.size_in_bytes,
+            offset_lag=replica.offset_lag,
+            is_future=replica.is_future,
+        )

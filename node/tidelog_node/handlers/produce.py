@@ -24,6 +24,9 @@ from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+MAX_PRODUCE_ELEMENTS: Final = 20_000
+"""Topics and partitions of one request: they are appended and answered in one step of the loop, for order. So many of
+the smallest batches take more than a mebibyte, which is what producers send at most by default."""
 NO_OFFSET: Final = -1
 NO_APPEND_TIME: Final = -1
 _ACKS_ALL = frozenset[int]((pb.ACKS_UNSPECIFIED, pb.ACKS_ALL))

@@ -33,12 +33,6 @@ _Read: TypeAlias = Callable[[], Awaitable[Any]]
 _MAX_PIPELINED = 1_000
 _REQUEST_BYTES = 4 * 1024
 """The memory of a produce request in progress in addition to its records: messages, tasks, futures."""
-MAX_PRODUCE_ELEMENTS = 20_000
-"""The maximum number of topics and partitions in a produce request.
-
-To keep their order, they are appended and answered in one step of the loop. As many of the smallest batches take more
-than a mebibyte, the default maximum of producers.
-"""
 _MAX_STREAMS = 16
 """The maximum number of produce streams per connection.
 
@@ -148,7 +142,9 @@ def add_log_service(service: LogService, server: grpc.aio.Server, intake: Intake
     methods = description.methods_by_name
     own: dict[str, Handler] = {
         "Produce": intake.handler_of(
-            methods["Produce"], service.Produce, charge=Charge(service.budget, 0, _REQUEST_BYTES, MAX_PRODUCE_ELEMENTS)
+            methods["Produce"],
+            service.Produce,
+            charge=Charge(service.budget, 0, _REQUEST_BYTES, handlers.MAX_PRODUCE_ELEMENTS),
         ),
         "ProduceStream": grpc.stream_stream_rpc_method_handler(
             service.ProduceStream, None, pb.ProduceStreamResponse.SerializeToString
@@ -291,7 +287,7 @@ class _ProduceStream:
             # The traceback refers to this frame, which has the bytes.
             refusal = error.detached()
         try:
-            return await parse(pb.ProduceStreamRequest, raw, MAX_PRODUCE_ELEMENTS), refusal
+            return await parse(pb.ProduceStreamRequest, raw, handlers.MAX_PRODUCE_ELEMENTS), refusal
         except BaseException:
             if refusal is None:
                 self._budget.give_back(size)

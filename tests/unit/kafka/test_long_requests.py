@@ -30,6 +30,7 @@ from tidelog_node.kafka.protocol.messages import (
     metadata,
     offsets,
     producers,
+    quorum,
     topics,
 )
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
@@ -41,6 +42,7 @@ MANY, REFUSED = 5_000, 12_000
 """The second is more than a controller takes of one request."""
 MOST_OF_IT = 0.1
 LITTLE_OF_IT = 0.08
+VERY_LITTLE_OF_IT = 0.03
 
 
 @contextlib.asynccontextmanager
@@ -163,6 +165,27 @@ def move(count):
     return log_dirs.AlterReplicaLogDirsRequest([log_dirs.AlterReplicaLogDir("/nowhere", named)])
 
 
+def move_to_many(count):
+    topic = log_dirs.AlterReplicaLogDirTopic("t", [0])
+    return log_dirs.AlterReplicaLogDirsRequest(
+        [log_dirs.AlterReplicaLogDir(f"/nowhere/{i}", [topic]) for i in range(count)]
+    )
+
+
+def describe_log_dirs(count):
+    return log_dirs.DescribeLogDirsRequest([log_dirs.DescribableLogDirTopic(f"n{i}", [0]) for i in range(count)])
+
+
+def describe_quorums(count):
+    partitions = [quorum.QuorumPartition(i) for i in range(count)]
+    return quorum.DescribeQuorumRequest([quorum.QuorumTopic("t", partitions)])
+
+
+def fetch_of_unknown_partitions(count):
+    named = [group_offsets.OffsetFetchRequestTopic("t", partition_indexes=list(range(count)))]
+    return group_offsets.OffsetFetchRequest(groups=[group_offsets.OffsetFetchRequestGroup("g", topics=named)])
+
+
 def describe(count):
     named = [configs.DescribeConfigsResource(TOPIC, f"x{i}") for i in range(count)]
     return configs.DescribeConfigsRequest(named)
@@ -214,6 +237,8 @@ def describe_topics(count):
         pytest.param(describe_groups(MANY), 5, id="DescribeGroups"),
         pytest.param(describe_producers(MANY), 0, id="DescribeProducers"),
         pytest.param(move(MANY), 2, id="AlterReplicaLogDirs"),
+        pytest.param(move_to_many(MANY), 2, id="AlterReplicaLogDirs-directories"),
+        pytest.param(describe_log_dirs(MANY), 4, id="DescribeLogDirs"),
         pytest.param(describe(MANY), 4, id="DescribeConfigs-unknown"),
         pytest.param(describe_often(100), 4, id="DescribeConfigs"),
         pytest.param(replace(REFUSED), 2, id="AlterConfigs"),
@@ -226,6 +251,21 @@ def describe_topics(count):
     ],
 )
 def test_a_long_request_lets_others_have_their_turn(tmp_path, monkeypatch, request_, version):
+    assert longest_share_of(request_, version, tmp_path, monkeypatch) < MOST_OF_IT
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        pytest.param(describe_quorums(MANY), 2, id="DescribeQuorum"),
+        pytest.param(fetch_of_unknown_partitions(MANY), 10, id="OffsetFetch"),
+    ],
+)
+def test_a_long_answer_for_one_topic_lets_others_have_their_turn(tmp_path, monkeypatch, request_, version):
+    assert longest_share_of(request_, version, tmp_path, monkeypatch) < VERY_LITTLE_OF_IT
+
+
+def longest_share_of(request_, version, tmp_path, monkeypatch):
     monkeypatch.setattr("tidelog_node.partitions.time_slices.SLICE_S", 0.0)
 
     async def run():
@@ -242,7 +282,7 @@ def test_a_long_request_lets_others_have_their_turn(tmp_path, monkeypatch, reque
         await run()
         return await run()
 
-    assert asyncio.run(again()) < MOST_OF_IT
+    return asyncio.run(again())
 
 
 @pytest.mark.parametrize("count", [MANY, 1_500])
@@ -288,13 +328,43 @@ def test_a_long_fetch_over_grpc_lets_others_have_their_turn(tmp_path, monkeypatc
     assert asyncio.run(again()) < LITTLE_OF_IT
 
 
-class Committed:
-    """The coordinator of a group with offsets of many topics, as much of it as OffsetFetch needs."""
+def test_a_long_change_of_a_fetch_session_lets_others_have_their_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr("tidelog_node.partitions.time_slices.SLICE_S", 0.0)
 
-    def __init__(self, count):
+    def request(session_id, epoch, count):
+        topic = log_pb.FetchTopic(name="t", partitions=[log_pb.FetchPartition(index=i) for i in range(count)])
+        asked = log_pb.FetchRequest(topics=[topic])
+        asked.session.id, asked.session.epoch = session_id, epoch
+        return asked
+
+    async def answer(context, asked):
+        response = await fetch_by_grpc(context, asked)
+        return [response.topics[0].name.encode()]
+
+    async def run():
+        async with whole_node(tmp_path) as node:
+            session = await fetch_by_grpc(node.context, request(0, 0, 1))
+            asked = request(session.session_id, 1, MANY)
+            gc.disable()
+            try:
+                return await longest_share(lambda: answer(node.context, asked))
+            finally:
+                gc.enable()
+
+    async def again():
+        await run()
+        return await run()
+
+    assert asyncio.run(again()) < LITTLE_OF_IT
+
+
+class Committed:
+    """The coordinator of a group with offsets, as much of it as OffsetFetch needs."""
+
+    def __init__(self, partitions):
         self._offsets = CommittedOffsets("g", store=None, records=())
         value = OffsetCommitValue(1, -1, "", 0, -1)
-        self._offsets.apply([(TopicPartition(f"t{i}", 0), value) for i in range(count)])
+        self._offsets.apply([(partition, value) for partition in partitions])
 
     async def wait_for_session(self):
         pass
@@ -306,13 +376,20 @@ class Committed:
         return offset_requests.fetch(request, self._offsets)
 
 
-def test_a_fetch_of_all_offsets_lets_others_have_their_turn(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "partitions",
+    [
+        pytest.param([TopicPartition(f"t{i}", 0) for i in range(MANY)], id="topics"),
+        pytest.param([TopicPartition("t", i) for i in range(MANY)], id="partitions"),
+    ],
+)
+def test_a_fetch_of_all_offsets_lets_others_have_their_turn(tmp_path, monkeypatch, partitions):
     monkeypatch.setattr("tidelog_node.partitions.time_slices.SLICE_S", 0.0)
     request = group_offsets.OffsetFetchRequest(groups=[group_offsets.OffsetFetchRequestGroup("g", topics=None)])
 
     async def run():
         async with whole_node(tmp_path) as node:
-            node = dataclasses.replace(node, groups=Committed(MANY))
+            node = dataclasses.replace(node, groups=Committed(partitions))
             gc.disable()
             try:
                 return await longest_share(lambda: begin(node, request, 9))
@@ -323,7 +400,7 @@ def test_a_fetch_of_all_offsets_lets_others_have_their_turn(tmp_path, monkeypatc
         await run()
         return await run()
 
-    assert asyncio.run(again()) < LITTLE_OF_IT
+    assert asyncio.run(again()) < VERY_LITTLE_OF_IT
 
 
 def test_a_long_request_that_is_malformed_does_nothing(tmp_path):

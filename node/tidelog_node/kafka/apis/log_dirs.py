@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.log_dirs import (
@@ -23,27 +25,28 @@ async def describe_log_dirs(
     node: KafkaNode, request: DescribeLogDirsRequest, caller: Caller
 ) -> DescribeLogDirsResponse:
     """Describe the log directories with all, the requested, or no replicas."""
-    topics = [pb.DescribableLogDirTopic(name=t.topic, partitions=t.partitions) for t in request.topics or ()]
-    response = await handlers.describe_log_dirs(node.context, pb.DescribeLogDirsRequest(topics=topics))
+    call = pb.DescribeLogDirsRequest()
+    slices = TimeSlices()
+    async for topic in slices.of(request.topics or ()):
+        call.topics.add(name=topic.topic, partitions=topic.partitions)
+    response = await handlers.describe_log_dirs(node.context, call)
     shows_replicas = request.topics is None or bool(request.topics)
-    return DescribeLogDirsResponse(results=[_directory(d, shows_replicas) for d in response.log_dirs])
+    return DescribeLogDirsResponse(
+        results=[await slices.result_of(_directory(d, shows_replicas)) for d in response.log_dirs]
+    )
 
 
 async def alter_replica_log_dirs(
     node: KafkaNode, request: AlterReplicaLogDirsRequest, caller: Caller
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move replicas to other log directories."""
-    call = pb.AlterReplicaLogDirsRequest(
-        log_dirs=[
-            pb.AlterReplicaLogDir(
-                path=d.path,
-                topics=[pb.AlterReplicaLogDirTopic(name=t.name, partitions=t.partitions) for t in d.topics],
-            )
-            for d in request.dirs
-        ]
-    )
-    response = await handlers.alter_replica_log_dirs(node.context, call)
+    call = pb.AlterReplicaLogDirsRequest()
     slices = TimeSlices()
+    async for directory in slices.of(request.dirs):
+        asked = call.log_dirs.add(path=directory.path)
+        async for topic in slices.of(directory.topics):
+            asked.topics.add(name=topic.name, partitions=topic.partitions)
+    response = await handlers.alter_replica_log_dirs(node.context, call)
     results = [
         AlterReplicaLogDirTopicResult(
             t.name,
@@ -54,19 +57,22 @@ async def alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(results=results)
 
 
-def _directory(directory: pb.LogDirResult, shows_replicas: bool) -> DescribeLogDirsResult:
-    return DescribeLogDirsResult(
+def _directory(directory: pb.LogDirResult, shows_replicas: bool) -> Generator[None, None, DescribeLogDirsResult]:
+    """Return a directory with its replicas, one a step."""
+    result = DescribeLogDirsResult(
         error_code=directory.error.code,
         log_dir=directory.path,
-        topics=[_topic(t) for t in directory.topics] if shows_replicas else [],
+        topics=[],
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
     )
-
-
-def _topic(topic: pb.LogDirTopic) -> DescribeLogDirsTopic:
-    replicas = [DescribeLogDirsPartition(p.index, p.size_bytes, p.offset_lag, p.is_future) for p in topic.partitions]
-    return DescribeLogDirsTopic(topic.name, replicas)
+    for topic in directory.topics if shows_replicas else ():
+        replicas: list[DescribeLogDirsPartition] = []
+        result.topics.append(DescribeLogDirsTopic(topic.name, replicas))
+        for p in topic.partitions:
+            replicas.append(DescribeLogDirsPartition(p.index, p.size_bytes, p.offset_lag, p.is_future))
+            yield
+    return result
 
 
 APIS: tuple[Api, ...] = (

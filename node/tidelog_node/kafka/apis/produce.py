@@ -55,10 +55,12 @@ class ProduceApi:
         """Append the batches. With ``acks=0`` there is no answer.
 
         Raises:
-            MalformedMessageError: The bytes are not such a request. Nothing is appended.
-            CloseConnection: A batch is refused with ``acks=0``. The client learns of it by the close, as with Kafka.
+            MalformedMessageError: the bytes are no such request, or it has too many topics and partitions; nothing is
+                appended.
+            CloseConnection: a batch is refused with ``acks=0``: so the client hears of it, as with Kafka.
         """
         caller = request.caller
+        request.reader.bound_elements(handlers.MAX_PRODUCE_ELEMENTS)
         call = _Call(node.context, caller.listener, caller.version, decode_request(request.reader, caller.version))
         return call.begin()
 

@@ -35,6 +35,7 @@ from tidelog_node.kafka.protocol.messages.quorum import (
     UpdateRaftVoterResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 
@@ -47,10 +48,9 @@ _KRAFT_VERSION = 1
 
 async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
     """Describe the quorum of the controllers, the only partition of ``__cluster_metadata``, with its observers."""
-    if [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions] != [
-        (CLUSTER_METADATA_TOPIC, 0)
-    ]:
-        return _unknown(request)
+    named = [(t.topic_name, p.partition_index) for t in request.topics[:2] for p in t.partitions[:2]]
+    if len(request.topics) > 1 or named != [(CLUSTER_METADATA_TOPIC, 0)]:
+        return await _unknown(request)
     try:
         quorum = await handlers.describe_quorum(node.context, pb.DescribeQuorumRequest())
     except TidelogError as error:
@@ -168,17 +168,19 @@ def _directory(directory_id: bytes) -> bytes:
     return directory_id if any(directory_id) else b""
 
 
-def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+async def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    code, text = unknown.code, unknown.text
+    slices = TimeSlices()
     topics = [
         QuorumTopicState(
-            t.topic_name,
+            topic.topic_name,
             [
-                QuorumPartitionState(partition_index=p.partition_index, error_code=code.code, error_message=code.text)
-                for p in t.partitions
+                QuorumPartitionState(partition_index=p.partition_index, error_code=code, error_message=text)
+                async for p in slices.of(topic.partitions)
             ],
         )
-        for t in request.topics
+        async for topic in slices.of(request.topics)
     ]
     return DescribeQuorumResponse(error_message=None, topics=topics)
 

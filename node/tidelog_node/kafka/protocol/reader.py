@@ -134,6 +134,10 @@ class Reader:
         self._elements -= count
         return count
 
+    def bound_elements(self, most: int) -> None:
+        """Let the arrays from here on have at most so many elements, all together."""
+        self._elements = min(self._elements, most)
+
     def skip_tagged_fields(self) -> None:
         """Skip the tagged fields of a struct, none of which is known here (KIP-482)."""
         for _ in range(self.count(self.unsigned_varint())):
