@@ -24,6 +24,8 @@ from tidelog_foundation.errors import ErrorCode, KafkaError, error_for
 _BATCH = 500
 _WAIT_S = 0.5
 _NOTE_AFTER_S = 1.0
+_FIRST_ANSWERS_S = 5.0
+"""For this time --idle-timeout waits for each partition's first answer: a slow start is not the end of the records."""
 _PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)  # type: ignore[attr-defined]
 
 
@@ -156,7 +158,8 @@ def consume(
     wanted = list(dict.fromkeys(f"^(?:{topic})$" if regex else topic for topic in topics))
     if partitions and (len(wanted) > 1 or wanted[0].startswith("^")):
         raise UsageError("--partition can be used with the name of one topic only.")
-    config = _config(wanted, group, from_beginning=from_beginning, exit_at_end=exit_at_end)
+    says_ends = exit_at_end or idle_timeout is not None
+    config = _config(wanted, group, from_beginning=from_beginning, says_ends=says_ends)
     with session.consumer(config) as consumer:
         copy = _Copy(consumer, to_line, max_messages, idle_timeout, exit_at_end=exit_at_end, stores=group is not None)
         names = _names(consumer, wanted, session.timeout_s)
@@ -177,9 +180,9 @@ def consume(
         copy.run(_note(None, not is_at_end))
 
 
-def _config(wanted: list[str], group: str | None, *, from_beginning: bool, exit_at_end: bool) -> dict[str, Any]:
+def _config(wanted: list[str], group: str | None, *, from_beginning: bool, says_ends: bool) -> dict[str, Any]:
     """Return the settings of the consumer for these topics."""
-    config: dict[str, Any] = {"auto.offset.reset": "error", "enable.partition.eof": exit_at_end}
+    config: dict[str, Any] = {"auto.offset.reset": "error", "enable.partition.eof": says_ends}
     if group is not None:
         reset = "earliest" if from_beginning else "latest"
         config |= {"group.id": group, "auto.offset.reset": reset, "enable.auto.offset.store": False}
@@ -287,6 +290,7 @@ class _Copy:
         self._exit_at_end = exit_at_end
         self._stores = stores
         self._ended: set[TopicPartition] = set()
+        self._answered: set[TopicPartition] = set()
         self._next: dict[TopicPartition, int] = {}
         self._written = 0
 
@@ -307,7 +311,8 @@ class _Copy:
                 out.flush()
             self._store()
             now_s = time.monotonic()
-            last_s = now_s if lines else last_s
+            if lines or not self._has_started(now_s - started_s):
+                last_s = now_s
             if note is not None and now_s - started_s >= _NOTE_AFTER_S and self._consumer.assignment():
                 if self._written == 0 and self._starts_at_end():
                     typer.echo(note, err=True)
@@ -315,6 +320,13 @@ class _Copy:
             if self._idle_s is not None and now_s - last_s >= self._idle_s:
                 break
         out.flush()
+
+    def _has_started(self, passed_s: float) -> bool:
+        """Tell whether each partition has answered, or has had its time for it."""
+        if self._idle_s is None or passed_s >= _FIRST_ANSWERS_S:
+            return True
+        owned = self._consumer.assignment()
+        return bool(owned) and self._answered.issuperset(owned)
 
     @property
     def _is_over(self) -> bool:
@@ -335,6 +347,8 @@ class _Copy:
         lines = []
         for message in self._consumer.consume(room, 0) or self._consumer.consume(1, wait_s):
             error = message.error()
+            if error is None or error == ErrorCode._PARTITION_EOF.code:
+                self._answered.add(_place(message))
             if error is None:
                 lines.append(self._to_line(message))
                 if self._stores:

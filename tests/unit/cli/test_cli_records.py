@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import Result
 
-from tidelog import Producer
+from tidelog import Producer, TopicPartition
 from tidelog.message import Message
 from tidelog.testing import FakeCluster
 from tidelog_cli.bench.pacing import Pace
+from tidelog_cli.records.consume import _Copy
 from tidelog_cli.records.line_format import InvalidLineError, LineFormat, ProducedRecord
 from tidelog_cli.records.message_format import message_formatter, parts_formatter
 
@@ -133,6 +134,29 @@ def test_consume_starts_at_a_time_or_with_the_last_records(run: Callable[..., Re
     assert run("consume", "t", "--timestamp", now, "-e").stdout == ""
     idle = run("consume", "t", "--from-beginning", "--idle-timeout", "0.1")
     assert (idle.exit_code, len(idle.stdout.splitlines())) == (0, 4)
+
+
+class SlowConsumer:
+    """A consumer whose first record comes after a while, and then none."""
+
+    def __init__(self, waits: int) -> None:
+        self.waits = waits
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition("t", 0)]
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        if not timeout:
+            return []
+        time.sleep(timeout)
+        self.waits -= 1
+        return [] if self.waits else [Message("t", 0, 0, None, b"late", [])]
+
+
+def test_idle_timeout_begins_with_the_first_answer_of_the_partitions(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    consumer: Any = SlowConsumer(waits=3)
+    _Copy(consumer, message_formatter("%v"), None, 0.05, exit_at_end=False, stores=False).run()
+    assert (consumer.waits < 0, capfdbinary.readouterr().out) == (True, b"late\n")
 
 
 @pytest.mark.parametrize(
