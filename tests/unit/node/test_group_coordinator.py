@@ -85,7 +85,8 @@ def fetched(*offsets):
 class Groups:
     """A coordinator beside each node of a cluster."""
 
-    def __init__(self, cluster, tasks, session_wait_ms):
+    def __init__(self, cluster, tasks, session_wait_ms, commit_timeout_ms):
+        self.commit_timeout_ms = commit_timeout_ms
         self.cluster = cluster
         self.session_wait_ms = session_wait_ms
         self.shards = {}
@@ -110,7 +111,7 @@ class Groups:
             new_core,
             SystemClock(),
             "lz4",
-            150,
+            self.commit_timeout_ms,
             lambda: node_id not in self.without_session,
             self.session_wait_ms,
         )
@@ -143,9 +144,9 @@ def groups_of(cluster_of):
     """Return an async context manager: nodes with coordinators, and __consumer_offsets of one partition."""
 
     @contextlib.asynccontextmanager
-    async def start(*node_ids, creates=True, session_wait_ms=50, **options):
+    async def start(*node_ids, creates=True, session_wait_ms=50, commit_timeout_ms=10_000, **options):
         async with cluster_of(*node_ids, **options) as cluster, asyncio.TaskGroup() as tasks:
-            groups = Groups(cluster, tasks, session_wait_ms)
+            groups = Groups(cluster, tasks, session_wait_ms, commit_timeout_ms)
             if creates:
                 await cluster.create_topic(OFFSETS_TOPIC, replicas=node_ids)
             try:
@@ -215,7 +216,7 @@ def test_commit_is_answered_when_it_is_on_all_replicas_and_moves_with_the_leader
 
 def test_commit_that_the_replicas_do_not_take_in_time_is_not_lost_when_they_do_later(groups_of, wait_for):
     async def run():
-        async with groups_of(1, 2) as groups:
+        async with groups_of(1, 2, commit_timeout_ms=150) as groups:
             await groups.fetch(1, "g")
             groups.cluster.transport.cut_off.add(2)
             assert await code_of(groups.commit(1, "g", 7)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -233,7 +234,7 @@ def test_commits_are_refused_when_too_much_waits_for_the_replicas(groups_of, mon
     monkeypatch.setattr(shard_driver, "_MAX_UNCOMMITTED_BYTES", 50)
 
     async def run():
-        async with groups_of(1, 2) as groups:
+        async with groups_of(1, 2, commit_timeout_ms=150) as groups:
             await groups.fetch(1, "g")
             groups.cluster.transport.cut_off.add(2)
             assert await code_of(groups.commit(1, "g", 7)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -563,7 +564,7 @@ def test_calls_are_bounded_in_number_and_bytes(groups_of, monkeypatch):
 
 def test_stop_answers_all_and_a_start_finds_everything_in_the_view(groups_of):
     async def run():
-        async with groups_of(1) as groups:
+        async with groups_of(1, commit_timeout_ms=150) as groups:
             await groups.fetch(1, "g")
             await groups.commit(1, "g", 7)
             joining = asyncio.create_task(groups.of[1].call(0, pb.JoinGroupRequest(group_id="g"), CLIENT))
