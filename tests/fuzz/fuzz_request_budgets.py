@@ -1,6 +1,7 @@
 """Sends every API of a cluster, by both protocols, the worst requests of several sizes, and measures what each costs.
 
     python -m tests.fuzz.fuzz_request_budgets --sizes 1000,100000,10000000 --only ListOffsets
+    python -m tests.fuzz.fuzz_request_budgets --sizes 10000000 --at controller --timeout 600
 
 Exit code 1 says that a request cost more memory, time of the event loop or open files than it may, that a process
 ended, or that its log has a failure without a name.
@@ -144,8 +145,13 @@ async def run(
     only: str = "",
     select: Callable[[Iterable[Attack]], Iterable[Attack]] = list,
     report: Callable[[Cost], None] = lambda _: None,
+    at: str = "",
+    timeout_s: float = 60,
 ) -> list[str]:
-    """Attack a node and a controller; returns what cost too much."""
+    """Attack the listeners whose names contain ``at``; return what cost too much.
+
+    The listeners are "node: Kafka", "node: gRPC" and "controller: gRPC". Each request is measured for ``timeout_s``.
+    """
     [node], [controller] = cluster.nodes.values(), cluster.controllers.values()
     host, _, port = cluster.kafka_bootstrap_servers.rpartition(":")
     kafka = host, int(port)
@@ -153,10 +159,13 @@ async def run(
     for where, handle, services in (("node", node, NODE_SERVICES), ("controller", controller, QUORUM_SERVICES)):
         is_node = handle is node
 
-        def attacks_of(size: int, services: Sequence[ServiceDescriptor] = services) -> Iterator[Attack]:
-            if services is NODE_SERVICES:
+        def attacks_of(
+            size: int, where: str = where, services: Sequence[ServiceDescriptor] = services
+        ) -> Iterator[Attack]:
+            if services is NODE_SERVICES and at in f"{where}: Kafka":
                 yield from kafka_attacks(size, only)
-            yield from grpc_attacks(services, size, only)
+            if at in f"{where}: gRPC":
+                yield from grpc_attacks(services, size, only)
 
         def send(attack: Attack, note_sent: Callable[[], None], address: str = handle.address) -> Awaitable[None]:
             if attack.method:
@@ -168,9 +177,9 @@ async def run(
             watch = Watch(process, ping)
             for size in sizes:
                 for attack in select(attacks_of(size)):
-                    cost = await cost_of(
-                        process, watch, f"{where}: {attack.name}", len(attack.raw), functools.partial(send, attack)
-                    )
+                    sender = functools.partial(send, attack)
+                    name, length = f"{where}: {attack.name}", len(attack.raw)
+                    cost = await cost_of(process, watch, name, length, sender, timeout_s)
                     report(cost)
                     budget = budget_for(size)
                     budget = dataclasses.replace(budget, memory_bytes=budget.memory_bytes + attack.memory_bytes)
@@ -211,6 +220,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="1000,100000,10000000")
     parser.add_argument("--only", default="", help="a part of the APIs' names")
+    parser.add_argument("--at", default="", help='a part of "node: Kafka", "node: gRPC" or "controller: gRPC"')
+    parser.add_argument("--timeout", type=float, default=60, help="measure each request for this many seconds at most")
     options = parser.parse_args()
 
     def report(cost: Cost) -> None:
@@ -223,7 +234,7 @@ def main() -> int:
     with LocalCluster(controllers=1, nodes=1, config=SETTINGS) as cluster:
         warm_up(cluster)
         sizes = [int(size) for size in options.sizes.split(",")]
-        found = asyncio.run(run(cluster, sizes, options.only, report=report))
+        found = asyncio.run(run(cluster, sizes, options.only, report=report, at=options.at, timeout_s=options.timeout))
         found += log_failures(cluster) + cluster.failures
     for line in found:
         print(line)
