@@ -1,4 +1,4 @@
-"""Runs the benchmarks: ``python -m benchmarks [--only log recovery] [--quick]``."""
+"""The entry point of the benchmarks: ``python -m benchmarks [--only log recovery] [--quick]``."""
 
 import sys
 

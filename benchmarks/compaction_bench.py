@@ -1,12 +1,12 @@
-"""Compaction of a log with many keys: how fast it is, and how much memory it takes beside the map of its keys.
+"""Compaction of a log with many keys: its speed, and its memory in addition to the map of keys.
 
     python -m benchmarks.compaction_bench [--quick]
 
-A gibibyte in small records: each of the ten million keys once, then one in four of them again. So nearly every batch
-loses records and is built anew, which is the slow case. The same log is cleaned twice, with a buffer that holds all
-keys and with Kafka's default one, which takes several passes. Each run is a process of its own, because what counts is
-by how much its resident memory grows. The time that passes depends on the disk too, so a plain copy of the same files
-to the same disk and the time of the core stand beside it.
+The log is a gibibyte of small records: each of ten million keys once, then one in four of them again. Nearly every
+batch loses records and is rebuilt, which is the slow case. The same log is cleaned twice, with a buffer for all keys
+and with Kafka's default one, which takes several passes. Each run is a separate process, because the figure is the
+growth of its resident memory. The elapsed time depends on the disk too, so the results include the time of a plain copy
+of the same files to the same disk and the CPU time.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _measured(directory: Path, keys: int, size: int, buffer_bytes: int) -> dict[
 
 
 def _measure(directory: Path, keys: int, size: int, buffer_bytes: int) -> dict[str, float]:
-    """Write the log, copy its files plainly, compact it; in a process of its own."""
+    """Write the log, copy its files, compact it, in a process of its own."""
     config = LogConfig(cleanup_policy=("compact",), segment_bytes=128 * _MEBIBYTE)
     log = PartitionLog.open(directory, config)
     for batch in _batches(keys, size):
@@ -108,7 +108,7 @@ def _measure(directory: Path, keys: int, size: int, buffer_bytes: int) -> dict[s
 
 
 def _clean(cleaner: LogCleaner, log: PartitionLog) -> int:
-    """Clean all of the log that is sealed; returns how many passes it took."""
+    """Clean all of the log that is sealed, and return the number of passes."""
     first_dirty_offset, passes = 0, 0
     while first_dirty_offset < log.active_base_offset:
         segments = tuple(map(SourceSegment.of, log.sealed_segments()))
@@ -123,7 +123,7 @@ def _clean(cleaner: LogCleaner, log: PartitionLog) -> int:
 
 
 def _batches(keys: int, size: int) -> Iterator[bytes]:
-    """Yield batches of each key once and every fourth key once more, in all about so many bytes."""
+    """Yield batches with each key once and every fourth key once more, ``size`` bytes in total."""
     updates = keys // 4
     value = os.urandom(max(1, size // (keys + updates) - 24))
     offset = 0
@@ -154,7 +154,7 @@ def _copy(paths: list[Path]) -> float:
 
 
 class _PeakMemory:
-    """Looks every 10 ms by how much the resident memory of this process has grown."""
+    """Samples the growth of this process's resident memory every 10 ms."""
 
     def __init__(self) -> None:
         self.growth = 0

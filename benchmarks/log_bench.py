@@ -1,7 +1,7 @@
-"""Appends to a partition's log and reads from it, next to the bare system calls on the same bytes.
+"""Appends to a partition's log and reads from it, compared with the bare system calls on the same bytes.
 
-Both sides use the page cache of the same file system. The log's side of an append validates the batch with its
-CRC, assigns offsets, keeps the indexes and rolls segments; that of a read finds the batch and cuts at whole ones.
+Both sides use the page cache of the same file system. The log's append validates the batch with its CRC, assigns
+offsets, maintains the indexes and rolls segments; its read finds the batch and cuts at batch boundaries.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _append_result(name: str, batch: bytes, bar: Bar | None, directory: Path, op
 
 
 class _Writes:
-    """Writes batches to a file, a round at a time; after some rounds to a new file."""
+    """Writes batches to a file, one round at a time, and begins a new file after some rounds."""
 
     def __init__(self, path: Path, batch: bytes) -> None:
         self._path = path
@@ -88,7 +88,7 @@ class _Writes:
 
 
 class _Appends:
-    """Appends batches to a log, a round at a time; after some rounds to a new log."""
+    """Appends batches to a log, one round at a time, and begins a new log after some rounds."""
 
     def __init__(self, directory: Path, batch: bytes) -> None:
         self._directory = directory
@@ -147,7 +147,7 @@ def _pread_all(handles: list[int]) -> None:
 
 
 def _read_all(log: PartitionLog, batch: bytes) -> None:
-    """Read as a fetch does; where the next one begins follows from the length, since all batches are alike."""
+    """Read as a fetch does. All batches are equal, so the length determines the next offset."""
     offset, end_offset, records = 0, log.log_end_offset, parse_header(batch).record_count
     while offset < end_offset:
         offset += len(log.read(offset, _READ_BYTES, end_offset)) // len(batch) * records
@@ -166,7 +166,7 @@ def _latency_results(batch: bytes, size: str, directory: Path, options: Options)
 
 
 def _take_latencies(batch: bytes, directory: Path, plain: list[float], appended: list[float]) -> None:
-    """Add the seconds of single writes and of single appends, taken in turns, to files that begin empty."""
+    """Add the seconds of single writes and appends, measured alternately on files that begin empty."""
     clock = time.perf_counter
     path = directory / "plain"
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: the machine, the interpreter, the revision. Names no host and no path."""
+"""The environment of a result: the machine, the interpreter, the revision. It names no host and no path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _cpu_model() -> str:
 
 
 def _revision() -> str:
-    """Return the commit that is checked out, marked ``+`` when files that git knows differ from it."""
+    """Return the checked-out commit, marked ``+`` if tracked files differ from it."""
     folder = Path(__file__).parent
     try:
         commit = _git(folder, "rev-parse", "--short=12", "HEAD")

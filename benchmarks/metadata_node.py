@@ -1,7 +1,7 @@
-"""A node's part in following the metadata, in a process of its own: how long its event loop stands still meanwhile.
+"""A node that follows the metadata in a process of its own, and the pauses of its event loop meanwhile.
 
-The real follower, registry and log directories of one broker, connected to real controllers; it copies nothing and has
-no clients.
+It uses the real follower, registry and log directories of one broker, connected to real controllers. It replicates
+nothing and has no clients.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PROBE_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """Whose image, from which controllers, with logs where."""
+    """The identity of the node, its controllers, and its log directory."""
 
     broker_id: int
     broker_epoch: int
@@ -40,7 +40,7 @@ class NodePlace:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What it took: seconds until all is applied, the longest pause of the event loop, replicas, anonymous memory."""
+    """The result: seconds until all is applied, the longest pause of the event loop, replicas, anonymous memory."""
 
     seconds: float
     longest_stall_s: float
@@ -49,7 +49,7 @@ class Following:
 
 
 def follow_in_a_process(place: NodePlace) -> Following:
-    """Follow from nothing until the first image is applied."""
+    """Follow from the beginning until the first image is applied."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_run, (place,))
 
@@ -61,7 +61,7 @@ def _run(place: NodePlace) -> Following:
 
 
 class _Nobody:
-    """Takes the place of those who copy logs and who talk to the controllers."""
+    """A stand-in for the components that replicate logs and call the controllers."""
 
     def begin(self, *_: Any) -> None:
         pass

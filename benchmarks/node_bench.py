@@ -1,7 +1,7 @@
-"""What a storage node costs while nothing happens: a real process that leads 1,000 empty partitions.
+"""The idle cost of a storage node: a real process that leads 1,000 empty partitions.
 
-One controller and one node, with Kafka's defaults but for the intervals that a local cluster shortens. Linux alone:
-the figures are the kernel's.
+One controller and one node run with Kafka's defaults, except the intervals that a local cluster shortens. The figures
+come from the kernel, so the benchmark needs Linux.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIMEOUT_S = 60.0
 
 
 def run(options: Options) -> list[Result]:
-    """Measure memory, CPU and file descriptors of the node, and how soon it is back after a stop and after a kill."""
+    """Measure the node's memory, CPU and file descriptors, and its restart times after a stop and after a kill."""
     options.say("starting one controller and one node")
     with LocalCluster(controllers=1, nodes=1) as cluster:
         before = process.resident_mb(cluster.nodes[1].pid)
@@ -63,7 +63,7 @@ def _idle_results(pid: int, before_mb: float, options: Options) -> list[Result]:
 
 
 def _start(cluster: LocalCluster) -> None:
-    """Start the node and wait until it has taken a record into the last partition that was created."""
+    """Start the node and wait until it has accepted a record into the last created partition."""
     cluster.nodes[1].start()
     cluster.wait_ready(_TIMEOUT_S)
     topic = f"idle-{_PARTITIONS // _PARTITIONS_PER_TOPIC - 1}"

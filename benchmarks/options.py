@@ -1,4 +1,4 @@
-"""What a run of the benchmarks is asked for."""
+"""The options of a benchmark run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Passed to every benchmark's ``run``.
+    """The options, passed to every benchmark's ``run``.
 
-    ``quick`` asks for less data and fewer rounds: the shape of the figures, not the figures. ``say`` takes what the
-    benchmark is about to do, for whoever watches.
+    ``quick`` requests less data and fewer rounds, for rough figures. ``say`` reports the benchmark's progress.
     """
 
     quick: bool = False
@@ -33,6 +32,6 @@ class Options:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Yield an empty directory that is removed afterwards; it lies where the system keeps temporary files."""
+        """Yield an empty directory among the system's temporary files, and remove it afterwards."""
         with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
             yield Path(directory)

@@ -1,7 +1,7 @@
-"""Writes the latest results into ``docs/performance.md`` and README: ``python -m benchmarks.page``.
+"""The latest results in ``docs/performance.md`` and README: ``python -m benchmarks.page``.
 
-Replaces the text between pairs of markers: on the page by the tables of ``results/latest.json`` and
-``results/kafka.json``, in README by a short comparison with Kafka. Draws the plots as well.
+It replaces the text between pairs of markers: on the page with the tables of ``results/latest.json`` and
+``results/kafka.json``, in README with a short comparison with Kafka. It also draws the plots.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COMPARED = {
     "synchronous produce, 1 KiB, 3 nodes, RF 3, acks=all: p50": "Latency of one record, `acks=all`, median",
     "leader killed to writable again": "Leader killed: not writable for",
 }
-"""Results that README shows, with their titles there."""
+"""The results in README, with their titles there."""
 
 
 def main() -> None:
@@ -44,7 +44,11 @@ def main() -> None:
 
 
 def with_table(page: str, name: str, table: str) -> str:
-    """Return the page with a table between the two markers of a name. Raise SystemExit when a marker is missing."""
+    """Return the page with a table between the two markers of a name.
+
+    Raises:
+        SystemExit: A marker is missing.
+    """
     begin, end = f"<!-- {name}: written by python -m benchmarks.page -->", f"<!-- end of {name} -->"
     before, _, rest = page.partition(begin)
     _, found, after = rest.partition(end)
@@ -70,7 +74,7 @@ def table(document: dict[str, Any]) -> str:
 
 
 def comparison_with_kafka(document: dict[str, Any]) -> str:
-    """Return the most telling results next to Kafka as a short Markdown table."""
+    """Return the most important results next to Kafka's as a short Markdown table."""
     rows = {row["name"]: row for row in document["results"]}
     lines = ["| | Tidelog | Apache Kafka |", "|---|--:|--:|"]
     for row, title in [(rows[name], title) for name, title in _COMPARED.items() if name in rows]:

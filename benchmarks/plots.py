@@ -1,6 +1,6 @@
-"""Draws how cost grows with the number of partitions and of segments: ``python -m benchmarks.plots``.
+"""Plots of the cost by number of partitions and segments: ``python -m benchmarks.plots``.
 
-Reads ``results/scale.json``, which the benchmark ``scale`` writes, and replaces the pictures in ``docs/images/``.
+It reads ``results/scale.json``, which the benchmark ``scale`` writes, and replaces the pictures in ``docs/images/``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LABEL_HEIGHT = 0.075
 
 
 def main() -> None:
-    """Draw both pictures."""
+    """Draw both plots."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     for axis in ("partitions", "segments"):
         draw(axis, read_points(axis), IMAGES / f"cost-per-{axis.removesuffix('s')}.png")
@@ -72,7 +72,7 @@ def _apart(heights: Sequence[float], distance: float) -> list[float]:
 
 
 def _draw_memory(axes: Axes, axis: Axis, points: Sequence[Point]) -> None:
-    """Draw bars of the memory of each; of a few, what all share would hide it."""
+    """Draw bars of the memory of each. For small counts the shared memory would hide it."""
     shown = [point for point in points if point.count >= _LEAST_COUNT_FOR_MEMORY]
     names, heights = [f"{point.count:,}" for point in shown], [point.memory_kib_each for point in shown]
     bars = axes.bar(names, heights, 0.6, color=_GREY)

@@ -1,4 +1,4 @@
-"""The points of the benchmark ``scale``, as they are kept between the measurement and its pictures."""
+"""The points of the benchmark ``scale`` as stored between the measurement and its plots."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ SCALE = Path(__file__).parent / "results" / "scale.json"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measurement at a number of partitions or of segments.
+    """One measurement at a number of partitions or segments.
 
-    Reads are of one batch. ``open_ms`` is what opening all logs takes. ``memory_bytes`` is what the process has of its
-    own, without files that it maps, beyond what it had before it opened them, and
-    ``open_files`` the file descriptors.
+    Each read is of one batch. ``open_ms`` is the time to open all logs. ``memory_bytes`` is the growth of the process's
+    own memory, without mapped files, since it opened them, and ``open_files`` is the number of file descriptors.
     """
 
     count: int
@@ -33,7 +32,7 @@ class Point:
 
     @property
     def memory_kib_each(self) -> float:
-        """The memory per partition or segment in KiB; for a few of them it is that of what all share."""
+        """The memory per partition or segment in KiB. For small counts the shared memory dominates it."""
         return self.memory_bytes / self.count / 1024
 
 
@@ -45,7 +44,7 @@ def write_points(axes: Mapping[Axis, Sequence[Point]]) -> None:
 
 
 def read_points(axis: Axis) -> list[Point]:
-    """Return the points that were written last."""
+    """Return the most recently written points."""
     return [Point(**point) for point in json.loads(SCALE.read_text())[axis]]
 
 

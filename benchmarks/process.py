@@ -1,4 +1,4 @@
-"""What the operating system counts for a process, from Linux's ``/proc``; KeyError or FileNotFoundError elsewhere."""
+"""The operating system's figures for a process, from Linux's ``/proc``; KeyError or FileNotFoundError elsewhere."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ _MB_OF_KIB = 1024 / 1e6
 
 
 def resident_mb(pid: int) -> float:
-    """Return the resident memory in MB: all pages, also those that other processes share."""
+    """Return the resident memory in MB, including pages that other processes share."""
     return _smaps(pid)["Rss"] * _MB_OF_KIB
 
 
 def proportional_mb(pid: int) -> float:
-    """Return the proportional set size in MB: a page that n processes share counts as its n-th part."""
+    """Return the proportional set size in MB, which counts a page shared by n processes as an n-th."""
     return _smaps(pid)["Pss"] * _MB_OF_KIB
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Return the bytes of the process's own memory, without the files that it maps."""
+    """Return the process's own memory in bytes, without mapped files."""
     return _smaps(pid)["Anonymous"] * 1024
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the seconds of CPU that all threads have used."""
+    """Return the CPU seconds of all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def file_descriptors(pid: int) -> int:
-    """Return how many files, sockets and the like are open."""
+    """Return the number of open files, sockets and similar descriptors."""
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def threads(pid: int) -> int:
-    """Return how many threads there are."""
+    """Return the number of threads."""
     return len(os.listdir(f"/proc/{pid}/task"))
 
 

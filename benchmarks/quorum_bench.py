@@ -1,9 +1,9 @@
 """The quorum: commits, idle cost, creation of many partitions, and 100,000 partitions in controllers and nodes.
 
-Commits are measured on the Raft engine alone, against what a commit cannot do without, in the same rounds: one synced
-write to RocksDB and one call over the loopback. Creation is on a whole cluster of three controllers and three nodes,
-with three replicas, from the call until a record is acknowledged by all replicas of the last partition. For 100,000
-partitions the brokers are only registered: no process is behind them.
+Commits are measured on the Raft engine alone, in the same rounds as the unavoidable parts of a commit: one synced write
+to RocksDB and one call over loopback. Creation is measured on a whole cluster of three controllers and three nodes with
+three replicas, from the call until all replicas of the last partition acknowledge a record. For 100,000 partitions the
+brokers are only registered and have no processes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DEFAULTS = {
     "controller.quorum.election.timeout.ms": 1_000,
     "replica.lag.time.max.ms": 30_000,
 }
-"""What servers have when nothing is set; a local cluster has shorter times."""
+"""The servers' defaults, since a local cluster has shorter times."""
 _INCARNATION = bytes(range(16))
 
 
@@ -114,7 +114,7 @@ def _creation_results(name: str, created_s: float, usable_s: float, limit_s: flo
 
 
 def _create(cluster: LocalCluster, topics: Sequence[NewTopic]) -> tuple[float, float]:
-    """Return the seconds until all are created, and until the last partition has taken a record."""
+    """Return the seconds until all topics are created, and until the last partition has accepted a record."""
     with (
         AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
         Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"}) as producer,
@@ -167,7 +167,7 @@ def _many_partitions(options: Options) -> list[Result]:
 
 
 class _Controllers:
-    """Calls to each controller by itself."""
+    """Calls to each controller separately."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -186,7 +186,7 @@ class _Controllers:
         return _wait_for(self._agreed_leader)
 
     def register_brokers(self, count: int) -> dict[int, int]:
-        """Register and unfence brokers 1 to ``count``; returns their epochs."""
+        """Register and unfence brokers 1 to ``count``, and return their epochs."""
         controller = ControllerServiceStub(self._channels[self.leader()])
         features = [
             common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
@@ -209,7 +209,7 @@ class _Controllers:
         return epochs
 
     def create_topics(self, count: int) -> float:
-        """Create topics of 50 partitions with three replicas, 100 in a request; returns the seconds."""
+        """Create topics of 50 partitions with three replicas, 100 per request, and return the seconds."""
         started = time.perf_counter()
         for start in range(0, count, 100):
             topics = [
@@ -220,7 +220,7 @@ class _Controllers:
         return time.perf_counter() - started
 
     def fail_over(self, leader: int) -> tuple[float, float]:
-        """Kill the leader; return the seconds from the election and from the kill to the first answered request."""
+        """Kill the leader. Return the seconds from the election and from the kill to the first answered request."""
         self._cluster.controllers[leader].kill()
         killed = time.perf_counter()
         others = [i for i in self._channels if i != leader]
@@ -235,7 +235,7 @@ class _Controllers:
         return served - elected, served - killed
 
     def _create(self, request: admin_pb.CreateTopicsRequest) -> None:
-        """Create topics, again when the leadership moves meanwhile."""
+        """Create topics, and retry if the leadership moves meanwhile."""
 
         def attempt() -> admin_pb.CreateTopicsResponse | None:
             try:

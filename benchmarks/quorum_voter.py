@@ -1,7 +1,7 @@
-"""One voter of a quorum as a process of its own, which a benchmark of the Raft engine asks for figures.
+"""One voter of a quorum in a process of its own, which a benchmark of the Raft engine queries for figures.
 
-The process answers questions that come on a pipe: whether it leads, how long single commits take, how many it does
-with many under way; and, for the comparison, how long a synced write to RocksDB and a call over the loopback take.
+The process answers questions on a pipe: whether it leads, how long single commits take, how many it makes with many in
+progress, and, for the comparison, how long a synced write to RocksDB and a call over loopback take.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAYLOAD = bytes(100)
 
 @dataclass(frozen=True, slots=True)
 class VoterPlace:
-    """Which voter, of which ones, and where its data is."""
+    """The identity of a voter, its peers, and its data directory."""
 
     voter_id: int
     ports: dict[int, int]
@@ -61,7 +61,7 @@ class VoterProcess:
 
 
 class _Listener:
-    """Counts what is committed and tells those who wait."""
+    """Counts commits and notifies the waiting callers."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -77,7 +77,7 @@ class _Listener:
             self._waiting.popleft()[1].set_result(None)
 
     def reader_of(self, entry: CommittedEntry) -> None:
-        """Nothing here takes long."""
+        """Return None: nothing here takes long."""
 
     def on_voters_change(self, voters: VoterSet) -> None:
         pass
@@ -92,7 +92,7 @@ class _Listener:
 
 
 class _Voter:
-    """Answers the questions, on the event loop of its process."""
+    """Answers the questions on the event loop of its process."""
 
     def __init__(self, place: VoterPlace) -> None:
         self._place = place
@@ -120,7 +120,7 @@ class _Voter:
         return self._engine.leader.is_self
 
     async def commit_one_by_one(self, count: int) -> float:
-        """Return the seconds of a commit, the mean over ``count``."""
+        """Return the mean seconds of ``count`` single commits."""
         epoch = self._engine.leader.epoch
         started = time.perf_counter()
         for _ in range(count):
@@ -128,7 +128,7 @@ class _Voter:
         return (time.perf_counter() - started) / count
 
     async def commit_many(self, in_flight: int, seconds: float) -> float:
-        """Return the commits per second with so many under way."""
+        """Return the commits per second with ``in_flight`` of them in progress."""
         epoch, done, deadline = self._engine.leader.epoch, 0, time.perf_counter() + seconds
 
         async def propose() -> None:
@@ -142,7 +142,7 @@ class _Voter:
         return done / (time.perf_counter() - started)
 
     async def write_synced(self, count: int) -> float:
-        """Return the seconds of a synced write of one entry to RocksDB, the mean over ``count``."""
+        """Return the mean seconds of ``count`` synced writes of one entry to RocksDB."""
         database, options = Rdict(str(self._place.directory / "reference"), Options(raw_mode=True)), WriteOptions()
         options.sync = True
         database.set_write_options(options)
@@ -155,7 +155,7 @@ class _Voter:
         return seconds
 
     async def call_a_neighbour(self, count: int) -> float:
-        """Return the seconds of a small call to another voter's process, the mean over ``count``."""
+        """Return the mean seconds of ``count`` small calls to another voter's process."""
         port = next(p for i, p in self._place.ports.items() if i != self._place.voter_id)
         async with open_channel(format_address("127.0.0.1", port)) as channel:
             stub, request = health_pb2_grpc.HealthStub(channel), health_pb2.HealthCheckRequest()
@@ -173,7 +173,7 @@ def _main(place: VoterPlace, pipe: Connection) -> None:
 
 
 async def _answer(place: VoterPlace, pipe: Connection) -> None:
-    # A server of gRPC belongs to the loop that runs when it is made.
+    # A gRPC server belongs to the loop that runs when it is created.
     voter = _Voter(place)
     await voter.start()
     questions: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()

@@ -1,7 +1,8 @@
-"""Record batches built, read and checked, next to aiokafka's compiled code on the same records.
+"""Building, reading and checking of record batches, compared with aiokafka's compiled code on the same records.
 
-Every batch is one of 1 MiB without compression. Both sides of a read check the CRC; aiokafka makes a list of its
-records, ours makes Arrow columns or a list of records. The pure engine is shown beside the compiled one, without a bar.
+Every batch has 1 MiB without compression. Both sides of a read check the CRC; aiokafka creates a list of its records,
+Tidelog creates Arrow columns or a list of records. The pure-Python engine is shown next to the compiled one, without a
+bar.
 """
 
 from __future__ import annotations
@@ -124,7 +125,10 @@ def _codec_results(batch: bytes, options: Options) -> list[Result]:
 
 
 def _inspect_results(options: Options) -> list[Result]:
-    """Measure what a leader adds to a small batch, next to the codec alone, which makes a context for each batch."""
+    """Measure a leader's cost in addition to the codec for a small batch.
+
+    The codec creates a context for each batch.
+    """
     results = []
     for codec, decompress_into in (
         ("gzip", cramjam.gzip.decompress_into),

@@ -1,8 +1,8 @@
-"""Opening a partition's log: after a clean stop, and after a kill, where every batch is read and checked again.
+"""Opening a partition's log: after a clean stop, and after a kill, when every batch is read and checked again.
 
-The log that is recovered was written by a process that was killed, so it has what a crash leaves: segments, some of
-them with their indexes, and no word of a clean stop. It is next to the least that a recovery must do: read the same
-files and compute the same checksums, without looking at a single batch. All from the page cache.
+A killed process wrote the recovered log, so it has the files of a crash: segments, some of them with indexes, and no
+clean-shutdown marker. The reference is the minimum work of a recovery: reading the same files and computing the same
+checksums without parsing batches. All data is in the page cache.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _read_and_sum(path: Path) -> int:
 
 
 def _recover(directory: Path, size: int) -> float:
-    """Open a copy of what the kill left, whose files are links to the same bytes: recovery changes its directory."""
+    """Open a copy of the crashed log, made of hard links, since recovery changes its directory."""
     copy = directory.with_name("recovered-0")
     shutil.copytree(directory, copy, copy_function=os.link)
     opened: list[PartitionLog] = []

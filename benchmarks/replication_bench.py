@@ -1,8 +1,7 @@
-"""Replication: how long writes stand still after a failure, how long one takes, how fast a follower catches up.
+"""Replication: the write outage after a failure, the latency of a write, and the speed of a follower's catch-up.
 
-Three parts, each of which can be run alone: :mod:`benchmarks.replication_failover`,
-:mod:`benchmarks.replication_latency` and :mod:`benchmarks.replication_catch_up`. All on real processes: three
-controllers and three nodes on loopback.
+The three parts can be run alone: :mod:`benchmarks.replication_failover`, :mod:`benchmarks.replication_latency` and
+:mod:`benchmarks.replication_catch_up`. All use real processes: three controllers and three nodes on loopback.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""How fast a follower that was down copies what it missed, against a plain copy of the same files.
+"""The speed at which a restarted follower copies missed data, compared with a plain copy of the same files.
 
     python -m benchmarks.replication_catch_up [--quick]
 
-Three controllers and three nodes. One node is stopped, records are written in batches of 64 KiB, the node is started
-again; the time runs from its first new bytes until it has all of them, by the size of its files. In the same round
-``cp`` copies the leaders' files, the same bytes, on the same disk: once as it is, and once with an fsync of the copies,
-against the follower's time with an fsync of its files. All is in the page cache when the follower begins, as with cp.
+The cluster has three controllers and three nodes. One node is stopped, records are written in batches of 64 KiB, and
+the node is started again. The time runs from its first new bytes until it has all of them, by the size of its files. In
+the same round ``cp`` copies the leaders' files, the same bytes, on the same disk: once plainly, and once with an fsync
+of the copies, which is compared with the follower's time including an fsync of its files. All data is in the page cache
+when the follower begins, as with cp.
 
-Between rounds the follower is stopped and what it has of the topic removed, so that each round copies everything.
+Between rounds the follower is stopped and its copy of the topic removed, so that each round copies everything.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _result(name: str, rounds: Rounds, follower: str, copy: str, size: int) -> R
 
 
 class _Trial:
-    """The rounds of one topic, of which the follower has nothing at the begin of each."""
+    """The rounds of one topic. The follower has none of its data at the start of each."""
 
     def __init__(self, cluster: LocalCluster, leadership: Leadership, follower: ProcessHandle, topic: str) -> None:
         self._leadership = leadership
@@ -83,7 +84,7 @@ class _Trial:
         self._size = _size_of(self._sources)
 
     def rounds(self, count: int) -> Rounds:
-        """Measure all four that often, after a round that does not count."""
+        """Measure all four variants ``count`` times, after a round that does not count."""
         seconds: dict[str, list[float]] = {_COPY: [], _SYNCED_COPY: [], _FOLLOWER: [], _SYNCED_FOLLOWER: []}
         for index in range(-1, count):
             taken = (*self._copy(), *self._catch_up())
@@ -93,13 +94,13 @@ class _Trial:
         return Rounds(seconds)
 
     def _copy(self) -> tuple[float, float]:
-        """Return the seconds of a copy of the leaders' files, and of one with its fsync."""
+        """Return the seconds of a copy of the leaders' files, and of one with an fsync."""
         target = self._follower.directory / "copy"
         target.mkdir()
         os.sync()
         started = time.perf_counter()
         for index, source in enumerate(self._sources):
-            # Never by reference, which on some file systems copies nothing.
+            # A copy by reference would copy nothing on some file systems.
             subprocess.run(["cp", "--reflink=never", source, target / f"{index}.log"], check=True)
         copied = time.perf_counter() - started
         _fsync(target.iterdir())
@@ -108,7 +109,7 @@ class _Trial:
         return copied, synced
 
     def _catch_up(self) -> tuple[float, float]:
-        """Return the seconds that the follower takes for as many bytes, without and with an fsync of its files."""
+        """Return the follower's seconds for as many bytes, without and with an fsync of its files."""
         for folder in self._folders():
             shutil.rmtree(folder)
         os.sync()
@@ -122,7 +123,7 @@ class _Trial:
         self._leadership.wait_whole()
         self._follower.stop()
         assert self._copied() == self._size, (self._copied(), self._size)
-        # The first bytes came before the clock was started.
+        # The first bytes arrived before the clock was started.
         share = self._size / (self._size - first)
         return caught_up * share, synced * share
 

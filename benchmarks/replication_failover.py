@@ -1,14 +1,15 @@
-"""How long writes stand still when a node or a controller goes away: killed, or told to stop.
+"""The write outage after a node or a controller goes away, by a kill or a regular stop.
 
     python -m benchmarks.replication_failover [--quick] [--kills 50] [--stops 20] [--controller-kills 10]
 
-Three controllers and three nodes with ``broker.session.timeout.ms=1000``, a topic with six partitions, three replicas
-and ``min.insync.replicas=2``, an idempotent producer with acks=all and fifty records a second for each partition. Of
-each failure the figure is the longest time between two acknowledged records, of the worst partition that the node led.
-So it has all that a user sees: that nobody notices for a while, the election, and the client that has to hear of it.
+The cluster has three controllers and three nodes with ``broker.session.timeout.ms=1000``, a topic with six partitions,
+three replicas and ``min.insync.replicas=2``, and an idempotent producer with acks=all and fifty records a second for
+each partition. The figure of a failure is the longest time between two acknowledged records in the worst partition that
+the node led. It includes everything that a user sees: the detection, the election, and the client's discovery of the
+new leader.
 
-The producer's ``retry.backoff.max.ms`` fits the session: a client that waits for a second between two attempts
-finds the new leader that much later. What the default of a second gives is measured as well.
+The producer's ``retry.backoff.max.ms`` fits the session: a client that waits for a second between two attempts finds
+the new leader that much later. The default of a second is measured as well.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MILLI = 1e3
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How often what is done; ``default_kills`` are those under a producer with its default back-off."""
+    """The number of repetitions of each failure. ``default_kills`` are with a producer's default back-off."""
 
     kills: int
     default_kills: int
@@ -54,7 +55,7 @@ def run(options: Options) -> list[Result]:
 
 
 def measure(options: Options, counts: Counts) -> list[Result]:
-    """Do each so many times."""
+    """Measure each failure repeatedly."""
     load_average = os.getloadavg()[0]
     with LocalCluster(config=CONFIG) as cluster, Leadership(cluster, _TOPIC, _PARTITIONS) as leadership:
         with _load(cluster, _SWIFT) as load:
@@ -102,7 +103,7 @@ def _controller_results(latencies_s: list[float], calm_s: list[float]) -> list[R
 
 
 class _Trial:
-    """Does something to the cluster under a load, says for how long that was felt, and mends it."""
+    """Causes failures under load, returns the length of the outage, and repairs the cluster."""
 
     def __init__(self, cluster: LocalCluster, leadership: Leadership, load: SteadyLoad) -> None:
         self._cluster = cluster
@@ -114,13 +115,13 @@ class _Trial:
         found = []
         for index in range(count):
             options.say(f"{what}, {index + 1} of {count}")
-            # Not always at the same time since the last heartbeat.
+            # Vary the time since the last heartbeat.
             time.sleep(random.uniform(0, 0.2))
             found.append(once())
         return found
 
     def watch_calm(self) -> float:
-        """Return the longest latency while nothing happens."""
+        """Return the longest latency without a failure."""
         start_s = time.monotonic()
         return self._latency_since(start_s)
 
@@ -147,7 +148,7 @@ class _Trial:
         node = self._cluster.nodes[node_id]
         start_s = time.monotonic()
         end(node)
-        # Signals are sent in microseconds; a record that is on its way may be acknowledged after a kill.
+        # Signals are sent in microseconds. A record in flight may be acknowledged after a kill.
         self._load.wait_until_acknowledged(led, start_s)
         wait_for(lambda: not set(led) & set(self._leadership.by_node().get(node_id, ())), "other leaders")
         self._load.wait_until_acknowledged(led, time.monotonic())

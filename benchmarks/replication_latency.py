@@ -1,12 +1,12 @@
-"""How long a record takes until all replicas have it, and where the time goes.
+"""The latency of a record until all replicas have it, and the time of each step.
 
     python -m benchmarks.replication_latency [--quick]
 
-Records of 1 KiB, 200 a second, each sent at once (``linger.ms=0``) with acks=all to a partition with three replicas, on
-three controllers and three nodes of this machine. The nodes note when they append, copy and commit
-(:mod:`benchmarks.replication_trace`), the producer's stream when a request leaves and its answer is there. The clocks
-are one, so the hops of a record add up to its latency. They are shown for the median, the mean over the records
-around it, and for the tail, the mean over the slowest hundredth.
+Records of 1 KiB, 200 a second, are each sent at once (``linger.ms=0``) with acks=all to a partition with three
+replicas, on three controllers and three nodes of this machine. The nodes record the times of appends, replication and
+commits (:mod:`benchmarks.replication_trace`), the producer's stream those of requests and answers. All use one clock,
+so the steps of a record add up to its latency. They are shown for the median, as the mean of the records around it, and
+for the tail, as the mean of the slowest hundredth.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _HOPS = (
 
 
 class _Exchange(NamedTuple):
-    """When a request was handed to the stream and when its answer was there."""
+    """The times at which the stream received a request and its answer."""
 
     sent_s: float
     answered_s: float
@@ -100,7 +100,7 @@ def _hop_results(of: str, records: Sequence[Sequence[float]]) -> list[Result]:
 def _split(
     sent: Sequence[Sent], exchanges: Mapping[int, _Exchange], traces: Mapping[int, NodeTrace], leader: int
 ) -> Iterator[tuple[float, ...]]:
-    """Yield the seconds of each hop of each record that was alone in its batch."""
+    """Yield the seconds of each step of each record that was alone in its batch."""
     partition = f"{_TOPIC}-0"
     appended = {offset: (begin, end) for name, offset, begin, end in traces[leader].appended if name == partition}
     copied = [_Notes(trace.copied, partition) for node, trace in traces.items() if node != leader]
@@ -118,21 +118,21 @@ def _split(
 
 
 class _Notes:
-    """What a node noted of a partition as an offset grew, to be looked up by an offset."""
+    """A node's notes of a partition with growing offsets, for lookup by offset."""
 
     def __init__(self, notes: Sequence[tuple[Any, ...]], partition: str) -> None:
         self._notes = [note for note in notes if note[0] == partition]
         self._offsets = [note[1] for note in self._notes]
 
     def first_above(self, offset: int) -> tuple[float, ...] | None:
-        """Return the times of the first note by which the offset was passed."""
+        """Return the times of the first note above the offset."""
         index = bisect_right(self._offsets, offset)
         return tuple(self._notes[index][2:]) if index < len(self._notes) else None
 
 
 @contextmanager
 def _traced_streams() -> Iterator[Mapping[int, _Exchange]]:
-    """Yield the exchanges of this process's producers, by the first offset of the batch; a batch to a request."""
+    """Yield the exchanges of this process's producers, by the first offset of the batch, with one batch per request."""
     exchanges: dict[int, _Exchange] = {}
     send = NodeStream.send
 

@@ -1,4 +1,4 @@
-"""Records that are sent at a steady rate while something happens to the cluster, and when each was acknowledged."""
+"""A steady load during failures of the cluster, with the times of all acknowledgements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEADLINE_S = 60.0
 
 
 class Sent(NamedTuple):
-    """A record that was acknowledged; the times are of the monotonic clock, in seconds."""
+    """An acknowledged record. The times are in seconds of the monotonic clock."""
 
     offset: int
     produced_s: float
@@ -25,15 +25,15 @@ class Sent(NamedTuple):
 
     @property
     def latency_s(self) -> float:
-        """From produce() until the delivery callback."""
+        """The time from produce() to the delivery callback."""
         return self.acknowledged_s - self.produced_s
 
 
 class SteadyLoad:
-    """Sends from a thread of its own, to one partition after the other, from entering until leaving.
+    """Sends from a thread, to one partition after another, from entering until leaving.
 
-    ``acknowledged`` are the records by partition, in the order of their acknowledgements. Leaving raises
-    AssertionError when a record was given up.
+    ``acknowledged`` has the records by partition in the order of their acknowledgements. Leaving raises AssertionError
+    if a record failed.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SteadyLoad:
             assert not self._failed, self._failed[:5]
 
     def wait_until_acknowledged(self, partitions: Collection[int], produced_after_s: float) -> None:
-        """Wait until each partition has acknowledged a record that was produced after that time."""
+        """Wait until each partition has acknowledged a record produced after that time."""
 
         def is_missing(partition: int) -> bool:
             sent = self.acknowledged[partition]
@@ -77,12 +77,12 @@ class SteadyLoad:
         wait_for(lambda: not any(map(is_missing, partitions)), f"records are acknowledged by {sorted(partitions)}")
 
     def longest_gap_s(self, partition: int, start_s: float) -> float:
-        """Return the longest time between two acknowledgements of a partition, of which the later is after a time."""
+        """Return a partition's longest time between two acknowledgements, the later of which is after ``start_s``."""
         times = _latest(self.acknowledged[partition], start_s)
         return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
 
     def longest_latency_s(self, start_s: float, end_s: float) -> float:
-        """Return the longest latency of the records that were produced in [start_s, end_s)."""
+        """Return the longest latency of the records produced in [start_s, end_s)."""
         found = (
             sent.latency_s
             for records in self.acknowledged
@@ -115,7 +115,7 @@ class SteadyLoad:
 
 
 class Leadership:
-    """Who leads the partitions of one topic, as its nodes say."""
+    """The leaders of the partitions of one topic, according to its nodes."""
 
     def __init__(self, cluster: LocalCluster, topic: str, partitions: int, *, min_insync_replicas: int = 2) -> None:
         """Create the topic with three replicas of each partition."""
@@ -134,28 +134,32 @@ class Leadership:
         self._admin.close()
 
     def by_node(self) -> dict[int, list[int]]:
-        """Return the partitions that each node leads; -1 for those without a leader."""
+        """Return the partitions that each node leads; -1 stands for no leader."""
         led: dict[int, list[int]] = {}
         for partition in self._partitions():
             led.setdefault(partition[1], []).append(partition[0])
         return led
 
     def busiest(self) -> tuple[int, list[int]]:
-        """Return the node that leads most partitions, and these."""
+        """Return the node that leads the most partitions, and those partitions."""
         return max(self.by_node().items(), key=lambda item: len(item[1]))
 
     def wait_whole(self) -> None:
-        """Wait until every partition has a leader and all its replicas are in sync."""
+        """Wait until every partition has a leader and all replicas are in sync."""
         wait_for(lambda: all(isr == min(3, self._nodes) for _, _, isr in self._partitions()), "every ISR whole")
 
     def _partitions(self) -> Sequence[tuple[int, int, int]]:
-        """Return number, leader and size of the ISR of each."""
+        """Return the number, leader and ISR size of each partition."""
         found = self._admin.list_topics(self._topic, timeout=_DEADLINE_S).topics[self._topic].partitions
         return [(p.id, p.leader, len(p.isrs) if p.leader >= 0 else 0) for p in found.values()] or [(0, -1, 0)]
 
 
 def wait_for(condition: Callable[[], bool], what: str, look_s: float = 0.02) -> None:
-    """Wait for a condition, which is looked at every so often; TimeoutError after a minute."""
+    """Wait for a condition, checked every ``look_s``.
+
+    Raises:
+        TimeoutError: The condition does not hold within a minute.
+    """
     deadline = time.monotonic() + _DEADLINE_S
     while not condition():
         if time.monotonic() > deadline:
@@ -164,7 +168,7 @@ def wait_for(condition: Callable[[], bool], what: str, look_s: float = 0.02) -> 
 
 
 def _latest(sent: Sequence[Sent], start_s: float) -> list[float]:
-    """Return the times of the acknowledgements after a time, and of the last one before it, in order."""
+    """Return the times of the acknowledgements after ``start_s`` and of the last one before it, in order."""
     times = []
     for record in reversed(sent):
         times.append(record.acknowledged_s)

@@ -1,6 +1,6 @@
-"""Runs a storage node that notes when it appends, copies and commits: ``python -m benchmarks.replication_trace``.
+"""A storage node that records its appends, replication and commits: ``python -m benchmarks.replication_trace``.
 
-It takes a module and its arguments, of which the last is the node's properties file; the notes are written beside that
+It takes a module and its arguments, the last of which is the node's properties file; the notes are written next to that
 file when the node has stopped. The times are of the monotonic clock, which all processes of a machine share. A note
 costs about a microsecond.
 """
@@ -20,10 +20,10 @@ TRACE_FILE = "trace.json"
 
 @dataclass(slots=True)
 class NodeTrace:
-    """What one node did, in order; each note begins with the partition's name, as ``orders-3``.
+    """The notes of one node in order. Each begins with the partition's name, for example ``orders-3``.
 
     ``appended``: (.., first offset, begin, end) of an append as the leader; ``copied``: (.., end offset of the log,
-    begin, end) of an append as a follower; ``committed``: (.., high watermark, time). Times in seconds.
+    begin, end) of an append as a follower; ``committed``: (.., high watermark, time). Times are in seconds.
     """
 
     appended: list[tuple[str, int, float, float]] = field(default_factory=list)
@@ -36,13 +36,13 @@ class NodeTrace:
 
     @classmethod
     def read(cls, path: Path) -> NodeTrace:
-        """Read what a node wrote."""
+        """Read the notes of a node."""
         document = json.loads(path.read_text())
         return cls(**{name: [tuple(note) for note in notes] for name, notes in document.items()})
 
 
 def install(trace: NodeTrace) -> None:
-    """Let the partitions of this process make notes."""
+    """Make the partitions of this process record notes."""
     from tidelog_node.partitions import Partition
 
     append, replicate, step = Partition.append, Partition.replicate, Partition.step

@@ -1,4 +1,4 @@
-"""What a benchmark finds: a figure, what it is compared with, and the bar it is held to."""
+"""The result of a benchmark: a figure, its comparison, and its bar."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Row = dict[str, str | float | bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A limit on a result's ratio or on its value; the limit itself is allowed."""
+    """A limit, inclusive, on a result's ratio or value."""
 
     limit: float
     direction: Literal["at least", "at most"]
@@ -18,12 +18,12 @@ class Bar:
 
     @classmethod
     def on_ratio(cls, *, at_least: float) -> Bar:
-        """Return the bar of a figure that must be so many times what it is compared with."""
+        """Return the bar of a figure that must be at least this many times its reference."""
         return cls(at_least, "at least", "ratio")
 
     @classmethod
     def on_value(cls, *, at_least: float | None = None, at_most: float | None = None) -> Bar:
-        """Return the bar of a figure by itself, in its own unit; one of the two limits is given."""
+        """Return the bar of a figure by itself, in its own unit. One of the two limits is given."""
         if at_most is not None:
             return cls(at_most, "at most", "value")
         assert at_least is not None
@@ -34,7 +34,7 @@ class Bar:
 class Result:
     """One line of the table.
 
-    ``ratio`` says how many times better the figure is than ``compared_with``: above 1 is faster, whatever the unit.
+    ``ratio`` states how many times better the figure is than ``compared_with``: above 1 is better, whatever the unit.
     """
 
     name: str

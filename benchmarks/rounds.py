@@ -1,7 +1,7 @@
-"""Alternating measurement: what is compared runs in turns, so that the noise of a shared machine meets all alike.
+"""Alternating measurement: compared variants run in turns, so that the noise of a shared machine affects all alike.
 
-A ratio is the median over the rounds of the ratio within a round, never a ratio of two figures taken at
-different times. The order within a round turns about from round to round, which cancels a drift.
+A ratio is the median of the ratios within the rounds, never a ratio of two figures measured at different times. The
+order within a round alternates, which cancels a drift.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def alternate(variants: Mapping[str, Callable[[], float]], rounds: int, warm_up:
     """Run all variants once per round, after ``warm_up`` rounds that do not count.
 
     A variant does one round's work and returns the seconds of the part that counts; :func:`timed` makes one of work
-    that counts whole. Many short rounds are better than a few long ones: most rounds of a millisecond or two are not
-    interrupted by other processes, and the median is of those.
+    that counts as a whole. Many short rounds are better than a few long ones: other processes do not interrupt most
+    rounds of a millisecond or two, and the median is of those.
     """
     return Rounds(in_turns(variants, rounds, warm_up))
 
 
 def in_turns(variants: Mapping[str, Callable[[], T]], rounds: int, warm_up: int = 1) -> dict[str, list[T]]:
-    """Run all variants once per round as :func:`alternate` does; return what each returned in each round."""
+    """Run all variants once per round like :func:`alternate`, and return the results of each in every round."""
     names = list(variants)
     found: dict[str, list[T]] = {name: [] for name in names}
     for index in range(-warm_up, rounds):
@@ -59,7 +59,7 @@ def timed(work: Callable[[], object]) -> Callable[[], float]:
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Do the work and return the seconds it took."""
+    """Do the work and return its seconds."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

@@ -1,8 +1,8 @@
-"""What one more partition and one more segment cost: latency of appends and reads, and memory, as their number grows.
+"""The cost of an additional partition and segment: latency of appends and reads, and memory, as their number grows.
 
-Every point is taken in a process of its own. It opens logs that were closed cleanly, touches every segment of each,
-then reads and appends batches of 1 KiB at partitions and offsets drawn at random. ``results/scale.json`` has all
-points; :mod:`benchmarks.plots` draws them.
+Every point is measured in a process of its own. It opens logs that were closed cleanly, touches every segment of each,
+then reads and appends batches of 1 KiB at random partitions and offsets. ``results/scale.json`` has all points;
+:mod:`benchmarks.plots` draws them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,11 @@ def _median(points: Sequence[Point]) -> Point:
 
 
 def raise_file_limit(files: int) -> None:
-    """Raise the soft limit on open files to what the hard limit allows. Raises ValueError when that is too few."""
+    """Raise the soft limit on open files to the hard limit.
+
+    Raises:
+        ValueError: The hard limit is too low.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= files:
         return
@@ -88,7 +92,7 @@ def raise_file_limit(files: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the logs of one point are, and how many segments each has."""
+    """The directory of one point's logs, and the number of segments of each."""
 
     directory: Path
     partitions: int
@@ -105,7 +109,7 @@ class _Place:
 
 
 def _write(place: _Place) -> None:
-    """Write logs of so many segments, each of a few batches, and close them."""
+    """Write logs with that many segments, each of a few batches, and close them."""
     raise_file_limit(place.segments * _FILES_PER_SEGMENT + _RESERVED_FILES)
     batch = random_batch(_BATCH_BYTES, 100)
     segment_bytes = len(batch) * _BATCHES_PER_SEGMENT
@@ -145,7 +149,7 @@ def _measure(place: _Place, appends: int) -> Point:
 
 
 def _warm_up(place: _Place, batch: bytes) -> None:
-    """Use a log of its own, so that what is loaded and allocated once is there before anything is measured."""
+    """Use a log of its own, so that everything that loads once is loaded before the measurement."""
     log = PartitionLog.open(place.directory / "warm-0", LogConfig(), files=NO_SYNC)
     _use(log, batch, 1)
     log.delete()
@@ -157,7 +161,7 @@ def _open(directory: Path) -> PartitionLog:
 
 
 def _use(log: PartitionLog, batch: bytes, records: int) -> None:
-    """Append to a log and read one batch of each of its segments, so that all that is loaded late is there."""
+    """Append to a log and read one batch of each segment, so that everything that loads lazily is loaded."""
     log.append_as_leader(batch, 0, TIMESTAMP_MS)
     for offset in range(0, records, _BATCHES_PER_SEGMENT * parse_header(batch).record_count):
         log.read(offset, 1, log.log_end_offset)
@@ -166,7 +170,7 @@ def _use(log: PartitionLog, batch: bytes, records: int) -> None:
 def _take_latencies(
     logs: Sequence[PartitionLog], batch: bytes, records: int, appends: int
 ) -> tuple[list[float], list[float]]:
-    """Return the seconds of single reads and of single appends, a read for every append."""
+    """Return the seconds of single reads and appends, one read per append."""
     clock, draws = time.perf_counter, random.Random(len(logs))
     reads, appended = [], []
     for index in range(-_WARM_UP, appends):
@@ -184,7 +188,7 @@ def _take_latencies(
 
 
 def _results(axis: Axis, points: Sequence[Point]) -> list[Result]:
-    """Return the lines of the largest point; the comparison is with the smallest."""
+    """Return the lines of the largest point, compared with the smallest."""
     least, most = points[0], points[-1]
     name, reference = f"{most.count:,} {axis}", f"{least.count:,} of them"
 
@@ -202,7 +206,7 @@ def _results(axis: Axis, points: Sequence[Point]) -> list[Result]:
 
 
 class _FilesWithoutSync(OperatingSystemFiles):
-    """The system's files, never flushed: making 5,000 logs is not what is measured."""
+    """The system's files without syncs, since the creation of 5,000 logs is not measured."""
 
     def fsync(self, handle: int) -> None:
         """Do nothing."""

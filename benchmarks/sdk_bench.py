@@ -1,6 +1,6 @@
-"""The client SDK: what a call costs, what whole columns bring, what one node moves, and what an import takes.
+"""The client SDK: the cost of a call, the gain of whole columns, the throughput of one node, and the import time.
 
-One controller and one node in processes of their own, topics of one partition but for one.
+It uses one controller and one node in processes of their own, and topics of one partition with one exception.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a call of ``produce()`` costs the thread that makes it, next to confluent-kafka's.
+"""The cost of a ``produce()`` call to the calling thread, compared with confluent-kafka's.
 
-A round makes some ten thousand calls, then waits for the acknowledgements: only the calls are counted, but what is sent
-meanwhile, in the background, takes its share of the machine. Both sides send to one partition, with the default
-settings; ours goes to a real node in a process of its own, theirs to threads of its own process.
+A round makes some ten thousand calls and then waits for the acknowledgements. Only the calls are counted, but the
+concurrent sending in the background uses its share of the machine. Both sides send to one partition with default
+settings; Tidelog sends to a real node in a process of its own, confluent-kafka to threads of its own process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whole columns in one call: ``produce_batch()`` and ``consume_arrow()`` next to confluent-kafka's loops.
+"""Whole columns in one call: ``produce_batch()`` and ``consume_arrow()`` compared with confluent-kafka's loops.
 
-All of it counts: from the first call until the last record is acknowledged, or in the application's hands. Theirs goes
-to memory of the same process, ours through gRPC to a node that writes it to its disk: with larger values that is what
-is measured, so the bar is on small ones, where each record's own cost is.
+Everything counts, from the first call until the last record is acknowledged or in the application's hands.
+confluent-kafka sends to memory of the same process, Tidelog through gRPC to a node that writes to its disk. With larger
+values the disk dominates, so the bar applies to small ones, where the cost per record dominates.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tidelog.producer import Producer
 WRITTEN, READ = "columns-written", "columns-read"
 READ_PARTITIONS = 4
 _KEPT = 40_000
-"""The mock cluster keeps 5 MiB of a partition."""
+"""The mock cluster stores 5 MiB of a partition."""
 _LOOP = "confluent-kafka's produce() loop on its mock cluster"
 _CONSUME = "confluent-kafka's consume() on its mock cluster"
 
 
 def run(options: Options, bootstrap_servers: str) -> list[Result]:
-    """Measure columns of small and of larger values, without and with a codec and keys, and the way back to Arrow."""
+    """Measure columns of small and larger values, with and without a codec and keys, and reading into Arrow."""
     count = options.pick(300_000, 100_000)
     small = [b"%016d" % n for n in range(count)]
     values = [b"%010d" % n * 10 for n in range(count)]
@@ -50,7 +50,7 @@ def run(options: Options, bootstrap_servers: str) -> list[Result]:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """The same values for both sides: theirs one by one, ours as ``data``."""
+    """The same values for both sides: one by one for confluent-kafka, as ``data`` for Tidelog."""
 
     name: str
     values: list[bytes]

@@ -1,4 +1,4 @@
-"""How long a program waits for ``import tidelog``, and what the SDK alone installs."""
+"""The duration of ``import tidelog``, and the dependencies that the SDK installs."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def _import_ms(statement: str, rounds: int) -> float:
 
 
 def _requirements() -> list[str]:
-    """Return what the project needs without an extra."""
+    """Return the project's dependencies without extras."""
     pyproject = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
     return sorted(requirement.partition(">")[0] for requirement in pyproject["project"]["dependencies"])

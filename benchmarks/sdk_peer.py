@@ -1,4 +1,4 @@
-"""confluent-kafka against the mock cluster that librdkafka runs in the client's process: what the SDK is held to."""
+"""confluent-kafka with the mock cluster that librdkafka runs in the client's process: the reference of the SDK."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbyte
 
 
 class PeerCluster:
-    """A mock cluster of one broker and a producer on it; lives as long as the producer."""
+    """A mock cluster of one broker and a producer on it. It lives as long as the producer."""
 
     def __init__(self, **settings: Any) -> None:
         """``settings`` are the producer's, with ``_`` for dots."""
@@ -33,7 +33,7 @@ class PeerCluster:
         return consumer
 
     def close(self) -> None:
-        """Let the mock cluster go."""
+        """Release the mock cluster."""
         self.producer.purge()
         self.producer.flush(5)
         del self.producer

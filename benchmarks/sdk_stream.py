@@ -1,7 +1,7 @@
-"""End to end through gRPC: one node, one replica, ``acks=all``, values of 1 KiB; next to a bare stream of gRPC's.
+"""End to end through gRPC: one node, one replica, ``acks=all``, values of 1 KiB, compared with a bare gRPC stream.
 
-The bare stream moves as many bytes in messages as large as ours between two processes and does nothing else with them:
-what gRPC for Python gives on this machine, at this moment.
+The bare stream moves the same number of bytes in messages of the same size between two processes and does nothing else.
+It is the limit of gRPC for Python on this machine at this moment.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(options: Options, bootstrap_servers: str) -> list[Result]:
 
 
 def _results(name: str, taken: Rounds, variant: str, size: int, limit: float | None) -> list[Result]:
-    """Return one line with the bar that is the lower one on this machine today: MB/s, or a share of the bare stream."""
+    """Return one line with the lower bar on this machine today: MB/s, or a share of the bare stream."""
     rate = size / taken.median(variant) / 1e6
     ratio = taken.speed_ratio(variant, _BARE)
     bar = None if limit is None else Bar.on_value(at_least=limit)
@@ -109,11 +109,11 @@ class _BareStream:
         self._process.join()
 
     def send(self, size: int) -> None:
-        """Send messages, a few ahead of the answers, until so many bytes are acknowledged."""
+        """Send messages, a few ahead of the answers, until ``size`` bytes are acknowledged."""
         run_sync(self._send(size))
 
     def receive(self, size: int) -> None:
-        """Receive messages until there were so many bytes."""
+        """Receive messages with ``size`` bytes in total."""
         run_sync(self._receive(size))
 
     async def _send(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Finds the benchmarks, runs them one after the other and shows how far they are."""
+"""The benchmark runner: it finds the benchmarks, runs them one by one and shows their progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SUFFIX = "_bench"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; 0 when every benchmark came to its end, whatever the bars say."""
+    """Run the requested benchmarks. Return 0 if every one finished, whatever the bars say."""
     names = benchmark_names()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Tidelog.")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"run these alone: {', '.join(names)}")
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_alone(run: Run) -> None:
-    """Run one benchmark from its own file: the table, no JSON."""
+    """Run one benchmark from its own file, with a table and without JSON."""
     parser = argparse.ArgumentParser(description=run.__doc__)
     parser.add_argument("--quick", action="store_true", help="less data, fewer rounds")
     quick = parser.parse_args().quick
@@ -57,7 +57,7 @@ def run_alone(run: Run) -> None:
 
 
 def benchmark_names() -> list[str]:
-    """Return the names of the benchmarks in this package, without their suffix."""
+    """Return the names of the benchmarks in this package without their suffix."""
     found = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
     return sorted(name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX))
 

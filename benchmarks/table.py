@@ -1,4 +1,4 @@
-"""The results as a table that lines up, and the same as a JSON file."""
+"""The results as an aligned table and as a JSON file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _WIDTH_WITHOUT_TERMINAL = 140
 
 
 def make_console() -> Console:
-    """Return a console that does not wrap the table when the output goes to a file."""
+    """Return a console that does not wrap the table if the output goes to a file."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
 
 
 def print_results(console: Console, groups: Sequence[Sequence[Result]]) -> None:
-    """Print one table of the results of all benchmarks, and a last line that counts the bars."""
+    """Print one table of all results, and a last line that counts the bars."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("name")
     table.add_column("value", justify="right", no_wrap=True)
@@ -56,7 +56,7 @@ def write_results(path: Path, machine: Facts, results: Sequence[Result]) -> None
 
 
 def format_value(value: float) -> str:
-    """Return a figure with three digits that mean something, or all of a whole number; thousands set apart."""
+    """Return a figure with three significant digits, or all digits of a whole number, with thousands separators."""
     if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -12,7 +12,7 @@ TIMESTAMP_MS = 1_700_000_000_000
 
 
 def random_batch(size: int, value_size: int, compression: str = "none") -> bytes:
-    """Return a batch of about ``size`` bytes of values that do not compress; at least one."""
+    """Return a batch of about ``size`` bytes of incompressible values, with at least one record."""
     builder = RecordBatchBuilder(compression)
     while not builder.count or builder.size_in_bytes + value_size + 16 <= size:
         builder.append(b"key", os.urandom(value_size), (), TIMESTAMP_MS)
@@ -25,6 +25,6 @@ def fill(log: PartitionLog, batch: bytes, size: int) -> None:
 
 
 def repeat(action: Callable[[], object], count: int) -> None:
-    """Do it so many times."""
+    """Call ``action`` ``count`` times."""
     for _ in range(count):
         action()

@@ -1,4 +1,4 @@
-"""Measures Tidelog next to Apache Kafka: ``python -m benchmarks.peers [--quick] [--only produce latency]``."""
+"""The entry point of the comparison with Kafka: ``python -m benchmarks.peers [--quick] [--only produce latency]``."""
 
 import sys
 

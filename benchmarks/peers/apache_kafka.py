@@ -1,7 +1,7 @@
-"""Apache Kafka in KRaft mode: brokers and controllers of their own as processes on loopback.
+"""Apache Kafka in KRaft mode: separate broker and controller processes on loopback.
 
-The JVM gets what ``kafka-server-start.sh`` and ``kafka-run-class.sh`` of Kafka 4 give it: a heap of 1 GiB, G1 with
-their options, the JMX agent and the log of the garbage collector. The settings are Kafka's defaults but for
+The JVM has the options of Kafka 4's ``kafka-server-start.sh`` and ``kafka-run-class.sh``: a heap of 1 GiB, G1 with
+their options, the JMX agent and the garbage collection log. The settings are Kafka's defaults except
 :data:`benchmarks.peers.peer.SETTINGS`, the addresses, the folders, and the replication factors of the internal topics.
 """
 
@@ -42,7 +42,7 @@ _TAIL_LINES = 8
 
 
 class ApacheKafka(Peer):
-    """A cluster of Apache Kafka; the folders are formatted once, and a start takes a copy of them."""
+    """A cluster of Apache Kafka. Its folders are formatted once, and each start uses a copy of them."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class ApacheKafka(Peer):
         settings: Mapping[str, object] | None = None,
         java_options: Sequence[str] = (),
     ) -> None:
-        """``folder`` is empty and takes all files of the cluster; who made it removes it.
+        """``folder`` is empty and receives all files of the cluster; its creator removes it.
 
-        ``settings`` and ``java_options`` are added to those of all processes; a measurement has none.
+        ``settings`` and ``java_options`` are added to those of all processes. Measurements use none.
         """
         super().__init__(f"Apache Kafka {installation.version}", size)
         self._java = _Java(installation, java_options)
@@ -65,7 +65,7 @@ class ApacheKafka(Peer):
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def prepare(self) -> None:
-        """Format the folders of all processes: Kafka's own step before the first start."""
+        """Format the folders of all processes, Kafka's own step before the first start."""
         cluster_id = _cluster_id()
         for node_id, properties in self._layout(self._template).items():
             path = _write_properties(self._template / f"{node_id}.properties", properties)
@@ -132,7 +132,7 @@ class ApacheKafka(Peer):
 
 
 def layout(size: Size, folder: Path) -> dict[int, dict[str, object]]:
-    """Return the properties of each process by its id, with ports that are free now; brokers count from 1."""
+    """Return the properties of each process by id, with currently free ports. Broker ids begin with 1."""
     brokers = list(range(1, size.brokers + 1))
     controllers = list(range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + size.controllers))
     ids = brokers + controllers
@@ -158,14 +158,14 @@ def layout(size: Size, folder: Path) -> dict[int, dict[str, object]]:
 
 
 def name(node_id: int) -> str:
-    """Return what a process is called in messages."""
+    """Return a process's name for messages."""
     if node_id < _FIRST_CONTROLLER:
         return f"broker {node_id}"
     return f"controller {node_id - _FIRST_CONTROLLER + 1}"
 
 
 def _internal_topics(replicas: int) -> dict[str, int]:
-    """Return the settings without which a cluster of less than three brokers could not create its own topics."""
+    """Return the settings that a cluster of fewer than three brokers needs to create its internal topics."""
     factors = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
     return {f"{topic}.replication.factor": replicas for topic in factors} | {
         "transaction.state.log.min.isr": min(2, replicas),
@@ -174,7 +174,7 @@ def _internal_topics(replicas: int) -> dict[str, int]:
 
 
 def _cluster_id() -> str:
-    """Return an id as Kafka's tool makes them: 22 characters, none of them at the start that looks like an option."""
+    """Return an id in the format of Kafka's tool: 22 characters that do not begin like an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -214,7 +214,11 @@ class _Java:
         ]
 
     def run(self, main_class: str, *arguments: str) -> None:
-        """Run a tool to its end. Raises RuntimeError with what it printed when it fails."""
+        """Run a tool to completion.
+
+        Raises:
+            RuntimeError: The tool failed. The message has its output.
+        """
         command = [self._program, *self._options, *self._class_path, main_class, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

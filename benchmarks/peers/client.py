@@ -1,4 +1,4 @@
-"""The client of both clusters: confluent-kafka with its defaults, but for what a function says."""
+"""The client of both clusters: confluent-kafka with its defaults, except where a function states otherwise."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _IMPATIENT = {
     "retry.backoff.ms": 20,
     "topic.metadata.refresh.fast.interval.ms": 20,
 }
-"""For a cluster that is starting: what it takes is measured, not how long the client waits between two attempts."""
+"""For a starting cluster: the figure is the cluster's start, not the client's retry interval."""
 ATTENTIVE: Mapping[str, Any] = {**_IMPATIENT, "retry.backoff.max.ms": 100, "topic.metadata.refresh.interval.ms": 100}
-"""For a leader that is lost: librdkafka's own interval is a second, and it may take two of them."""
+"""For a lost leader: librdkafka's own interval is a second, and it may take two of them."""
 _EAGER = {"fetch.queue.backoff.ms": 1}
-"""By default a consumer whose queue is full asks no broker for anything for a second: that alone would be measured."""
+"""By default a consumer with a full queue fetches nothing for a second, which would dominate the measurement."""
 _SILENT = logging.getLogger("benchmarks.peers.client")
 _SILENT.setLevel(logging.CRITICAL)
 
 
 class Sender:
-    """A producer with a connection to each leader of one topic; raises RuntimeError when a record was given up."""
+    """A producer with a connection to each leader of one topic. It raises RuntimeError if a record failed."""
 
     def __init__(self, servers: str, topic: str, **settings: object) -> None:
         """``settings`` are the producer's, with ``_`` for dots."""
@@ -46,7 +46,7 @@ class Sender:
         self._flush()
 
     def send(self, value: bytes, count: int) -> None:
-        """Send as fast as the queue takes records, and wait until all are acknowledged."""
+        """Send as fast as the queue accepts records, and wait until all are acknowledged."""
         produce, topic = self._producer.produce, self._topic
         for _ in range(count):
             while True:
@@ -58,7 +58,7 @@ class Sender:
         self._flush()
 
     def latencies_s(self, value: bytes, count: int) -> list[float]:
-        """Send one record after the other, each when the one before it is acknowledged; return what each took."""
+        """Send records one at a time, each after the previous one's acknowledgement, and return their latencies."""
         taken = []
         for _ in range(count):
             started = time.perf_counter()
@@ -81,13 +81,17 @@ class Sender:
 
 
 class Topics:
-    """Creates topics and says how they are."""
+    """Creates topics and reports their state."""
 
     def __init__(self, servers: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": servers, **_IMPATIENT}, logger=_SILENT)
 
     def create(self, topic: str, partitions: int, replicas: int) -> None:
-        """Create a topic as soon as the cluster can, also while it starts. Raises TimeoutError."""
+        """Create a topic as soon as the cluster can, even while it starts.
+
+        Raises:
+            TimeoutError: The topic could not be created in time.
+        """
         wait_for(lambda: self._brokers() >= replicas, f"the cluster has {replicas} brokers")
         config = {"min.insync.replicas": str(min(2, replicas))}
 
@@ -102,11 +106,11 @@ class Topics:
         wait_for(is_created, f"{topic} is created")
 
     def wait_whole(self, topic: str) -> None:
-        """Wait until every partition has a leader and all its replicas are in sync."""
+        """Wait until every partition has a leader and all replicas are in sync."""
         wait_for(lambda: all(self._is_whole(p) for p in self._partitions(topic) or [None]), f"{topic} is whole")
 
     def leader(self, topic: str, partition: int) -> int:
-        """Return the id of the broker that leads a partition; waits until there is one."""
+        """Return the id of the broker that leads a partition, once there is one."""
         found = _eventually(
             lambda: [p for p in self._partitions(topic) if p.id == partition and p.leader >= 0],
             f"{topic}-{partition} has a leader",
@@ -134,7 +138,7 @@ def acknowledge_first_record(servers: str, topic: str, replicas: int) -> None:
 
 
 def consume(servers: str, topic: str, partitions: int, count: int) -> float:
-    """Read so many records from the start of a topic; return the seconds from the assignment to the last of them."""
+    """Read ``count`` records from the start of a topic, and return the seconds from the assignment to the last one."""
     settings = {"bootstrap.servers": servers, "group.id": "benchmark", "enable.auto.commit": False, **_EAGER}
     consumer = Consumer(settings, logger=_SILENT)
     consumer.list_topics(topic, timeout=_TIMEOUT_S)
@@ -153,7 +157,7 @@ def consume(servers: str, topic: str, partitions: int, count: int) -> float:
 
 
 def records_in(servers: str, topic: str, partitions: int) -> int:
-    """Return how many records a topic has that lost none."""
+    """Return the number of records in a topic that has lost none."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "benchmark"}, logger=_SILENT)
     marks = [
         consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_S)
@@ -164,7 +168,7 @@ def records_in(servers: str, topic: str, partitions: int) -> int:
 
 
 class Outage:
-    """Sends a record to one partition every few milliseconds, to see when it takes them again."""
+    """Sends a record to one partition every few milliseconds, to measure when it accepts records again."""
 
     def __init__(self, servers: str, topic: str, partition: int, settings: Mapping[str, Any]) -> None:
         self._producer = Producer({"bootstrap.servers": servers, **settings}, logger=_SILENT)
@@ -173,7 +177,7 @@ class Outage:
         self.seconds_after(lambda: None)
 
     def seconds_after(self, event: Callable[[], object]) -> float:
-        """Return the time from an event to the first acknowledgement of a record that was produced after it."""
+        """Return the time from an event to the first acknowledgement of a record produced after it."""
         started_s = time.monotonic()
         event()
         self._acknowledged_s = 0.0
@@ -193,7 +197,7 @@ class Outage:
 
 
 def _eventually(look: Callable[[], list[T]], what: str) -> list[T]:
-    """Return the first list that is not empty: not every broker knows at once what another one has answered."""
+    """Return the first non-empty list. Not every broker knows at once what another one has answered."""
     found: list[T] = []
 
     def is_found() -> bool:
@@ -205,7 +209,11 @@ def _eventually(look: Callable[[], list[T]], what: str) -> list[T]:
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, which is looked at every 20 ms. Raises TimeoutError after a minute."""
+    """Wait for a condition, checked every 20 ms.
+
+    Raises:
+        TimeoutError: The condition does not hold within a minute.
+    """
     deadline_s = time.monotonic() + _TIMEOUT_S
     while not condition():
         if time.monotonic() > deadline_s:

@@ -1,4 +1,4 @@
-"""From what both clusters did in each round to the lines of the table; no measurement here."""
+"""The conversion of both clusters' measurements to the lines of the table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Better = Literal["higher", "lower"]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a piece of work took: seconds, and seconds of CPU of all processes of the cluster and of the client."""
+    """The cost of some work: elapsed seconds, and CPU seconds of the cluster's processes and of the client."""
 
     seconds: float
     cluster_cpu_s: float
@@ -26,21 +26,21 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T]):
-    """What was found in the rounds by the name of the cluster; ours comes first, the other may be missing."""
+    """The measurements of all rounds by cluster name. Tidelog comes first; the other may be missing."""
 
     rounds: Mapping[str, Sequence[T]]
 
     def figures(self, of: Callable[[T], float]) -> list[tuple[str, list[float]]]:
-        """Return one figure of every round for each cluster, in their order."""
+        """Return one figure of every round for each cluster, in order."""
         return [(name, [of(one) for one in found]) for name, found in self.rounds.items()]
 
     def result(
         self, name: str, unit: str, of: Callable[[T], float], better: Better | None, at_least: float | None = None
     ) -> Result:
-        """Return the line of one figure: our median, theirs, and the median over the rounds of the ratio in a round.
+        """Return the line of one figure: both medians, and the median of the rounds' ratios.
 
-        The ratio says how many times better ours is; ``at_least`` is its bar. There is neither with one cluster, or
-        for a figure of which nobody can say which is ``better``.
+        The ratio states how many times better Tidelog is; ``at_least`` is its bar. There is neither with one cluster or
+        for a figure without a ``better`` direction.
         """
         (_, ours), *others = self.figures(of)
         if not others:
@@ -57,7 +57,7 @@ class Found(Generic[T]):
 
 
 def ratio_of(ours: Sequence[float], theirs: Sequence[float], better: Better) -> float:
-    """Return how many times better ours is: the median over the rounds of the ratio within a round."""
+    """Return how many times better Tidelog is: the median of the rounds' ratios."""
     pairs = list(zip(ours, theirs, strict=True))
     return statistics.median(our / their if better == "higher" else their / our for our, their in pairs)
 
@@ -65,7 +65,7 @@ def ratio_of(ours: Sequence[float], theirs: Sequence[float], better: Better) -> 
 def work_results(
     name: str, found: Found[Cost], records: int, record_bytes: int, *, at_least: float | None
 ) -> list[Result]:
-    """Return the lines of records that were produced or consumed: the rate with its bar, and what it cost."""
+    """Return the lines of produced or consumed records: the rate with its bar, and the cost."""
     gigabytes = records * record_bytes / 1e9
 
     def client_share(cost: Cost) -> float:

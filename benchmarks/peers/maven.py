@@ -1,4 +1,4 @@
-"""Where Apache Kafka's jars are: an installation that ``KAFKA_HOME`` names, or what Maven fetches once."""
+"""The location of Apache Kafka's jars: the installation in ``KAFKA_HOME``, or jars that Maven fetches once."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _SERVER_JAR = re.compile(r"kafka_2\.13-(\d+\.\d+\.\d+)\.jar")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Kafka's version and the folder that has its jars, and all that they need."""
+    """Kafka's version, and the folder with its jars and their dependencies."""
 
     version: str
     libs: Path
 
 
 def find_installation() -> Installation:
-    """Return the installation in ``KAFKA_HOME``, without it the one in ``build/peers``, fetched by Maven when missing.
+    """Return the installation in ``KAFKA_HOME``, or the one in ``build/peers``, which Maven fetches if missing.
 
     Raises:
-        FileNotFoundError: ``KAFKA_HOME`` has no ``libs/kafka_2.13-<version>.jar``, or there is no Maven to fetch it.
-        subprocess.CalledProcessError: Maven could not.
+        FileNotFoundError: ``KAFKA_HOME`` has no ``libs/kafka_2.13-<version>.jar``, or Maven is not installed.
+        subprocess.CalledProcessError: Maven failed.
     """
     home = os.environ.get("KAFKA_HOME")
     libs = Path(home) / "libs" if home else _BUILD / f"kafka-{pom_version(_POM.read_text())}" / "libs"
@@ -38,14 +38,18 @@ def find_installation() -> Installation:
 
 
 def pom_version(pom: str) -> str:
-    """Return the version of Kafka that the text of a pom.xml asks for."""
+    """Return the version of Kafka in the text of a pom.xml."""
     found = re.search(r"<kafka\.version>(.+?)</kafka\.version>", pom)
     assert found is not None, "pom.xml has no kafka.version"
     return found[1]
 
 
 def version_of(names: list[str], libs: Path) -> str:
-    """Return the version of the server's jar among the files of ``libs``. Raises FileNotFoundError without one."""
+    """Return the version of the server's jar among the files of ``libs``.
+
+    Raises:
+        FileNotFoundError: There is no such jar.
+    """
     versions = [match[1] for name in names if (match := _SERVER_JAR.fullmatch(name))]
     if not versions:
         raise FileNotFoundError(f"{libs} has no kafka_2.13-<version>.jar; KAFKA_HOME names Kafka's own folder")

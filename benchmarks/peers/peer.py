@@ -1,4 +1,4 @@
-"""What a cluster that takes part in the comparison can do, and what both have in common."""
+"""The interface of a cluster in the comparison, and the common parts of both."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SETTINGS: Mapping[str, object] = {
     "controller.quorum.election.timeout.ms": 1_000,
     "replica.lag.time.max.ms": 30_000,
 }
-"""What both clusters are told, so that what they wait for is the same: the last two are Kafka's defaults."""
+"""The settings of both clusters, so that they wait equally long. The last two are Kafka's defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many processes a cluster has."""
+    """The numbers of processes of a cluster."""
 
     controllers: int
     brokers: int
@@ -32,8 +32,8 @@ class Size:
 class Memory:
     """The memory of all processes of a cluster, in MB.
 
-    ``resident`` is the sum of their resident pages, in which a page that n of them share counts n times;
-    ``proportional`` counts it once.
+    ``resident`` is the sum of their resident pages and counts a page shared by n of them n times; ``proportional``
+    counts it once.
     """
 
     resident: float
@@ -41,9 +41,9 @@ class Memory:
 
 
 class Peer(ABC):
-    """A cluster of processes on loopback; started, measured and ended by one thread.
+    """A cluster of processes on loopback, started, measured and ended by one thread.
 
-    It may be started again after :meth:`close`, empty. No process outlives the one that made it.
+    After :meth:`close` it may be started again with no data. No process outlives its creator.
     """
 
     def __init__(self, name: str, size: Size) -> None:
@@ -52,11 +52,11 @@ class Peer(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Do once what an installation does before the first start; not part of any measurement."""
+        """Do the work of an installation before the first start, which is not measured."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start all processes with empty logs; returns before they serve."""
+        """Start all processes with empty logs, and return before they serve."""
 
     @property
     @abstractmethod
@@ -65,33 +65,33 @@ class Peer(ABC):
 
     @abstractmethod
     def pids(self) -> Mapping[str, int]:
-        """Return the ids of the processes that run, by their names."""
+        """Return the ids of the running processes by name."""
 
     @abstractmethod
     def kill(self, broker_id: int) -> None:
-        """SIGKILL a broker; returns when it is gone."""
+        """Kill a broker with SIGKILL, and return when it is gone."""
 
     @abstractmethod
     def restart(self, broker_id: int) -> None:
-        """Start a broker that was killed; returns before it serves."""
+        """Start a killed broker, and return before it serves."""
 
     @abstractmethod
     def last_words(self) -> str:
-        """Return what the processes printed last, for the message of a failure."""
+        """Return the last output of the processes, for error messages."""
 
     @abstractmethod
     def close(self) -> None:
-        """End all processes and remove their data. Does nothing when it is not started."""
+        """End all processes and remove their data. Do nothing if the cluster is not running."""
 
     def memory(self) -> Memory:
-        """Return the memory of all processes now."""
+        """Return the current memory of all processes."""
         pids = self.pids().values()
         return Memory(sum(map(process.resident_mb, pids)), sum(map(process.proportional_mb, pids)))
 
     def cpu(self) -> dict[str, float]:
-        """Return the seconds of CPU that each process has used since it was started."""
+        """Return each process's CPU seconds since its start."""
         return {name: process.cpu_seconds(pid) for name, pid in self.pids().items()}
 
     def cpu_seconds(self) -> float:
-        """Return the seconds of CPU that all processes together have used."""
+        """Return the CPU seconds of all processes together."""
         return sum(self.cpu().values())

@@ -1,4 +1,4 @@
-"""Runs the comparison: which clusters are up for which work, and in what order."""
+"""The sequence of the comparison, and the clusters that run in each part."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_SMALL_PARTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what the command line asks for and print the table; the JSON file is written when all was measured."""
+    """Measure the requested parts and print the table. The JSON file is written when everything was measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="Measure next to Apache Kafka.")
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"these alone: {', '.join(PARTS)}")
     parser.add_argument("--alone", choices=(_TIDELOG, _KAFKA), help="one cluster without the other: no ratios")
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(options: Options, parts: Sequence[str], alone: str | None) -> Iterator[tuple[str, list[Result]]]:
-    """Yield the results of each part; both clusters of a size are up at a time, but for the cold starts."""
+    """Yield the results of each part. Except in cold starts, both clusters of a size run at the same time."""
     with _clusters(options, _WHOLE, alone) as clusters:
         yield from _run(clusters, _STOPPED_PARTS, parts)
         if any(part in _WHOLE_PARTS for part in parts):
@@ -87,7 +87,7 @@ def _run(clusters: Clusters, parts: dict[str, Part], asked: Sequence[str]) -> It
 
 @contextmanager
 def _clusters(options: Options, size: Size, alone: str | None) -> Iterator[Clusters]:
-    """Yield the clusters, prepared; end them at last, after an error with what they printed."""
+    """Yield the prepared clusters, and end them afterwards; after an error, print their output."""
     with options.scratch() as folder:
         peers: list[Peer] = []
         if alone != _KAFKA:

@@ -1,4 +1,4 @@
-"""Tidelog as one of the two: a local cluster, reached by its Kafka listeners."""
+"""Tidelog in the comparison: a local cluster, used through its Kafka listeners."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tidelog.testing import LocalCluster
 from tidelog.testing.process import ProcessHandle
 
 _OWN_SETTINGS = {"inter.broker.listener.name": "PLAINTEXT"}
-"""Replicas are fetched through the listener that clients of Kafka have, as in the peer."""
+"""Replicas fetch through the Kafka clients' listener, as in the peer."""
 
 
 class TidelogCluster(Peer):
-    """A cluster of Tidelog's processes with the settings that the peer has."""
+    """A cluster of Tidelog processes with the settings of the peer."""
 
     def __init__(self, size: Size) -> None:
         super().__init__("Tidelog", size)
         self._cluster: LocalCluster | None = None
 
     def prepare(self) -> None:
-        """Compile the modules to bytecode, as pip does when it installs them."""
+        """Compile the modules to bytecode, as pip does at installation."""
         for package in (tidelog, tidelog_quorum, tidelog_node):
             for folder in package.__path__:
                 compileall.compile_dir(Path(folder), quiet=2)

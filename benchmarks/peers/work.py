@@ -1,4 +1,4 @@
-"""The work that both clusters do in turns, while both are up."""
+"""The work that both clusters do alternately while both run."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _MILLI = 1e3
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """The clusters that are compared, ours first, and how much is done."""
+    """The compared clusters, Tidelog first, and the amount of work."""
 
     peers: Sequence[Peer]
     options: Options
 
     @property
     def replicas(self) -> int:
-        """How many replicas the topics have: one on each broker."""
+        """The number of replicas of the topics: one on each broker."""
         return self.peers[0].size.brokers
 
     @property
     def text(self) -> str:
-        """What the table calls them."""
+        """The clusters' size as the table shows it."""
         return f"{self.replicas} nodes, RF {self.replicas}" if self.replicas > 1 else "1 node, RF 1"
 
     def start(self) -> None:
-        """Start all, and wait until each has taken a record."""
+        """Start all clusters, and wait until each has accepted a record."""
         for peer in self.peers:
             self.options.say(f"starting {peer.name}, {peer.size}")
             peer.start()
@@ -52,13 +52,15 @@ class Clusters:
             acknowledge_first_record(peer.bootstrap_servers, "first", self.replicas)
 
     def close(self) -> None:
-        """End all."""
+        """End all clusters."""
         for peer in self.peers:
             peer.close()
 
 
 def cold_starts(clusters: Clusters) -> list[Result]:
-    """Start each alone, again and again: from the launch of its processes to the first acknowledged record."""
+    """Start each cluster alone, repeatedly, and measure from the launch of its processes to the first acknowledged
+    record.
+    """
 
     def start(peer: Peer) -> float:
         clusters.options.say(f"cold start of {peer.name}, {peer.size}")
@@ -76,7 +78,7 @@ def cold_starts(clusters: Clusters) -> list[Result]:
 
 
 def idle(clusters: Clusters) -> list[Result]:
-    """Measure what the clusters take while nothing happens."""
+    """Measure the idle cost of the clusters."""
     seconds = clusters.options.pick(10.0, 3.0)
     clusters.options.say("letting both be idle")
     time.sleep(seconds)
@@ -90,7 +92,7 @@ def idle(clusters: Clusters) -> list[Result]:
 
 
 def memory(clusters: Clusters, when: str) -> list[Result]:
-    """Return the memory of all processes now."""
+    """Return the current memory of all processes."""
     found: Found[Memory] = Found({peer.name: [peer.memory()] for peer in clusters.peers})
     name = f"memory of {clusters.peers[0].size}, {when}"
     return [
@@ -105,14 +107,14 @@ def produce(clusters: Clusters, at_least: float) -> list[Result]:
 
 
 def consume_from_cache(clusters: Clusters) -> list[Result]:
-    """Read what was written before; topics that have too little are filled."""
+    """Read records written before. Topics with too few are filled."""
     return [line for size in (_KIB, _SMALL) for line in _consume(clusters, size)]
 
 
 def synchronous_latency(clusters: Clusters) -> list[Result]:
-    """Send one record after the other, each when the one before it is acknowledged by all replicas.
+    """Send records one at a time, each after all replicas have acknowledged the previous one.
 
-    To be measured first: so many requests also let the JVM compile what each of them runs through.
+    Measure this first: so many requests also let the JVM compile the code on their path.
     """
     topic, count, value = "latency", clusters.options.pick(2_000, 500), os.urandom(_KIB)
     senders = {}
@@ -133,7 +135,7 @@ def synchronous_latency(clusters: Clusters) -> list[Result]:
 
 
 def failover(clusters: Clusters) -> list[Result]:
-    """Kill the leader of a partition; the time until a record that was sent after that is acknowledged."""
+    """Kill the leader of a partition, and measure until a record sent afterwards is acknowledged."""
     for peer in clusters.peers:
         _create(peer, _FAILOVER, 1, clusters.replicas)
     rounds = clusters.options.pick((5, 3), (2, 1))
@@ -153,7 +155,7 @@ def _kill_leader(clusters: Clusters, settings: Mapping[str, Any], peer: Peer) ->
     topics = Topics(peer.bootstrap_servers)
     leader = topics.leader(_FAILOVER, 0)
     outage = Outage(peer.bootstrap_servers, _FAILOVER, 0, settings)
-    # Not always at the same time since the last heartbeat.
+    # Vary the time since the last heartbeat.
     time.sleep(random.uniform(0, 0.3))
     seconds = outage.seconds_after(lambda: peer.kill(leader))
     peer.restart(leader)
@@ -204,7 +206,7 @@ def _create(peer: Peer, topic: str, partitions: int, replicas: int) -> None:
 
 
 def _count(clusters: Clusters, size: int) -> int:
-    """Return how many records a round has: what takes a second or two, more of them without other replicas."""
+    """Return the number of records per round, for a second or two of work. There are more without replication."""
     count = clusters.options.pick(150_000, 50_000) if size == _KIB else clusters.options.pick(600_000, 200_000)
     return count if clusters.replicas > 1 else 3 * count
 
@@ -225,7 +227,7 @@ def _cost(peer: Peer, work: Callable[[], object]) -> Cost:
 
 
 def _own_cpu_seconds() -> float:
-    """Return the seconds of CPU of all threads of this process: the client's, since nothing else works here."""
+    """Return the CPU seconds of all threads of this process, which only runs the client."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

@@ -1,10 +1,10 @@
-"""Runs the demo: ``python -m examples.flights``."""
+"""The entry point of the demo: ``python -m examples.flights``."""
 
 import sys
 
 
 def run() -> int:
-    """Run the demo; Ctrl-C at any point, also while modules are being loaded, ends it with one line."""
+    """Run the demo. Ctrl-C ends it with one line at any point, even while modules are imported."""
     try:
         from examples.flights.demo import main
 

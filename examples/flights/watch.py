@@ -1,4 +1,4 @@
-"""Follows the topic's leaders and in-sync replicas while the demo runs, on a thread of its own."""
+"""A thread that follows the topic's leaders and in-sync replicas during the demo."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _INTERVAL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition as a node's metadata had it."""
+    """One partition in a node's metadata."""
 
     leader: int
     isr: frozenset[int]
 
 
 class TopicWatch:
-    """Counts the changes it sees, about ten looks a second."""
+    """Counts the changes that it sees, checking about ten times a second."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
@@ -42,12 +42,16 @@ class TopicWatch:
         self._thread.join()
 
     def busiest_leader(self) -> int:
-        """Return the node that leads most partitions."""
+        """Return the node that leads the most partitions."""
         leaders = [view.leader for view in self.view.values() if view.leader >= 0]
         return max(sorted(set(leaders)), key=leaders.count)
 
     def wait_until(self, condition: Callable[[dict[int, PartitionView]], bool], what: str, timeout_s: float) -> None:
-        """Wait until the view fulfils a condition. Raises TimeoutError with the last view."""
+        """Wait until the view fulfills a condition.
+
+        Raises:
+            TimeoutError: The condition does not hold in time. The message has the last view.
+        """
         deadline = time.monotonic() + timeout_s
         while not condition(self.view):
             if time.monotonic() > deadline:

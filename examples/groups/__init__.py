@@ -1,1 +1,1 @@
-"""Small programs that show one thing each: delivery semantics, rebalances, subscriptions, partitioners, replay."""
+"""Small programs with one topic each: delivery semantics, rebalances, subscriptions, partitioners, replay."""

@@ -1,7 +1,8 @@
-"""At least once: the offset is committed after the record is dealt with. A crash repeats records, and loses none.
+"""At least once: the offset is committed after the record is processed. A crash repeats records but loses none.
 
-What most applications want, with an effect that bears being repeated. The offset of each record is stored when the
-work is done; the consumer commits what is stored every second and when it closes.
+This suits most applications, provided that processing is idempotent. The offset of each record is stored when its
+processing is complete; the consumer commits the stored offsets every second and when it closes.
+
 Run it: python -m examples.groups.at_least_once [host:port]
 """
 
@@ -12,11 +13,11 @@ from tidelog import Consumer
 
 
 class CrashError(Exception):
-    """Stands for a failure between the work and its commit."""
+    """A simulated failure between the processing and its commit."""
 
 
 def consume(servers: str, topic: str, group: str, done: list[str], crash_after: str = "") -> None:
-    """Read to the end, or crash after a value, before its offset is stored."""
+    """Read to the end, or crash after a value before its offset is stored."""
     config = {
         "bootstrap.servers": servers,
         "group.id": group,
@@ -41,7 +42,7 @@ def consume(servers: str, topic: str, group: str, done: list[str], crash_after: 
 
 
 def main() -> None:
-    """Crash in the middle and go on: the record that was in hand comes again, none is lost."""
+    """Crash in the middle and resume: the record in progress is repeated, none is lost."""
     with bootstrap_servers() as servers:
         topic = create_topic(servers, new_name("orders"), 1)
         fill(servers, topic, {"customer": [f"order {i}" for i in range(5)]})

@@ -1,6 +1,8 @@
-"""At most once: the offset is committed before the record is dealt with. A crash may lose records, and repeats none.
+"""At most once: the offset is committed before the record is processed. A crash may lose records but repeats none.
 
-For what is worth nothing when it is late: metrics, caches. Run it: python -m examples.groups.at_most_once [host:port]
+This suits data that is worthless when late, such as metrics and caches.
+
+Run it: python -m examples.groups.at_most_once [host:port]
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from tidelog import Consumer
 
 
 class CrashError(Exception):
-    """Stands for kill -9."""
+    """A simulated kill -9."""
 
 
 def consume(servers: str, topic: str, group: str, seen: list[str], crash_at: str = "") -> None:
-    """Read to the end, or crash when a value comes."""
+    """Read to the end, or crash at a value."""
     config = {
         "bootstrap.servers": servers,
         "group.id": group,
@@ -39,7 +41,7 @@ def consume(servers: str, topic: str, group: str, seen: list[str], crash_at: str
 
 
 def main() -> None:
-    """Crash in the middle and go on: the record that was in hand is lost, none comes twice."""
+    """Crash in the middle and resume: the record in progress is lost, none is repeated."""
     with bootstrap_servers() as servers:
         topic = create_topic(servers, new_name("metrics"), 1)
         fill(servers, topic, {"sensor": [f"reading {i}" for i in range(5)]})

@@ -1,4 +1,4 @@
-"""Where an example runs: at the address that it is given, or on a cluster in memory that lives as long as it does."""
+"""The cluster of an example: at the given address, or in memory for the duration of the program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.testing import FakeCluster
 
 @contextlib.contextmanager
 def bootstrap_servers() -> Iterator[str]:
-    """Yield the command line's address, or that of a fresh cluster in memory."""
+    """Yield the command line's address, or that of a new in-memory cluster."""
     if len(sys.argv) > 1:
         yield sys.argv[1]
         return
@@ -34,7 +34,7 @@ def create_topic(servers: str, name: str, partitions: int) -> str:
 
 
 def fill(servers: str, topic: str, values: Mapping[str, list[str]]) -> None:
-    """Produce the values of each key, in their order."""
+    """Produce the values of each key in order."""
     with Producer({"bootstrap.servers": servers}) as producer:
         for key, rows in values.items():
             for row in rows:

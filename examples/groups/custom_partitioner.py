@@ -1,4 +1,4 @@
-"""A partitioner of one's own: large customers get a partition each, all others share the rest.
+"""A custom partitioner: large customers get a partition each, all others share the rest.
 
 Run it: python -m examples.groups.custom_partitioner [host:port]
 """
@@ -21,7 +21,7 @@ def by_customer(topic: str, key: bytes | None, partitions: int) -> int:
 
 
 def main() -> None:
-    """Produce for five customers and show where the records went."""
+    """Produce for five customers and print the partitions of their records."""
     stored: dict[bytes, set[int]] = {}
 
     def report(error: KafkaError | None, message: Message) -> None:

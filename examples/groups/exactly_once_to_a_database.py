@@ -1,6 +1,7 @@
-"""Exactly once into a database: the result and the offset are one transaction there, and reading goes on from it.
+"""Exactly once into a database: the result and the offset are stored in one transaction, from which reading resumes.
 
-The group divides the partitions among its members; where to go on is the database's word, not the group's.
+The group divides the partitions among its members; the database, not the group, stores the positions.
+
 Run it: python -m examples.groups.exactly_once_to_a_database [host:port]
 """
 
@@ -20,24 +21,24 @@ CREATE TABLE IF NOT EXISTS positions (
 
 
 class CrashError(Exception):
-    """Stands for kill -9 in the middle of a transaction."""
+    """A simulated kill -9 in the middle of a transaction."""
 
 
 class Ledger:
-    """Balances, and how far they have been computed."""
+    """The balances, and the positions up to which they are computed."""
 
     def __init__(self, path: str) -> None:
         self.database = sqlite3.connect(path)
         self.database.executescript(SCHEMA)
 
     def next_offset(self, topic: str, partition: int) -> int:
-        """Return where to go on."""
+        """Return the offset from which to resume."""
         query = "SELECT next_offset FROM positions WHERE topic = ? AND partition = ?"
         row = self.database.execute(query, (topic, partition)).fetchone()
         return OFFSET_BEGINNING if row is None else int(row[0])
 
     def book(self, message: Message, *, crash: bool = False) -> None:
-        """Add an amount to an account and move the position, both or neither."""
+        """Add an amount to an account and advance the position, atomically."""
         with self.database:
             self.database.execute(
                 "INSERT INTO balances VALUES (?, ?)"
@@ -89,7 +90,7 @@ def consume(servers: str, topic: str, group: str, ledger: Ledger, crash_at: int 
 
 
 def main() -> None:
-    """Crash in the middle of a booking and go on: each amount is booked once."""
+    """Crash in the middle of a booking and resume: each amount is booked once."""
     with bootstrap_servers() as servers:
         topic = create_topic(servers, new_name("payments"), 3)
         fill(servers, topic, {f"account {i}": ["10", "20", "30"] for i in range(4)})

@@ -1,6 +1,7 @@
-"""Rebalance callbacks: state that belongs to a partition is built up when it comes and saved before it goes.
+"""Rebalance callbacks: a partition's state is created when it is assigned and saved before it is revoked.
 
-The second member joins while the first one works; with cooperative-sticky only what moves is given up.
+The second member joins while the first one works. With cooperative-sticky only the partitions that move are revoked.
+
 Run it: python -m examples.groups.rebalance_listener [host:port]
 """
 
@@ -15,7 +16,7 @@ DEADLINE_S = 30
 
 
 class CountingMember:
-    """Counts the records of each partition that it has."""
+    """A member that counts the records of each of its partitions."""
 
     def __init__(self, name: str, servers: str, topic: str, group: str) -> None:
         self.name = name
@@ -33,29 +34,29 @@ class CountingMember:
         self.consumer.subscribe([topic], on_assign=self.come, on_revoke=self.go, on_lost=self.lose)
 
     def come(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begin with partitions; without assign() here the consumer reads them from the committed offsets."""
+        """Create the state of partitions. Without assign() here, the consumer reads from the committed offsets."""
         self.counts |= {p.partition: 0 for p in partitions}
         print(f"{self.name} gets {sorted(p.partition for p in partitions)}")
 
     def go(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Save what belongs to partitions, while nobody else has them yet; their offsets are committed after it."""
+        """Save the state of partitions before another member has them. Their offsets are committed afterwards."""
         self.saved |= {p.partition: self.counts.pop(p.partition) for p in partitions}
         print(f"{self.name} gives up {sorted(p.partition for p in partitions)}")
 
     def lose(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Drop what belongs to partitions that others may have already: nothing may be committed any more."""
+        """Drop the state of partitions that other members may have already. Nothing may be committed any more."""
         for partition in partitions:
             self.counts.pop(partition.partition, None)
 
     def work(self) -> None:
-        """Count what comes within a moment."""
+        """Count the records that arrive within a moment."""
         for message in self.consumer.consume(100, 0.1):
             if message.error() is None:
                 self.counts[message.partition() or 0] += 1
 
 
 def main() -> None:
-    """Let a second member join, and see that the first keeps what does not move."""
+    """Let a second member join, and show that the first one keeps the partitions that do not move."""
     with bootstrap_servers() as servers:
         topic = create_topic(servers, new_name("clicks"), 4)
         fill(servers, topic, {f"user {i}": ["click"] * 10 for i in range(20)})
@@ -75,7 +76,7 @@ def main() -> None:
 
 
 def work_until(condition: object, *members: CountingMember) -> None:
-    """Let the members work until something holds."""
+    """Let the members work until a condition holds."""
     assert callable(condition)
     deadline = time.monotonic() + DEADLINE_S
     while not condition():

@@ -1,4 +1,4 @@
-"""A subscription by pattern: topics that match are read as soon as they are there.
+"""A subscription by pattern: matching topics are read as soon as they exist.
 
 Run it: python -m examples.groups.regex_subscription [host:port]
 """
@@ -14,7 +14,7 @@ DEADLINE_S = 30
 
 
 def main() -> None:
-    """Read two topics of three, then a fourth that is created meanwhile."""
+    """Read two of three topics, then a fourth that is created meanwhile."""
     with bootstrap_servers() as servers:
         prefix = new_name("logs")
         for name in ("web", "mail"):
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def read(consumer: Consumer, count: int) -> set[str]:
-    """Return so many values."""
+    """Return ``count`` distinct values."""
     values: set[str] = set()
     deadline = time.monotonic() + DEADLINE_S
     while len(values) < count:

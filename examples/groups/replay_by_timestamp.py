@@ -1,4 +1,6 @@
-"""Replay from a point in time: the offsets of a timestamp are looked up and read from, whatever was committed.
+"""Replay from a point in time: the consumer looks up the offsets of a timestamp and reads from there.
+
+Committed offsets have no effect.
 
 Run it: python -m examples.groups.replay_by_timestamp [host:port]
 """
@@ -13,7 +15,7 @@ NOON_MS = 1_700_000_000_000
 
 
 def main() -> None:
-    """Write a record per hour into two partitions and read what came from three o'clock on."""
+    """Write a record per hour into two partitions, and read the records from three o'clock on."""
     with bootstrap_servers() as servers:
         topic = create_topic(servers, new_name("trades"), 2)
         with Producer({"bootstrap.servers": servers}) as producer:
