@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from tidelog.v1 import admin_service_pb2, common_pb2
 from tidelog_foundation.config.endpoints import format_address
@@ -160,6 +160,14 @@ class FakeCluster:
             ValueError: there is no such API.
         """
         self._gate.fail_next(api, error_code, times, whole_call=whole_call, applied=applied)
+
+    def answer_with(self, api: str, script: Callable[[Any], Any]) -> None:
+        """Let ``script`` make the response of each gRPC call of ``api``, in place of the node. It runs in a thread.
+
+        Raises:
+            ValueError: there is no such API.
+        """
+        self._gate.answer_with(api, script)
 
     def clear_faults(self) -> None:
         """Forget the faults that no call has met yet."""

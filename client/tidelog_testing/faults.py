@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from google.protobuf.descriptor import MethodDescriptor
 
@@ -46,6 +47,10 @@ class Fault:
         return error_for(self.code, f"{self.code.text} (requested by fail_next)")
 
 
+Script: TypeAlias = Callable[[Any], Any]
+"""Makes the response of a request, or raises TidelogError; runs in a thread."""
+
+
 class Gate:
     """Lets each gRPC call in: waits while the node is paused, counts the call, and returns its fault.
 
@@ -58,6 +63,7 @@ class Gate:
         self._resumed = asyncio.Event()
         self._faults: dict[str, deque[Fault]] = defaultdict(deque)
         self._calls: dict[str, int] = defaultdict(int)
+        self._scripts: dict[str, Script] = {}
 
     def fail_next(self, api: str, code: ErrorCode, times: int, *, whole_call: bool, applied: bool) -> None:
         """Queue a fault for the next ``times`` calls of ``api``.
@@ -65,13 +71,21 @@ class Gate:
         Raises:
             ValueError: there is no such API.
         """
-        if api not in _APIS:
-            raise ValueError(f"unknown API {api!r}; one of {', '.join(_APIS)}")
+        _check_api(api)
         # Codes below UNKNOWN_SERVER_ERROR are the client's own; no response carries them.
         is_local = code.code < ErrorCode.UNKNOWN_SERVER_ERROR.code
         fault = Fault(code, whole_call or is_local or not has_errors(_APIS[api].output_type), applied)
         with self._lock:
             self._faults[api].extend([fault] * times)
+
+    def answer_with(self, api: str, script: Script) -> None:
+        """Let ``script`` answer the calls of ``api``. Raises ValueError: there is no such API."""
+        _check_api(api)
+        self._scripts[api] = script
+
+    def script_of(self, api: str) -> Script | None:
+        """Return what answers an API in the node's place."""
+        return self._scripts.get(api)
 
     def clear(self) -> None:
         """Forget the faults that no call has met yet."""
@@ -105,7 +119,6 @@ class Gate:
         self._resumed = asyncio.Event()
 
 
-def api_of(method: MethodDescriptor) -> str:
-    """Return the name under which a method's calls are counted and fail."""
-    name: Any = method.name
-    return PRODUCE if name == PRODUCE_STREAM else str(name)
+def _check_api(api: str) -> None:
+    if api not in _APIS:
+        raise ValueError(f"unknown API {api!r}; one of {', '.join(_APIS)}")

@@ -21,7 +21,7 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.transport import abort_with
 from tidelog_node.replication import FetchSession
-from tidelog_testing.faults import METHODS, PRODUCE, PRODUCE_STREAM, Fault, Gate
+from tidelog_testing.faults import METHODS, PRODUCE, PRODUCE_STREAM, Fault, Gate, Script
 from tidelog_testing.refusals import overwrite, refuse
 
 _FETCH: Final = "Fetch"
@@ -66,6 +66,8 @@ class FaultInterceptor(grpc.aio.ServerInterceptor):
         async def answer(requests: object, call: Any) -> Any:
             raw = await call.read()
             fault = await self._gate.admit(api)
+            if isinstance(raw, bytes) and (script := self._gate.script_of(api)) is not None:
+                return await _run_script(script, GetMessageClass(method.input_type).FromString(raw), call)
             if fault is None or not isinstance(raw, bytes):
                 return await serve(requests, _Reread(call, raw))
             if not fault.applied and (fault.ends_call or api in _CHANGES):
@@ -184,6 +186,13 @@ class _ProduceStream:
                 self._answers.put_nowait(response)
         finally:
             self._answers.put_nowait(None)
+
+
+async def _run_script(script: Script, request: Message, call: Any) -> Any:
+    try:
+        return await asyncio.to_thread(script, request)
+    except TidelogError as error:
+        await abort_with(call, error)
 
 
 async def _abort(call: Any, fault: Fault) -> NoReturn:

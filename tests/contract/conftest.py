@@ -1,4 +1,4 @@
-"""The clusters that the contract is held against: the fake, the node in memory, and real processes."""
+"""The clusters that the contract is held against: the node in memory, and real processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from group_members import Member
 
-import tidelog_testing
 from tidelog import AdminClient, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient
 from tidelog.message import Message
@@ -31,7 +30,7 @@ _QUICK_GROUPS = {
 class Deployment:
     """One running cluster, with shorthands for what every test of the contract does."""
 
-    def __init__(self, cluster: FakeCluster | LocalCluster | tidelog_testing.FakeCluster) -> None:
+    def __init__(self, cluster: FakeCluster | LocalCluster) -> None:
         self._cluster = cluster
         cluster.__enter__()
         self.bootstrap_servers = cluster.bootstrap_servers
@@ -123,13 +122,13 @@ class Deployment:
         return run_sync(call(), 20).topics[0].partitions[0]
 
 
-@pytest.fixture(scope="module", params=["fake", "memory", "local"])
+@pytest.fixture(scope="module", params=["fake", "local"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Deployment]:
     with contextlib.closing(_deploy(request.param, _CONFIG)) as deployment:
         yield deployment
 
 
-@pytest.fixture(scope="module", params=["fake", "memory", "local"])
+@pytest.fixture(scope="module", params=["fake", "local"])
 def group_cluster(request: pytest.FixtureRequest) -> Iterator[Deployment]:
     """A cluster with consumer groups, whose sessions and heartbeats may be short."""
     with contextlib.closing(_deploy(request.param, {**_CONFIG, **_QUICK_GROUPS})) as deployment:
@@ -139,7 +138,7 @@ def group_cluster(request: pytest.FixtureRequest) -> Iterator[Deployment]:
 def _deploy(kind: str, config: dict[str, Any]) -> Deployment:
     if kind == "local":
         return Deployment(LocalCluster(controllers=1, nodes=1, config=config))
-    return Deployment(FakeCluster() if kind == "fake" else tidelog_testing.FakeCluster())
+    return Deployment(FakeCluster())
 
 
 @pytest.fixture

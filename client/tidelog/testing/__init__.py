@@ -1,21 +1,35 @@
-"""Clusters for tests: `LocalCluster` runs real processes, `FakeCluster` is one node in memory."""
+"""Clusters for tests: `LocalCluster` runs real processes, `FakeCluster` is one node in this process's memory."""
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.testing.fake import FakeCluster
     from tidelog.testing.local import LocalCluster
+    from tidelog_testing import FakeCluster
 
 __all__ = ["FakeCluster", "LocalCluster"]
 
-_HOMES = {"FakeCluster": "tidelog.testing.fake", "LocalCluster": "tidelog.testing.local"}
+_SERVERS = ("tidelog_node", "tidelog_quorum", "tidelog_testing", "grpc_health", "javaproperties", "rocksdict", "xxhash")
 
 
 def __getattr__(name: str) -> object:
     # Lazily: neither needs what the other imports.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    if name == "LocalCluster":
+        from tidelog.testing.local import LocalCluster
+
+        return LocalCluster
+    if name == "FakeCluster":
+        return _fake_cluster()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _fake_cluster() -> type[FakeCluster]:
+    try:
+        from tidelog_testing import FakeCluster
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in _SERVERS:
+            raise
+        text = f"FakeCluster needs the servers, and {error.name} is not installed: pip install 'tidelog[testing]'"
+        raise ModuleNotFoundError(text, name=error.name) from error
+    return FakeCluster

@@ -142,7 +142,7 @@ def test_errors_say_what_to_do_next(run: Callable[..., Result]) -> None:
     result = run("topic", "describe", "nope")
     assert result.exit_code == 1
     hint = hint_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    assert result.stderr == f'tidelog: error: there is no topic "nope" ({hint}) [UNKNOWN_TOPIC_OR_PARTITION]\n'
+    assert result.stderr == f"tidelog: error: there is no topic 'nope' ({hint}) [UNKNOWN_TOPIC_OR_PARTITION]\n"
     assert hint_for(ErrorCode.UNKNOWN_SERVER_ERROR) is None
 
 

@@ -211,7 +211,7 @@ def test_consume_reads_several_topics_and_patterns(
 def test_consume_of_a_pattern_leaves_the_topics_of_the_cluster_out(
     run: Callable[..., Result], cluster: FakeCluster
 ) -> None:
-    cluster.create_topic("__consumer_offsets")
+    run("consume", "orders", "--group", "g", "-e")
     assert "no topic matches" in run("consume", "^__", "--from-beginning", "-e").stderr
 
 

@@ -138,10 +138,13 @@ def test_config_shows_values_with_their_source_and_default(
 ) -> None:
     assert run("config", "describe", "--topic", "flights", "--topic", "orders").stdout == (
         "topic flights:\n"
-        "SETTING       VALUE  SOURCE  DEFAULT\n"
-        "retention.ms  1000   topic   604800000\n"
+        "SETTING              VALUE  SOURCE     DEFAULT\n"
+        "min.insync.replicas  1      all nodes  1\n"
+        "retention.ms         1000   topic      604800000\n"
         "\n"
-        "topic orders: no setting is changed; --all shows the defaults\n"
+        "topic orders:\n"
+        "SETTING              VALUE  SOURCE     DEFAULT\n"
+        "min.insync.replicas  1      all nodes  1\n"
     )
     [described] = run_json("config", "describe", "-t", "flights", "--all")["resources"]
     found = {config["setting"]: config for config in described["configs"]}
@@ -154,9 +157,9 @@ def test_config_shows_values_with_their_source_and_default(
 @pytest.mark.parametrize(
     ("args", "nearest", "code_with_yes"),
     [
-        (("set", "log.retention.mss=1", "--node", "1"), "log.retention.ms", 1),
-        (("set", "cleanup.policy=compact", "--all-nodes"), "log.cleanup.policy", 1),
-        (("delete", "log.retention.mss", "--all-nodes"), "log.retention.ms", 1),
+        (("set", "log.retention.mss=1", "--node", "1"), "log.retention.ms", 0),
+        (("set", "cleanup.policy=compact", "--all-nodes"), "log.cleanup.policy", 0),
+        (("delete", "log.retention.mss", "--all-nodes"), "log.retention.ms", 0),
         (("delete", "retention.mss", "-t", "flights"), "retention.ms", 0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -167,7 +170,6 @@ def test_config_asks_before_a_setting_that_has_no_effect(
     asked = run("config", *args)
     assert asked.exit_code == 2, "there is nobody to answer"
     assert f'did you mean "{nearest}"?' in asked.stderr
-    # The fake has settings of topics alone and refuses the nodes'.
     assert run("config", *args, "--yes").exit_code == code_with_yes
 
 
@@ -200,7 +202,8 @@ def test_config_sets_deletes_appends_and_subtracts(run: Callable[..., Result], r
     run("config", "subtract", "cleanup.policy=compact", "-t", "flights")
     assert policy() == "delete"
     assert run("config", "delete", "retention.ms", "-t", "flights").exit_code == 0
-    assert run_json("config", "describe", "-t", "flights")["resources"][0]["configs"][0]["setting"] == "cleanup.policy"
+    [described] = run_json("config", "describe", "-t", "flights")["resources"]
+    assert [c["setting"] for c in described["configs"] if c["source"] == "topic"] == ["cleanup.policy"]
     refused = run("config", "set", "retention.mss=1", "-t", "flights", "-t", "orders")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "retention.mss" in refused.stderr
@@ -214,7 +217,14 @@ def test_cluster_is_described(cluster: FakeCluster, run: Callable[..., Result], 
     assert described["cluster_id"] == cluster.cluster_id
     assert (described["topics"], described["partitions"]) == (3, 4)
     address = cluster.bootstrap_servers
-    node = {"node": 1, "address": address, "kafka": [], "rack": None, "state": "ready", "leads": 4}
+    node = {
+        "node": 1,
+        "address": address,
+        "kafka": [cluster.kafka_bootstrap_servers],
+        "rack": None,
+        "state": "ready",
+        "leads": 4,
+    }
     assert described["nodes"] == [node]
     assert run("cluster", "info").stdout == run("cluster", "describe").stdout
     assert run("cluster", "features", "upgrade", "metadata.version").exit_code == 2

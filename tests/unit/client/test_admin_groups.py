@@ -343,12 +343,11 @@ def test_remove_members_takes_all_that_the_group_has(groups: ScriptedGroups, adm
 
 
 def test_consumer_group_lags_joins_offsets_ends_and_owners(groups: ScriptedGroups, admin: AdminClient) -> None:
-    with groups.table.changed:
-        groups.table.create("t", 3, 1)
-        batch = RecordBatchBuilder()
-        for _ in range(5):
-            batch.append(None, b"v")
-        groups.table.append("t", 0, batch.build())
+    groups.cluster.create_topic("t", 3)
+    batch = RecordBatchBuilder()
+    for _ in range(5):
+        batch.append(None, b"v")
+    groups.cluster.append("t", 0, batch.build())
     member = pb.DescribedGroupMember(member_id="m", member_assignment=encode_assignment([("t", 0), ("t", 1)]))
     has_classic(groups, classic("g", member))
     has_offsets(groups, TopicPartition("t", 0, 2), TopicPartition("t", 2, 8), TopicPartition("gone", 0, 1))

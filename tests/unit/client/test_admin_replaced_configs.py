@@ -67,7 +67,7 @@ def test_settings_may_be_read_and_written_back_in_callbacks(admin: AdminClient) 
     admin.describe_configs([resource])[resource].add_done_callback(write_back)
     assert done.wait(30)
     assert failures == [None]
-    assert _set(admin) == {"retention.ms": "8000", "cleanup.policy": "compact"}
+    assert _set(admin) == {"retention.ms": "8000", "cleanup.policy": "compact", "min.insync.replicas": "1"}
 
 
 def test_an_administrators_program_prints_what_it_asks_for(admin: AdminClient) -> None:

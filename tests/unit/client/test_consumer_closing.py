@@ -125,7 +125,7 @@ def test_a_coordinator_that_does_not_come_is_told(protocol: str, code: ErrorCode
         )
 
     with ScriptedGroups() as node:
-        node.table.create("t", 1, 1, {})
+        node.cluster.create_topic("t")
         node.answers["FindCoordinator"] = find
         waiting = Member(
             node.bootstrap_servers, "g", group_protocol=protocol, request_timeout_ms=200, retry_backoff_max_ms=50

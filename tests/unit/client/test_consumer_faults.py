@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tidelog import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaException, 
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.transport import call_soon
 
 
 def batch(first: int, count: int) -> bytes:
@@ -201,17 +203,17 @@ def test_consumer_goes_on_in_a_new_session_after_every_error_of_one(cluster: Fak
     with make(cluster, max_partition_fetch_bytes=200, fetch_wait_max_ms=50) as consumer:
         consumer.assign(BOTH)
         seen = consumer.consume(30, 20)
-        sessions = cluster._log_servicer._sessions  # type: ignore[union-attr]
+        sessions = cluster._context().fetch_sessions
         for _ in range(5):
-            with cluster._table.changed:
-                sessions._sessions.clear()
+            for session in sessions.cache:
+                call_soon(partial(sessions._close, session.id))
             seen += consumer.consume(10, 20)
-        for session in sessions._sessions.values():
+        for session in sessions.cache:
             session.epoch += 7
         seen += consumer.consume(120, 20)
     for partition in (0, 1):
         assert [m.offset() for m in seen if m.partition() == partition] == list(range(100))
-    assert not sessions._sessions, "a consumer ends its sessions"
+    assert not list(sessions.cache), "a consumer ends its sessions"
 
 
 def test_consumer_asks_the_leader_of_a_new_epoch_whether_it_has_what_was_read(cluster: FakeCluster) -> None:

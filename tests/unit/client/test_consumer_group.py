@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 from group_members import Member, until
 
-from tidelog import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from tidelog import (
+    OFFSET_BEGINNING,
+    AdminClient,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    NewTopic,
+    TopicPartition,
+)
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import RecordBatchBuilder
@@ -202,6 +211,8 @@ def test_close_does_not_wait_for_a_cluster_that_is_gone(cluster: FakeCluster) ->
 
 
 def test_an_outage_is_told_once(cluster: FakeCluster) -> None:
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        admin.create_topics([NewTopic("__consumer_offsets", 1, 1)])["__consumer_offsets"].result(30)
     cluster.stop()
     waiting = member(cluster, request_timeout_ms=100, retry_backoff_max_ms=100)
     with waiting.consumer:

@@ -228,7 +228,7 @@ def test_rows_that_fail_are_named(cluster: FakeCluster, topic: str) -> None:
 def test_produce_batch_of_a_topic_that_is_not_there_says_so(cluster: FakeCluster) -> None:
     with (
         make(cluster, topic_metadata_propagation_max_ms=50, allow_auto_create_topics=False) as producer,
-        pytest.raises(KafkaException, match='there is no topic "nowhere"') as caught,
+        pytest.raises(KafkaException, match="there is no topic 'nowhere'") as caught,
     ):
         producer.produce_batch("nowhere", [b"a"])
     assert caught.value.code is ErrorCode._UNKNOWN_TOPIC

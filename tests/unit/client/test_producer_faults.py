@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from fake_partitions import partition_bytes
 
 from tidelog import KafkaError, KafkaException, Message, Producer
 from tidelog.testing import FakeCluster
@@ -392,7 +393,7 @@ def test_producer_that_is_forgotten_stops_its_task(cluster: FakeCluster) -> None
 
 
 def headers(cluster: FakeCluster, partition: int = 0) -> list[RecordBatchHeader]:
-    data = cluster._table.partition("t", partition).read(0, 1 << 30, at_least_one=True)
+    data = partition_bytes(cluster, "t", partition)
     return [header for _, header in iter_headers(data)]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fake_partitions import partition_bytes
 
 from tidelog import AdminClient, KafkaError, KafkaException, Message, NewTopic, Producer, SerializingProducer
 from tidelog.producer.hooks import ProducerRecord
@@ -110,7 +111,7 @@ def test_batches_are_no_larger_than_message_max_bytes(cluster: FakeCluster, topi
     with Producer(settings(cluster, message_max_bytes=2_000, linger_ms=1_000)) as producer:
         for _ in range(20):
             producer.produce(topic, b"x" * 300, partition=0)
-    data = cluster._table.partition(topic, 0).read(0, 1 << 30, at_least_one=True)
+    data = partition_bytes(cluster, topic)
     sizes = [header.size_in_bytes for _, header in iter_headers(data)]
     assert len(sizes) > 2
     assert max(sizes) <= 2_000

@@ -254,10 +254,10 @@ def test_admin_creates_describes_and_deletes(node: Node) -> None:
     assert unknown.topic.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
     cluster = node.admin.DescribeCluster(admin.DescribeClusterRequest(), timeout=5)
     assert (cluster.cluster_id, cluster.controller_id, len(cluster.brokers)) == ("fake-cluster", 1, 1)
-    deletion = admin.DeleteTopicsRequest(topic_names=["t", "t"])
-    first, second = node.admin.DeleteTopics(deletion, timeout=5).topics
-    assert first.topic_id == created.topic_id
-    assert second.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
+    deletion = admin.DeleteTopicsRequest(topic_names=["t", "u"])
+    deleted = {topic.name: topic for topic in node.admin.DeleteTopics(deletion, timeout=5).topics}
+    assert deleted["t"].topic_id == created.topic_id
+    assert deleted["u"].error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
 
 
 def test_get_metadata_creates_topics_only_when_told(node: Node) -> None:
@@ -267,7 +267,10 @@ def test_get_metadata_creates_topics_only_when_told(node: Node) -> None:
     with FakeCluster(auto_create_topics=True, default_partitions=4) as cluster:
         creating = Node(cluster)
         with creating.channel:
-            assert len(creating.log.GetMetadata(request, timeout=5).topics[0].partitions) == 4
+            deadline = time.monotonic() + 10
+            while not (partitions := creating.log.GetMetadata(request, timeout=5).topics[0].partitions):
+                assert time.monotonic() < deadline
+            assert len(partitions) == 4
 
 
 def test_describe_producers_tells_who_writes_with_an_id(node: Node) -> None:
@@ -348,7 +351,8 @@ def test_delete_topics_takes_ids_too(node: Node) -> None:
     node.cluster.create_topic("t")
     [topic] = node.admin.ListTopics(admin.ListTopicsRequest()).topics
     request = admin.DeleteTopicsRequest(topic_ids=[topic.topic_id, b"?" * 16])
-    deleted, unknown = node.admin.DeleteTopics(request).topics
+    topics = {found.topic_id: found for found in node.admin.DeleteTopics(request).topics}
+    deleted, unknown = topics[topic.topic_id], topics[b"?" * 16]
     assert (deleted.name, deleted.topic_id, deleted.HasField("error")) == ("t", topic.topic_id, False)
     assert (unknown.name, unknown.topic_id) == ("", b"?" * 16)
     assert ErrorCode.of(unknown.error.code) is ErrorCode.UNKNOWN_TOPIC_ID

@@ -12,11 +12,11 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from tidelog import Consumer, Producer, TopicPartition
+from tidelog.testing import FakeCluster
 from tidelog.v1 import admin_service_pb2, log_service_pb2
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_node.log.disk.files import OS_FILES, Files
-from tidelog_testing import FakeCluster
 from tidelog_testing.memory_files import MemoryFiles
 from tidelog_testing.refusals import overwrite, refuse
 

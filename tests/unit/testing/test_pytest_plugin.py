@@ -65,7 +65,7 @@ def test_nothing_is_imported_where_no_test_asks_for_a_cluster(pytester: pytest.P
         import sys
 
         def test_no_client_is_there():
-            heavy = ("grpc", "google.protobuf", "tidelog.admin", "tidelog.testing.fake", "tidelog_foundation.transport")
+            heavy = ("grpc", "google.protobuf", "tidelog.admin", "tidelog_testing", "tidelog_foundation.transport")
             assert "tidelog.testing.plugin" in sys.modules
             assert [name for name in heavy if name in sys.modules] == []
         """
