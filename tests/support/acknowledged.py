@@ -1,4 +1,4 @@
-"""Unique records under load on a real cluster, and the check that no acknowledged one is lost."""
+"""A load of unique records on a real cluster, and checks that no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.testing import LocalCluster
 _DEADLINE_S = 60.0
 
 Place = tuple[int, int]
-"""Partition and offset."""
+"""A partition and an offset."""
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = _DEADLINE_S) -> None:
@@ -30,10 +30,10 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = _DEADL
 
 @dataclass
 class Load:
-    """Produces unique, numbered records from a thread of its own until it is stopped; remembers every answer.
+    """Produces unique, numbered records from a thread until stopped, and stores every delivery report.
 
-    ``newest`` is the highest number that was acknowledged, by partition. Several producers, each with keys of its own,
-    bring records into another order after a failure than before. Values are padded to ``value_size`` bytes.
+    ``newest`` is the highest acknowledged number by partition. Several producers, each with its own keys, change the
+    order of records after a failure. Values are padded to ``value_size`` bytes.
     """
 
     bootstrap_servers: str
@@ -59,7 +59,7 @@ class Load:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop; after an error at once, so that what becomes of the records does not take its place."""
+        """Stop. After an error stop at once, so that unreported records do not replace the error."""
         if error is None:
             self.stop()
             return
@@ -68,17 +68,17 @@ class Load:
         self._end()
 
     def stop(self) -> None:
-        """Stop producing and wait until every record was reported."""
+        """Stop producing, and wait until every record is reported."""
         self._end()
         assert self._unreported == 0, f"{self._unreported} of {self.sent} records were never reported"
 
     def wait_for_progress(self, records: int = 500) -> None:
-        """Wait until so many more records are acknowledged."""
+        """Wait until ``records`` more records are acknowledged."""
         target = len(self.acknowledged) + records
         wait_for(lambda: len(self.acknowledged) >= target, f"{records} more acknowledged records")
 
     def key_of(self, number: int) -> bytes:
-        """Return the key that a record has."""
+        """Return the key of a record."""
         return b"key-%d" % (number % self.keys)
 
     @property
@@ -108,7 +108,7 @@ class Load:
         while not self._stopping.is_set():
             is_due = self._waiting < 2_000 and self.sent < self.records_per_s * (time.monotonic() - started_s)
             if is_due:
-                # A key belongs to one producer, or its records would have no order.
+                # A key belongs to one producer, since its records would otherwise have no order.
                 producer = producers[self.sent % self.keys % len(producers)]
                 value = str(self.sent).ljust(self.value_size)
                 producer.produce(self.topic, value, self.key_of(self.sent), on_delivery=self._delivered)
@@ -123,7 +123,7 @@ class Load:
                 producer.flush(0.1)
         self._unreported = sum(map(len, producers))
         for producer in producers:
-            # Closing it would wait for what is left, and that for minutes.
+            # Closing it would wait minutes for the remaining records.
             producer.purge()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -137,7 +137,7 @@ class Load:
 
 
 def read_topic(bootstrap_servers: str, topic: str, partitions: int) -> list[Message]:
-    """Read every partition from its beginning to the high watermark of now."""
+    """Read every partition from its beginning to the current high watermark."""
     found: list[Message] = []
     with Consumer({"bootstrap.servers": bootstrap_servers, "auto.offset.reset": "earliest"}) as consumer:
         ends = {}
@@ -158,7 +158,7 @@ def read_topic(bootstrap_servers: str, topic: str, partitions: int) -> list[Mess
 
 
 def assert_nothing_lost(load: Load, messages: list[Message]) -> None:
-    """Every acknowledged record is where it was acknowledged; the first copies of each key are in order."""
+    """Assert that every acknowledged record is in its place and that the first copies of each key are in order."""
     stored = {(m.partition(), m.offset()): int(m.value()) for m in messages}
     assert all(m.key() == load.key_of(int(m.value())) for m in messages), "a key is not the one that was sent"
     assert_all_stored(load, stored)
@@ -166,7 +166,9 @@ def assert_nothing_lost(load: Load, messages: list[Message]) -> None:
 
 
 def assert_stored_exactly_once(load: Load, messages: Sequence[Message]) -> None:
-    """Every record was acknowledged, and each is stored once, where it was acknowledged and in the order of its key."""
+    """Assert that every record was acknowledged and is stored once, at its acknowledged place and in the order of its
+    key.
+    """
     assert not load.failed, load.failed[:5]
     assert len(load.acknowledged) == load.sent
     assert_nothing_lost(load, list(messages))
@@ -177,13 +179,13 @@ def assert_stored_exactly_once(load: Load, messages: Sequence[Message]) -> None:
 
 
 def assert_all_stored(load: Load, stored: Mapping[Place, int]) -> None:
-    """Every acknowledged record is where it was acknowledged."""
+    """Assert that every acknowledged record is at its acknowledged place."""
     lost = {n: place for n, place in load.acknowledged.items() if stored.get(place) != n}
     assert not lost, f"{len(lost)} of {len(load.acknowledged)} acknowledged records lost, e.g. {list(lost.items())[:5]}"
 
 
 def assert_order_of_keys(load: Load, stored: Mapping[Place, int]) -> None:
-    """The first copies of each key are in order."""
+    """Assert that the first copies of each key are in order."""
     latest: dict[bytes, int] = {}
     seen: set[int] = set()
     for place in sorted(stored):
@@ -204,14 +206,14 @@ def create_topic(cluster: LocalCluster, topic: str, partitions: int, replication
 
 
 def isr_sizes(cluster: LocalCluster, topic: str) -> list[int]:
-    """Return the size of each partition's ISR as the cluster's metadata has it now."""
+    """Return the size of each partition's ISR in the cluster's current metadata."""
     with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         partitions = admin.list_topics(topic, timeout=20).topics[topic].partitions
     return [len(partition.isrs) for partition in partitions.values()]
 
 
 def wait_for_whole_isrs(cluster: LocalCluster, topic: str, partitions: int) -> None:
-    """Wait until every ISR has three members; if that fails, the ISRs and what each process said last tell why."""
+    """Wait until every ISR has three members. A failure shows the ISRs and the last output of each process."""
     try:
         wait_for(lambda: isr_sizes(cluster, topic) == [3] * partitions, "every ISR whole")
     except AssertionError as error:

@@ -1,7 +1,7 @@
-"""Record batches that are almost right: valid ones of every codec, changed so that the change reaches the decoder.
+"""Almost valid record batches: valid ones of every codec, mutated so that the change reaches the decoder.
 
-A :class:`Mutator` is seeded, so a seed gives the same bytes again. Most of what it makes has a right CRC and a right
-batch length, because a decoder sees nothing else; the rest keeps the wrong ones.
+A :class:`Mutator` is seeded and reproducible. Most mutants have a valid CRC and batch length, because a decoder sees no
+others; the rest keep invalid ones.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def corpus() -> list[bytes]:
 
 
 class Mutator:
-    """Makes one changed batch after another out of a corpus."""
+    """A generator of mutated batches from a corpus."""
 
     def __init__(self, batches: list[bytes], seed: int) -> None:
         self._batches = batches
@@ -79,7 +79,7 @@ class Mutator:
         return bytes(batch)
 
     def _changed_below_compression(self, batch: bytearray) -> bytearray:
-        """Change plain records and compress them after that, sometimes as something else than the header says."""
+        """Change plain records and compress them afterwards, sometimes with another codec than the header states."""
         plain = bytearray(_mixed("none")[HEADER_SIZE:])
         self._change(plain)
         if self._random.random() < 0.1:
@@ -108,7 +108,7 @@ class Mutator:
             struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
 
     def _place(self, data: bytearray) -> int:
-        # The beginning holds the lengths that everything else hangs on.
+        # The beginning contains the lengths that everything else depends on.
         bound = len(data) if self._random.random() < 0.7 else min(len(data), 24)
         return self._random.randrange(bound + 1)
 

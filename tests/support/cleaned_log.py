@@ -1,7 +1,7 @@
-"""A partition's log with a cleaner beside it, on a disk in memory, and what must be true of the two.
+"""A partition's log with a cleaner on a disk in memory, and the invariants of both.
 
-The histories that it is driven through have plain batches, transactions, tombstones, keyless records, cleanings, clocks
-and crashes. It remembers every record, so that :meth:`CleanedLog.check` can say what a consumer has to see.
+Its histories contain plain batches, transactions, tombstones, keyless records, cleanings, clock changes and crashes. It
+remembers every record, so that :meth:`CleanedLog.check` knows the view of a consumer.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ CONFIG = LogConfig(
 
 @dataclass
 class Written:
-    """A record that was appended, and what came of it."""
+    """An appended record and its outcome."""
 
     record: Record
     producer_id: int | None
     outcome: ControlType | None = None
     cleaned_at_ms: int | None = None
-    """When a cleaning first looked at it, whether it came to its end or not."""
+    """The time of the first cleaning that processed it, completed or not."""
 
     @property
     def is_committed(self) -> bool:
@@ -62,7 +62,7 @@ class Written:
 
 @dataclass
 class CleanedLog:
-    """The log, its disk, its clock, and all that was ever appended."""
+    """The log, its disk, its clock, and all records ever appended."""
 
     disk: MemoryFiles = field(default_factory=MemoryFiles)
     config: LogConfig = CONFIG
@@ -90,7 +90,7 @@ class CleanedLog:
         self.checkpoint = CleanerCheckpoint(self.disk, DIRECTORY.parent, {KEY})
 
     def append(self, pairs: Sequence[Pair], *, compression: str = "none", producer_id: int | None = None) -> None:
-        """Append a batch of plain records, or of a transaction of a producer."""
+        """Append a batch of plain records, or of a producer's transaction."""
         base_offset, producer = self.log.log_end_offset, None
         if producer_id is not None:
             producer = (producer_id, 0, self.sequences.get(producer_id, 0))
@@ -117,7 +117,7 @@ class CleanedLog:
                 written.outcome = kind
 
     def clean(self, max_keys: int | None = None) -> Cleaning | None:
-        """Clean the log as far as it may be; None when there is nothing to be cleaned."""
+        """Clean the log as far as allowed, or return None if there is nothing to clean."""
         self.log.flush()
         cleaner = make_cleaner(self.disk, self.max_keys if max_keys is None else max_keys, self.seed)
         task = self.task()
@@ -132,7 +132,11 @@ class CleanedLog:
         return cleaning
 
     def task(self) -> LogToClean | None:
-        """Return what there is to clean, or None. Raises TidelogError."""
+        """Return the segments to clean, or None.
+
+        Raises:
+            TidelogError: A file cannot be read.
+        """
         with storage_errors("Looking at", DIRECTORY):
             return self._task()
 
@@ -167,7 +171,7 @@ class CleanedLog:
         return self.log.replace_segments(cleaned, [source.segment for source in sources], self.now_ms)
 
     def crash(self, rng: random.Random) -> None:
-        """Stop the machine and open the log again; what was not flushed may be gone, and is then forgotten here."""
+        """Crash the machine and open the log again. Unflushed records may be lost and are then forgotten here."""
         recovery_point = self.log.recovery_point
         self.disk.crash(rng)
         self.open(is_clean=False, recovery_point=recovery_point)
@@ -188,7 +192,7 @@ class CleanedLog:
         return found
 
     def visible(self) -> list[Record]:
-        """Return what a consumer of READ_COMMITTED sees."""
+        """Return the records that a READ_COMMITTED consumer sees."""
         log = self.log
         end_offset = log.last_stable_offset(log.log_end_offset)
         aborted = log.aborted_transactions(log.log_start_offset, end_offset)
@@ -204,7 +208,7 @@ class CleanedLog:
         return records
 
     def check(self) -> None:
-        """Assert that a consumer sees of each key what it has to see, and nothing that was never written."""
+        """Assert that a consumer sees the required records of each key and no record that was never written."""
         self.log.check_invariants()
         visible = self.visible()
         end_offset = self.log.last_stable_offset(self.log.log_end_offset)
@@ -244,12 +248,12 @@ class CleanedLog:
 
 
 def make_cleaner(disk: MemoryFiles, max_keys: int, seed: int = 1, buffer_bytes: int = 300) -> LogCleaner:
-    """Return a cleaner that waits for nothing; ``max_keys`` is how many its map holds."""
+    """Return a cleaner that never waits and whose map has room for ``max_keys``."""
     memory = CleanerMemory(24 * (max_keys + 1), 1.0, buffer_bytes)
     throttle = Throttle(math.inf, lambda: 0.0, lambda seconds: None)
     return LogCleaner(disk, memory, throttle, lambda: seed, lambda: 0.0)
 
 
 def with_segments_of(segment_bytes: int) -> LogConfig:
-    """Return the settings with another size of segments."""
+    """Return the settings with another segment size."""
     return replace(CONFIG, segment_bytes=segment_bytes)

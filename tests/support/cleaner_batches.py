@@ -1,4 +1,4 @@
-"""Batches as a partition's log has them, and what a reader sees of them: for the tests of the cleaner."""
+"""Batches in the form of a partition's log, and readers' views of them, for the tests of the cleaner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog_node.log.producers import ProducerEntry
 NOW_MS = 1_700_000_000_000
 
 Pair = tuple[bytes | None, bytes | None]
-"""Key and value of a record."""
+"""The key and value of a record."""
 
 
 def data_batch(
@@ -31,7 +31,7 @@ def data_batch(
     leader_epoch: int = 3,
     append_time_ms: int | None = None,
 ) -> bytes:
-    """Return a batch; record i has the timestamp ``timestamp_ms + i``, ``producer`` is id, epoch and base sequence."""
+    """Return a batch. Record i has the timestamp ``timestamp_ms + i``; ``producer`` is id, epoch and base sequence."""
     builder = RecordBatchBuilder(compression)
     for index, (key, value) in enumerate(pairs):
         builder.append(key, value, (), timestamp_ms + index)
@@ -50,12 +50,12 @@ def marker_batch(
 
 
 def producer_entry(producer_id: int, last_offset: int, producer_epoch: int = 0) -> ProducerEntry:
-    """Return an active producer whose last batch of data ends at an offset, -1 for none."""
+    """Return an active producer whose last data batch ends at an offset, -1 for none."""
     return ProducerEntry(producer_id, producer_epoch, 0, last_offset, 0, NOW_MS, 1, -1)
 
 
 def records_of(batches: bytes | Iterable[bytes]) -> list[Record]:
-    """Return all records, each batch checked with its CRC."""
+    """Return all records, after a check of each batch's CRC."""
     data = batches if isinstance(batches, bytes) else b"".join(batches)
     records: list[Record] = []
     for position, _ in iter_headers(data):

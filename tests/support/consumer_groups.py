@@ -1,4 +1,4 @@
-"""One consumer group of KIP-848 with its log, in simulated time; and clients of it that do as the protocol says."""
+"""One KIP-848 consumer group with its log in simulated time, and clients that follow the protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REBALANCE_TIMEOUT_MS = 10_000
 
 
 def topic(name: str, partitions: int, number: int = 0) -> TopicInfo:
-    """Return a topic; another number is another topic of the same name."""
+    """Return a topic. Another number means another topic of the same name."""
     return TopicInfo(name.encode().ljust(15, b".") + bytes([number]), name, partitions)
 
 
@@ -31,7 +31,7 @@ def parts(name: str, *indexes: int) -> Assignment:
 
 
 def owned_topics(partitions: Assignment) -> pb.MemberTopics:
-    """Return partitions as a heartbeat has them."""
+    """Return partitions in the form of a heartbeat."""
     ids = sorted({topic_id for topic_id, _ in partitions})
     return pb.MemberTopics(
         topics=[
@@ -42,13 +42,13 @@ def owned_topics(partitions: Assignment) -> pb.MemberTopics:
 
 
 def partitions_in(topics: pb.MemberTopics) -> Assignment:
-    """Return the partitions that a message says."""
+    """Return the partitions of a message."""
     return frozenset((topic.topic_id, index) for topic in topics.topics for index in topic.partitions)
 
 
 @contextmanager
 def refused(code: ErrorCode, containing: str = "") -> Iterator[None]:
-    """Expect an error, and words in its sentence."""
+    """Expect an error with a text that contains ``containing``."""
     with pytest.raises(TidelogError) as error:
         yield
     assert error.value.code is code
@@ -56,7 +56,7 @@ def refused(code: ErrorCode, containing: str = "") -> Iterator[None]:
 
 
 class GroupHarness:
-    """A group whose records are written and replayed at once, each through its bytes."""
+    """A group whose records are encoded, written and replayed at once."""
 
     def __init__(self, *topics: TopicInfo, settings: GroupSettings | None = None) -> None:
         self.settings = settings or GroupSettings()
@@ -66,11 +66,11 @@ class GroupHarness:
         self.change_topics(*topics)
 
     def change_topics(self, *topics: TopicInfo) -> None:
-        """Let these be the topics of the cluster."""
+        """Replace the topics of the cluster."""
         self.topics = MappingProxyType({topic.name: topic for topic in topics})
 
     def write(self, result: Result[object]) -> list[tuple[Key, Value | None]]:
-        """Write what a request gave; return it."""
+        """Write the records of a result and return them."""
         for key, value in result.records:
             self.write_record(key, value)
         self.group.check_invariants()
@@ -98,7 +98,7 @@ class GroupHarness:
         instance_id: str | None = None,
         assignor: str | None = None,
     ) -> pb.ConsumerGroupHeartbeatResponse:
-        """Let a member join, or join again."""
+        """Join or rejoin a member."""
         return self.send(join_request(member_id, *names, regex=regex, instance_id=instance_id, assignor=assignor))
 
     def beat(
@@ -110,7 +110,7 @@ class GroupHarness:
         names: Iterable[str] | None = None,
         instance_id: str | None = None,
     ) -> pb.ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat that says no more than it must."""
+        """Send a minimal heartbeat."""
         request = pb.ConsumerGroupHeartbeatRequest(
             group_id="g", member_id=member_id, member_epoch=epoch, group_instance_id=instance_id
         )
@@ -121,7 +121,7 @@ class GroupHarness:
         return self.send(request)
 
     def pass_time(self, elapsed_ms: int) -> None:
-        """Let time pass; what becomes due is done when it is."""
+        """Let time pass and process each deadline when it expires."""
         end_ms = self.now_ms + elapsed_ms
         while (deadline_ms := self.group.next_deadline_ms) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -129,15 +129,15 @@ class GroupHarness:
         self.now_ms = end_ms
 
     def expire(self, now_ms: int) -> Result[None]:
-        """Return what is to be written of the members whose deadlines are over."""
+        """Return the result of removing the members whose deadlines have passed."""
         return self.group.remove(self.group.expired(now_ms), now_ms)
 
     def owned_by(self, member_id: str) -> Assignment:
-        """Return what the coordinator has given a member."""
+        """Return the partitions that the coordinator has assigned to a member."""
         return self.group.state.members[member_id].assigned
 
     def load(self) -> ConsumerGroup:
-        """Return the group as another coordinator finds it in the log."""
+        """Return the group as another coordinator loads it from the log."""
         loaded = ConsumerGroup("g", self.settings)
         newest = {record.key: record.value for record in self.log}
         for key, value in sorted(newest.items()):
@@ -155,7 +155,7 @@ def join_request(
     instance_id: str | None = None,
     assignor: str | None = None,
 ) -> pb.ConsumerGroupHeartbeatRequest:
-    """Return the heartbeat with which a member joins."""
+    """Return the heartbeat of a joining member."""
     return pb.ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id=member_id,
@@ -170,9 +170,9 @@ def join_request(
 
 
 class GroupClient:
-    """A member as a consumer is one: it gives up what it is no longer to own, and only then takes what is new.
+    """A member that behaves like a consumer: it revokes partitions before it takes new ones.
 
-    ``holds`` is what the application may be working on.
+    ``holds`` are the partitions that the application may be processing.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class GroupClient:
         self._says_all = True
 
     def finish_revocation(self) -> None:
-        """The application is done with what it has to give up."""
+        """Note that the application has released the revoked partitions."""
         self.holds = self.assignment
 
     def request(self) -> pb.ConsumerGroupHeartbeatRequest:
@@ -210,7 +210,7 @@ class GroupClient:
         return request
 
     def receive(self, response: pb.ConsumerGroupHeartbeatResponse) -> None:
-        """Take an answer over."""
+        """Process an answer."""
         self.epoch = response.member_epoch
         self._says_all = False
         if response.HasField("assignment"):
@@ -219,11 +219,11 @@ class GroupClient:
             self.holds = self.assignment
 
     def miss(self) -> None:
-        """The answer was lost: the next heartbeat says all."""
+        """Lose the answer, so that the next heartbeat is complete."""
         self._says_all = True
 
     def lose_all(self) -> None:
-        """The coordinator has fenced the member: it drops everything and joins again."""
+        """Drop everything after the coordinator has fenced the member, and rejoin."""
         self.epoch = 0
         self.assignment = self.holds = frozenset()
         self._says_all = True

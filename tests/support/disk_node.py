@@ -1,4 +1,4 @@
-"""One node's registry on a disk in memory with several log directories: no network, no controller."""
+"""One node's registry on a disk in memory with several log directories, without a network or controller."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ PATHS = ("/a", "/b")
 
 
 class DiskNode:
-    """A node that was started on a disk, with the image that it was told last.
+    """A node started on a disk, with the last image it received.
 
-    ``assigned`` is what it told the controller of its replicas' directories, ``keeping`` of which it said that the log
-    was never lost; ``ended_with`` is why it would stop.
+    ``assigned`` are the directories of replicas that it reported to the controller, ``keeping`` the replicas whose logs
+    it reported as never lost; ``ended_with`` is the reason why it would stop.
     """
 
     def __init__(
@@ -58,31 +58,31 @@ class DiskNode:
         self.registry.connect(fake, fake, fake, self._hurry)
 
     def submit(self, assignment: object, *_: object) -> None:
-        """Be the queue of assignments, and that of ISR changes, which nobody asks for here."""
+        """Act as the queue of directory assignments and of ISR changes, which are not used here."""
         if isinstance(assignment, AssignDirectory):
             key = (assignment.topic_id, assignment.index)
             self.assigned[key] = assignment.directory
             (self.keeping.add if assignment.keeps_log else self.keeping.discard)(key)
 
     def begin(self, leader_id: BrokerId) -> None:
-        """Be the fetchers, which begin with a leader."""
+        """Act as the fetchers at the start of a leader."""
 
     def end(self, leader_id: BrokerId) -> None:
-        """Be the fetchers, which are done with a leader."""
+        """Act as the fetchers at the end of a leader."""
 
     def add(self, leader_id: BrokerId, partition: Partition, leader_epoch: LeaderEpoch) -> None:
-        """Be the fetchers."""
+        """Act as the fetchers."""
         self.fetching.add(str(partition))
 
     def remove(self, leader_id: BrokerId, partition: Partition) -> None:
-        """Be the fetchers."""
+        """Act as the fetchers."""
         self.fetching.discard(str(partition))
 
     def hold_back(self) -> None:
-        """Be the fetchers, which may be told that many are coming."""
+        """Act as the fetchers before many additions."""
 
     def go_on(self) -> None:
-        """Be the fetchers: all have come."""
+        """Act as the fetchers after the additions."""
 
     async def change(self, *records: MetadataRecord) -> None:
         """Apply one entry of the metadata log."""
@@ -100,7 +100,7 @@ class DiskNode:
         epoch: int = 0,
         topic_id: TopicId = TOPIC_ID,
     ) -> None:
-        """Register this node and create its topic, led by the first replica; with an ``epoch``, long ago."""
+        """Register this node and create its topic, led by the first replica, with an optional older ``epoch``."""
         offset = self.image.offset + 1
         brokers = [
             RegisterBrokerRecord(b, b"i" * 16, BrokerEpoch(offset), Endpoint("h", 1), fenced=False)
@@ -122,26 +122,26 @@ class DiskNode:
         await self.change(*brokers, TopicRecord(self.topic, topic_id), *records)
 
     async def elect(self, leader: int, index: int = 0) -> None:
-        """Let another broker, or this one again, lead a partition."""
+        """Make a broker, possibly this one again, the leader of a partition."""
         await self.change(PartitionChangeRecord(TOPIC_ID, index, leader=BrokerId(leader)))
 
     def partition(self, index: int = 0) -> Partition:
-        """Return a partition that is online."""
+        """Return an online partition."""
         partition = self.registry.get(self.topic, index)
         assert partition is not None
         return partition
 
     def log(self, index: int = 0) -> PartitionLog:
-        """Return its log."""
+        """Return the partition's log."""
         return self.partition(index).log
 
     def home(self, index: int = 0) -> str:
-        """Return the log directory that a partition is in."""
+        """Return the log directory of a partition."""
         return str(self.log(index).directory.parent)
 
     @contextlib.asynccontextmanager
     async def retrying(self) -> AsyncIterator[None]:
-        """Run the task that tries again what disks have refused."""
+        """Run the task that retries refused disk operations."""
         task = asyncio.create_task(self.registry.retry_full(), name="retry")
         try:
             yield
@@ -162,7 +162,7 @@ class DiskNode:
                 await task
 
     async def close(self) -> None:
-        """Stop as a node does that is told to."""
+        """Stop like a node that is told to stop."""
         await self.registry.close()
         await self.registry.checkpoints.write()
         await self.registry.checkpoints.write_log_start_offsets()
@@ -173,7 +173,7 @@ class DiskNode:
 
 
 async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-    """Wait for a condition; fails after the time."""
+    """Wait for a condition, and fail after the timeout."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, "the condition did not come true in time"

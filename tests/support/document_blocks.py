@@ -1,4 +1,4 @@
-"""Reads the code blocks of a Markdown page, with the invisible comments that say how the tests treat them. Pure."""
+"""A parser of the code blocks of a Markdown page and of the invisible comments that control their tests. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROMPT = "$ "
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of code; ``not_run`` is the reason why the tests leave it out, ``line`` its first line, from 1."""
+    """A block of code. ``not_run`` is the reason why the tests skip it, ``line`` its first line, from 1."""
 
     language: str
     text: str
@@ -25,7 +25,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of a console block and the output that the page shows below it, which may be empty."""
+    """A command of a console block, and the possibly empty output that the page shows below it."""
 
     text: str
     output: str
@@ -33,9 +33,9 @@ class Command:
 
 
 def blocks_of(page: str) -> Iterator[Block]:
-    """Return the blocks of a page in their order; the text of a comment ``setup`` or ``setup python`` is one as well.
+    """Return the blocks of a page in order, including the text of ``setup`` and ``setup python`` comments.
 
-    A ``not run`` comment holds for the block that follows it.
+    A ``not run`` comment applies to the next block.
     """
     lines = page.splitlines()
     number, reason = 0, None
@@ -58,7 +58,7 @@ def blocks_of(page: str) -> Iterator[Block]:
 
 
 def unfenced(page: str) -> list[int]:
-    """Return the lines, from 1, at which blocks begin that are only indented: nothing says what language they are."""
+    """Return the lines, from 1, at which merely indented blocks begin, which state no language."""
     inside, found, before = False, [], ""
     for number, line in enumerate(page.splitlines(), 1):
         inside ^= line.startswith("```")

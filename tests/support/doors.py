@@ -1,4 +1,4 @@
-"""What stands between two processes of a test and passes on what they send, until it is told not to."""
+"""A TCP proxy between two processes of a test that can break and refuse connections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 
 class Door:
-    """A port of this machine that leads to another one; ``shut`` at the end. To be used in one thread."""
+    """A local port that forwards to another one until :meth:`shut`. Use it in one thread."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -16,18 +16,18 @@ class Door:
         self._ends: list[socket.socket] = []
         self._lock = threading.Lock()
         self.passed = 0
-        """How many connections came through."""
+        """The number of accepted connections."""
         self._thread = threading.Thread(target=self._accept, name="door", daemon=True)
         self._thread.start()
 
     @property
     def port(self) -> int:
-        """Where it is entered."""
+        """The port to connect to."""
         port: int = self._server.getsockname()[1]
         return port
 
     def slam(self) -> None:
-        """Break every connection that came through; new ones are let in."""
+        """Break every connection. New ones are accepted."""
         with self._lock:
             ends, self._ends = self._ends, []
         for end in ends:
@@ -35,7 +35,7 @@ class Door:
             end.close()
 
     def shut(self) -> None:
-        """Refuse new connections, and break all others."""
+        """Refuse new connections and break all others."""
         _end(self._server)
         self._server.close()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Clusters of Raft engines of either kind, in one process and one event loop, each engine with a folder of its own."""
+"""Clusters of Raft engines of either kind in one process and event loop, each engine with its own folder."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _ENTRY = struct.Struct(">QQI")
 
 
 class Capability(enum.Enum):
-    """What one engine promises and the other one does not."""
+    """Guarantees of one engine that the other one lacks."""
 
     MEMBERSHIP = "voters can be added and removed"
 
 
 class RecordingListener:
-    """A state machine that keeps all payloads; refuses whatever the contract rules out."""
+    """A state machine that stores all payloads and fails on every violation of the contract."""
 
     def __init__(self) -> None:
         self.entries: list[CommittedEntry] = []
@@ -48,7 +48,7 @@ class RecordingListener:
 
     @property
     def last(self) -> CommittedEntry:
-        """The last entry, or what stands before the first."""
+        """The last entry, or the position before the first."""
         return self.entries[-1] if self.entries else CommittedEntry(0, 0, b"")
 
     def on_commit(self, entries: Sequence[CommittedEntry]) -> None:
@@ -67,7 +67,7 @@ class RecordingListener:
         self.order.append(leader)
 
     def reader_of(self, entry: CommittedEntry) -> None:
-        """Nothing here takes long."""
+        """Return None: nothing here takes long."""
 
     def on_voters_change(self, voters: VoterSet) -> None:
         self.voters.append(voters)
@@ -98,7 +98,7 @@ def _decode(data: bytes) -> Iterator[CommittedEntry]:
 
 
 class EngineProcess:
-    """What a controller's process has of Raft: an engine, its listener, and a server if the engine uses one."""
+    """The Raft parts of a controller's process: an engine, its listener, and a server if the engine uses one."""
 
     def __init__(self, node_id: int, engine: RaftEngine, server: grpc.aio.Server | None) -> None:
         self.node_id = node_id
@@ -120,7 +120,7 @@ class EngineProcess:
 
 
 class EngineCluster:
-    """Starts and stops the engines of one voter set; subclasses make an engine. Use inside the event loop."""
+    """Starts and stops the engines of one voter set. Subclasses create the engine. Use it inside the event loop."""
 
     capabilities: frozenset[Capability] = frozenset()
 
@@ -152,7 +152,7 @@ class EngineCluster:
 
     async def stop_all(self) -> None:
         await self.stop(*self.running)
-        # A gRPC server schedules its last call when it is collected, which must not be after the loop has closed.
+        # A gRPC server schedules its last call when it is collected, which must happen before the loop closes.
         gc.collect()
         await asyncio.sleep(0)
 
@@ -164,7 +164,7 @@ class EngineCluster:
         await self.stop_all()
 
     async def leader(self) -> EngineProcess:
-        """Wait until all running engines agree on one of them."""
+        """Wait until all running engines agree on a leader."""
 
         def agreed() -> bool:
             seen = {p.engine.leader for p in self.running.values()}

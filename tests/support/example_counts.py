@@ -1,4 +1,4 @@
-"""How many examples a property has where it says so itself: as many as it says, few in ``make quick``."""
+"""The number of examples of a property with its own count: that count, but few in ``make quick``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from hypothesis import settings
 
 
 def examples(count: int) -> int:
-    """Return the number of examples for ``settings(max_examples=...)``; the profile ``quick`` has its own bound."""
+    """Return the number of examples for ``settings(max_examples=...)``. The profile ``quick`` has its own limit."""
     return min(count, settings().max_examples) if settings.get_current_profile_name() == "quick" else count
 
 
 def steps(count: int) -> int:
-    """Return the same for ``settings(stateful_step_count=...)``."""
+    """Return the number of steps for ``settings(stateful_step_count=...)`` likewise."""
     return min(count, settings().stateful_step_count) if settings.get_current_profile_name() == "quick" else count

@@ -1,4 +1,4 @@
-"""A cluster that only notes what is done to it, and fails where a driver would be misused."""
+"""A fake cluster that records operations and fails where a driver would be misused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tidelog_chaos.moves import Move
 
 
 class FakeDriver(Unsupported):
-    """Keeps who is down, paused, slow, delayed, skewed, full and cut off; ``broken`` faults fail with RuntimeError."""
+    """Tracks the members that are down, paused, slow, delayed, skewed, full and cut off.
+
+    ``broken`` faults raise RuntimeError.
+    """
 
     def __init__(self, controllers: int = 3, nodes: int = 3, broken: Iterable[str] = ()) -> None:
         super().__init__()
@@ -35,7 +38,7 @@ class FakeDriver(Unsupported):
 
     @property
     def is_healed(self) -> bool:
-        """True if nothing is wrong any more."""
+        """True if no fault is active."""
         return not self.down and not self.current_cut and not any(self.hurt.values())
 
     def is_running(self, member: Member) -> bool:
@@ -112,7 +115,7 @@ class FakeDriver(Unsupported):
 
 
 class FakeWatch:
-    """Says who leads; ``missing`` is what keeps the cluster from being whole."""
+    """Reports the leaders. ``missing`` is the reason why the cluster is not whole."""
 
     def __init__(self, view: ClusterView | None = None) -> None:
         self.view = view or ClusterView({"t-0": 1}, 1)
@@ -125,7 +128,7 @@ class FakeWatch:
 
 
 class FakeMover:
-    """Moves nothing; ``away`` are the moves that were not given back, ``stuck`` says that none can be."""
+    """Records moves. ``away`` are the moves that were not undone; ``stuck`` makes undoing impossible."""
 
     def __init__(self) -> None:
         self.away: list[Move] = []
@@ -138,7 +141,7 @@ class FakeMover:
         return self.away[-1]
 
     def undo(self, move: Move) -> None:
-        """Leave it to :meth:`restore`, as where the cluster does not answer."""
+        """Leave the move to :meth:`restore`, as if the cluster did not answer."""
 
     def restore(self) -> None:
         if self.stuck:

@@ -1,4 +1,4 @@
-"""Members of a consumer group that remember what they were told and what they have read."""
+"""Members of a consumer group that store their callbacks and the records they have read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _QUICK = {"heartbeat.interval.ms": 100, "session.timeout.ms": 10_000}
 
 
 class Member:
-    """A consumer of a group; settings are given with underscores, and count more than those that make it quick."""
+    """A consumer of a group. Settings are given with underscores and override those that make it quick."""
 
     def __init__(self, bootstrap_servers: str, group: str, **config: Any) -> None:
         given = {key if key == "on_commit" else key.replace("_", "."): value for key, value in config.items()}
@@ -45,7 +45,7 @@ class Member:
 
 
 def until(members: Sequence[Member], condition: Callable[[], bool], timeout_s: float = 20) -> None:
-    """Poll all members until something is so."""
+    """Poll all members until a condition holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, [(m.owned, m.told, len(m.messages), m.errors) for m in members]
@@ -54,7 +54,7 @@ def until(members: Sequence[Member], condition: Callable[[], bool], timeout_s: f
 
 
 def shared(members: Sequence[Member], keys: set[Key]) -> bool:
-    """Say whether every partition has one owner, and each member at least one partition."""
+    """Return whether every partition has one owner and each member at least one partition."""
     owned = [m.owned for m in members]
     return all(owned) and set().union(*owned) == keys and sum(map(len, owned)) == len(keys)
 

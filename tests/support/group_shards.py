@@ -1,4 +1,4 @@
-"""A shard of groups with a log in memory: what a test says is written, committed or failed, is."""
+"""A shard of groups with a log in memory, in which the test controls writes, commits and failures."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ START_MS = 1_000_000
 
 
 class ShardHarness:
-    """Commits at once unless ``holds_commits``; ``fails_writes`` refuses what is to be written.
+    """A shard that commits at once unless ``holds_commits``. ``fails_writes`` refuses writes.
 
-    The time of day is ``now_ms`` and ``clock_error_ms``.
+    The time of day is ``now_ms`` plus ``clock_error_ms``.
     """
 
     def __init__(self, settings: GroupSettings | None = None, store: MemoryGroupStore | None = None) -> None:
@@ -57,10 +57,10 @@ class ShardHarness:
         self.reload()
 
     def reload(self, unsure: int = 0, kept: int = 0) -> None:
-        """Let another node take over: what is not committed is lost, and all calls.
+        """Let another node take over. Uncommitted records and all calls are lost.
 
-        So many of the writes of which nothing is known are committed all the same, and ``kept`` of those that were
-        only written: the new leader has them.
+        As exceptions, the first ``unsure`` writes with an unknown outcome and the first ``kept`` uncommitted writes are
+        committed, since the new leader has them.
         """
         for write in (*self.unsure[:unsure], *list(self.uncommitted)[:kept]):
             self.store.apply(write.records)
@@ -70,7 +70,7 @@ class ShardHarness:
         self.pass_time(0)
 
     def send(self, request: GroupRequest, client: ClientIdentity = CLIENT) -> int:
-        """Return the id of a call."""
+        """Send a call and return its id."""
         self._next_call += 1
         self.step(RequestReceived(self._next_call, request, client))
         return self._next_call
@@ -83,7 +83,7 @@ class ShardHarness:
         self.step(RequestAbandoned(call_id))
 
     def set_topics(self, **partitions: int) -> None:
-        """There are topics with so many partitions; one that was not there has a new id."""
+        """Replace the topics, given by their numbers of partitions. A new topic has a new id."""
         topics = {}
         for name, count in partitions.items():
             known = self.topics.get(name)
@@ -94,7 +94,7 @@ class ShardHarness:
         self.step(TopicsChanged(topics))
 
     def pass_time(self, ms: int) -> None:
-        """Let time pass, with every deadline in it."""
+        """Let time pass and process every deadline in it."""
         end_ms = self.now_ms + ms
         while (next_ms := self.shard.next_deadline_ms) <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
@@ -102,9 +102,9 @@ class ShardHarness:
         self.now_ms = end_ms
 
     def commit(self, count: int | None = None) -> None:
-        """Commit what was written, the oldest first."""
+        """Commit written records, oldest first."""
         for _ in range(len(self.uncommitted) if count is None else count):
-            # What lies before in the log is committed with it.
+            # Earlier records in the log are committed with it.
             for unsure in self.unsure:
                 self.store.apply(unsure.records)
                 self.step(RecordsCommitted(unsure.write_id))
@@ -114,7 +114,7 @@ class ShardHarness:
             self.step(RecordsCommitted(write.write_id))
 
     def fail_written(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Say of all that was written that it may never be committed."""
+        """Report an unknown outcome for all written records."""
         while self.uncommitted:
             write = self.uncommitted.popleft()
             self.unsure.append(write)
@@ -234,14 +234,14 @@ def fetched_offsets(harness: ShardHarness, group: str = "g") -> dict[tuple[str, 
 
 
 def join_new(harness: ShardHarness, **options: Any) -> tuple[str, int]:
-    """Return the member id of a dynamic member, and the call of its join with that id."""
+    """Return the member id of a dynamic member, and the id of its call that joins with it."""
     first = harness.call(join_request(**options))
     assert first.error.code == ErrorCode.MEMBER_ID_REQUIRED.code
     return first.member_id, harness.send(join_request(first.member_id, **options))
 
 
 def stable_group(harness: ShardHarness, members: int = 1) -> tuple[int, list[str]]:
-    """Return the generation and the members, the leader first, each with its id for an assignment."""
+    """Return the generation and the members, leader first, each assigned its own id."""
     joins = [join_new(harness) for _ in range(members)]
     harness.pass_time(harness.settings.group_initial_rebalance_delay_ms * (members + 1))
     answers = [harness.responses[call] for _, call in joins]
@@ -254,7 +254,7 @@ def stable_group(harness: ShardHarness, members: int = 1) -> tuple[int, list[str
 
 
 def code_of(response: Any) -> ErrorCode:
-    """Return the error of a response, or of the one item in it; there must be one."""
+    """Return the error, which must exist, of a response or of its single item."""
     assert response.HasField("error"), response
     return ErrorCode.of(response.error.code)
 

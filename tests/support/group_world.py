@@ -1,9 +1,9 @@
-"""A consumer group in simulated time: memberships, their applications, and the coordinator's core between them.
+"""A consumer group in simulated time: memberships, their applications, and the coordinator's core.
 
-Everything that decides is the product's: the client's memberships and the node's :class:`GroupShard`. Simulated are
-the network (calls and answers that take their time or are lost), the log behind the coordinator (commits take their
-time; what was not committed may be lost when the coordinator moves), the applications (they poll, and have their
-partitions from one poll to another) and the metadata. What happens is a function of the seed and of what the test does.
+All decisions are the product's: the client's memberships and the node's :class:`GroupShard`. Simulated are the network
+(delayed or lost calls and answers), the log behind the coordinator (delayed commits; uncommitted records may be lost
+when the coordinator moves), the applications (they poll, and process their partitions between polls) and the metadata.
+The run is a function of the seed and of the test's actions.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ COORDINATOR = GroupSettings(
 
 @dataclass(slots=True)
 class Faults:
-    """How likely a call or an answer is lost, and how long either takes at most."""
+    """The probability that a call or an answer is lost, and the maximum delays."""
 
     loss: float = 0.0
     latency_ms: int = 20
@@ -85,14 +85,17 @@ class Faults:
 
 @dataclass(slots=True)
 class OpenCall:
-    """A member's call that has no answer yet."""
+    """A member's unanswered call."""
 
     member: SimMember
     call: Call
 
 
 class SimMember:
-    """A consumer: its membership, and an application that polls. ``owned`` is what the application reads."""
+    """A consumer: its membership, and an application that polls.
+
+    ``owned`` are the partitions that the application reads.
+    """
 
     def __init__(self, world: World, name: str, settings: MembershipSettings) -> None:
         self.world = world
@@ -141,7 +144,7 @@ class SimMember:
         self.step(Closing())
 
     def poll(self) -> None:
-        """poll(): the callbacks that wait are run; while it closes the application serves them too."""
+        """Poll: run the waiting callbacks. A closing application runs them too."""
         if not self.is_alive or self.world.now_ms < self.stalled_until_ms:
             return
         self.step(Polled())
@@ -186,14 +189,14 @@ class SimMember:
 
 @dataclass(slots=True)
 class World:
-    """One group. ``check`` runs with everything that a member does."""
+    """One group. ``check`` runs after every change of a member."""
 
     seed: int
     protocol: str = "classic"
     assignors: tuple[str, ...] = ("range",)
     faults: Faults = field(default_factory=Faults)
     is_strict: bool = False
-    """True if no partition may have two owners at any time, as when nothing fails."""
+    """True if no partition may ever have two owners, as in a run without failures."""
     now_ms: float = BEGINNING_MS
     members: list[SimMember] = field(default_factory=list)
     topics: dict[str, KnownTopic] = field(default_factory=dict)
@@ -211,7 +214,7 @@ class World:
         self.random = random.Random(self.seed)
         self._take_over()
 
-    # What a test does.
+    # Actions of tests.
 
     def create_topic(self, name: str, partitions: int) -> None:
         known = self.topics.get(name)
@@ -222,7 +225,7 @@ class World:
             self.later(self.latency(), member.tell_topics)
 
     def join(self, topics: Iterable[str], instance_id: str | None = None, protocol: str | None = None) -> SimMember:
-        """Start a consumer that subscribes, by the world's protocol or another."""
+        """Start a consumer with a subscription, by the world's protocol or another one."""
         settings = MembershipSettings(
             group_id=GROUP,
             group_protocol=protocol or self.protocol,
@@ -240,7 +243,7 @@ class World:
         return member
 
     def crash(self, member: SimMember) -> None:
-        """SIGKILL: its connections break."""
+        """Kill a member with SIGKILL, which breaks its connections."""
         member.is_alive = False
         member.owned = frozenset()
         for call_id in [call_id for call_id, open_call in self._open.items() if open_call.member is member]:
@@ -248,7 +251,7 @@ class World:
             self._tell_shard(RequestAbandoned(call_id))
 
     def move_coordinator(self, down_ms: float) -> None:
-        """The partition's leader dies; another has what was committed, and maybe more."""
+        """Kill the partition's leader. The next one has all committed records, and maybe more."""
         committed = self.random.randint(0, len(self._writes))
         self.store.apply(record for _, records in self._writes[:committed] for record in records)
         self._writes.clear()
@@ -274,7 +277,7 @@ class World:
         self.now_ms = end_ms
 
     def settle(self, within_ms: float = 240_000) -> None:
-        """Heal everything and run until every partition that someone can own is owned, and stays so."""
+        """Heal everything, and run until every partition with a possible owner is owned and stays so."""
         self.faults = Faults()
         end_ms = self.now_ms + within_ms
         calm_since = self.now_ms
@@ -286,11 +289,11 @@ class World:
                 before, calm_since = self.placement(), self.now_ms
 
     def placement(self) -> dict[str, frozenset[Key]]:
-        """What each live member owns."""
+        """Return the partitions of each live member."""
         return {member.name: member.owned for member in self.members if member.is_alive}
 
     def is_complete(self) -> bool:
-        """True if every partition with a subscriber has exactly one owner, which subscribes to it."""
+        """Return whether every subscribed partition has exactly one owner, which subscribes to it."""
         live = [member for member in self.members if member.is_alive]
         wanted = {
             (topic, partition)
@@ -305,7 +308,7 @@ class World:
         return sorted(owned) == sorted(wanted) and fits and all(member.is_settled for member in live)
 
     def describe(self) -> str:
-        """Who has what, for a failed assertion."""
+        """Return the members' state, for a failed assertion."""
         lines = [
             f"{member.name} {member.settings.group_instance_id} {member.identity} topics={sorted(member.topics)} "
             f"owned={sorted(member.owned)} errors={member.errors}"
@@ -315,7 +318,10 @@ class World:
         return "\n".join([f"at {self.now_ms - BEGINNING_MS:.0f} ms, seed {self.seed}", *lines])
 
     def check(self, changed: SimMember) -> None:
-        """No partition has two owners in one generation; what a member has lost it may read until it knows."""
+        """Assert that no partition has two owners in one generation.
+
+        A member may read lost partitions until it learns of it.
+        """
         if not self._counts(changed):
             return
         for other in self.members:
@@ -328,7 +334,7 @@ class World:
         return member.is_alive and (self.is_strict or member.identity.generation_id >= 0)
 
     def _is_replaced(self, one: SimMember, other: SimMember) -> bool:
-        """True if one has taken the other's place as a static member: that is fenced by its member id."""
+        """Return whether one member has replaced the other as a static member, whose member id is then fenced."""
         instance_id = one.settings.group_instance_id
         return instance_id is not None and instance_id == other.settings.group_instance_id
 
@@ -341,7 +347,7 @@ class World:
         return all(epochs.get(member.identity.member_id) == member.identity.generation_id for member in (one, other))
 
     def epochs(self) -> dict[str, int] | None:
-        """The epochs of the group's members; None while it is a classic group or has no coordinator."""
+        """Return the epochs of the group's members, or None for a classic group or without a coordinator."""
         if self.shard is None:
             return None
         self._ids += 1
@@ -413,7 +419,7 @@ class World:
         return response
 
     def _answer(self, call_id: int, response: MembershipResponse | None) -> None:
-        """An answer sets out; None: the connection breaks."""
+        """Send an answer, or break the connection if it is None."""
         lost = self.random.random() < self.faults.loss
         open_call = self._open.pop(call_id, None) if not lost or response is None else None
         if open_call is None:
@@ -459,7 +465,7 @@ class World:
         self.later(self.random.uniform(0, self.faults.commit_ms), lambda: self._commit(incarnation, command.write_id))
 
     def _commit(self, incarnation: int, write_id: int) -> None:
-        """Commit this write and all before it."""
+        """Commit this write and all earlier ones."""
         while incarnation == self._incarnation and self._writes and self._writes[0][0] <= write_id:
             first, records = self._writes.pop(0)
             self.store.apply(records)

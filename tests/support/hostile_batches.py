@@ -1,6 +1,6 @@
-"""Record batches of a given size with right checksums that cost a leader much: compressed bombs, garbage, many records.
+"""Record batches with valid checksums that cost a leader much: compression bombs, garbage, many records.
 
-Also the requests that bring them, by both protocols.
+It also has the requests that carry them, in both protocols.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _RATIO = 900
 _LARGEST_VALUE = 60 * _MIB
 _LARGEST_BATCH = 1_000_000
 _BY_NAME = 12
-"""The last version of Produce that names topics."""
+"""The last version of Produce with topic names."""
 
 
 def hostile_batches(size: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the bytes of each; none is larger than ``size`` but by its header."""
+    """Yield the name and the bytes of each batch. None exceeds ``size`` by more than its header."""
     size = min(size, _LARGEST_BATCH)
     for codec in ("gzip", "zstd"):
         yield f"a bomb of {codec}", _batch([bytes(min(size * _RATIO, _LARGEST_VALUE))], codec)
@@ -42,7 +42,7 @@ def kafka_produce(topic: str, records: Sequence[bytes]) -> bytes:
 
 
 def grpc_produce(topic: str, records: Sequence[bytes]) -> bytes:
-    """Return the same for gRPC."""
+    """Return the corresponding gRPC request."""
     partitions = [pb.ProducePartition(index=index, records=batch) for index, batch in enumerate(records)]
     topics = [pb.ProduceTopic(name=topic, partitions=partitions)]
     return pb.ProduceRequest(acks=pb.ACKS_ALL, timeout_ms=30_000, topics=topics).SerializeToString()

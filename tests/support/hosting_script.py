@@ -1,4 +1,4 @@
-"""The core of what a node hosts, with a shell that does what it says on disks that refuse what a test tells them to."""
+"""The core of a node's hosted replicas, with a shell that executes its commands on disks with planned failures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ LAST = LastState(A, PartitionCheckpoint(5, 6, 3))
 
 
 def storage_error(number: int | None, text: str = "refused") -> TidelogError:
-    """Return the error of a disk, or of a rule when no ``number`` of the system caused it."""
+    """Return the error of a disk, or of a rule if no system error ``number`` caused it."""
     error = error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
     error.__cause__ = None if number is None else OSError(number, text)
     return error
@@ -74,7 +74,7 @@ Answer = Callable[[Any], Event | None]
 
 
 class Host:
-    """Node 1 with the log directories /a and /b. ``done`` are the commands since the last look."""
+    """Node 1 with the log directories /a and /b. ``done`` are the commands since the last :meth:`look`."""
 
     def __init__(self) -> None:
         self.core = HostedReplicas(ONE, IDS, TopicConfig())
@@ -88,7 +88,7 @@ class Host:
         self._failed: set[Path] = set()
 
     def run(self, event: Event) -> None:
-        """Let the core take in an event, and do what it says."""
+        """Pass an event to the core and execute its commands."""
         commands = self.core.step(event, self.now_ms)
         self.core.check_invariants()
         for command in commands:
@@ -110,49 +110,49 @@ class Host:
             self.run(Proceed())
 
     def create(self, partitions: int = 1, topic_id: TopicId = TOPIC, **partition: Any) -> None:
-        """Register the brokers and create the topic, led by this node unless it is said otherwise."""
+        """Register the brokers and create the topic, led by this node by default."""
         values: dict[str, Any] = {"replicas": (ONE, TWO), "isr": (ONE, TWO), "leader": ONE, **partition}
         records = [PartitionRecord(topic_id, i, **values) for i in range(partitions)]
         self.change(*brokers(ONE, TWO, THREE), TopicRecord("t", topic_id), *records)
 
     def look(self, *kinds: type[Command]) -> list[Command]:
-        """Return the commands since the last look, of some kinds or all."""
+        """Return the commands since the last call, of some kinds or all."""
         done, self.done = self.done, []
         return [command for command in done if not kinds or isinstance(command, kinds)]
 
     def assigned(self) -> list[tuple[DirectoryId, bool]]:
-        """Return what the controller was told since the last look."""
+        """Return the directory assignments reported to the controller since the last :meth:`look`."""
         return [(c.directory, c.keeps_log) for c in self.look(AssignDirectory) if isinstance(c, AssignDirectory)]
 
     def refuse(self, kind: type[Command], answer: Answer) -> None:
-        """Answer the commands of a kind in another way."""
+        """Answer the commands of a kind differently."""
         self.refusals[kind] = answer
 
     def accept(self, kind: type[Command]) -> None:
-        """Answer the commands of a kind as at the beginning."""
+        """Answer the commands of a kind as initially."""
         del self.refusals[kind]
 
     def refuse_to_open(self, error: TidelogError, directory: Path | None = A) -> None:
-        """Open no log."""
+        """Refuse to open any log."""
         self.refuse(OpenLog, lambda command: OpenRefused(command.key, directory, error))
 
     def follow(self, leader_id: BrokerId, epoch: int = 1, key: PartitionKey = KEY) -> None:
-        """Let the partition's state machine follow a leader."""
+        """Make the partition's state machine follow a leader."""
         self.run(LeaderFollowed(key, leader_id, LeaderEpoch(epoch)))
 
     def lead(self, key: PartitionKey = KEY) -> None:
-        """Let the partition's state machine lead."""
+        """Make the partition's state machine lead."""
         self.run(NobodyFollowed(key))
 
     def fail(self, path: Path, error: TidelogError = DISK_FAILED) -> None:
-        """Let a log directory fail."""
+        """Fail a log directory."""
         if path not in self._failed:
             self._failed.add(path)
             replicas = tuple(key for key, directory in self.open.items() if directory == path)
             self.run(DirectoryFailed(path, error, replicas))
 
     def place(self) -> Path:
-        """Return the first directory that is online."""
+        """Return the first online directory."""
         return next(path for path in IDS if path not in self._failed)
 
     def _note(self, command: Command) -> None:
@@ -170,7 +170,7 @@ class Host:
 
 
 def brokers(*numbers: BrokerId, epoch: int = 1) -> list[RegisterBrokerRecord]:
-    """Return the registrations of brokers that are not fenced."""
+    """Return the registrations of unfenced brokers."""
     return [RegisterBrokerRecord(b, b"i" * 16, BrokerEpoch(epoch), Endpoint("h", 1), fenced=False) for b in numbers]
 
 

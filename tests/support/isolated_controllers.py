@@ -1,4 +1,4 @@
-"""Controllers in network namespaces of their own, joined by a bridge, so that one can be cut off from the others."""
+"""Controllers in separate network namespaces, connected by a bridge, so that one can be cut off from the others."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _serial = itertools.count()
 
 
 class IsolatedControllers:
-    """A context manager; the namespaces, the bridge and the processes end with it. Needs root and iproute2.
+    """A context manager that removes the namespaces, bridge and processes at its end. It needs root and iproute2.
 
-    The addresses are of a private network that exists on this machine alone.
+    The addresses are of a private network that exists only on this machine.
     """
 
     def __init__(self, directory: Path, count: int, config: Mapping[str, object]) -> None:
         self._directory = directory
         self._config = config
-        # The kernel takes its time to remove an interface, so no name comes twice. It has 15 characters.
+        # The kernel needs time to remove an interface, so no name is reused. Names have at most 15 characters.
         self._name = f"tl{os.getpid() % 100_000}x{next(_serial)}"
         self._subnet = f"10.213.{os.getpid() % 250}"
         self.ids = range(1, count + 1)
@@ -33,7 +33,7 @@ class IsolatedControllers:
 
     @property
     def addresses(self) -> list[str]:
-        """``host:port`` of each controller, by its id from 1 on."""
+        """``host:port`` of each controller, by id from 1 on."""
         return [f"{self._host(i)}:{_PORT}" for i in self.ids]
 
     def __enter__(self) -> IsolatedControllers:
@@ -50,7 +50,7 @@ class IsolatedControllers:
         self._stack.close()
 
     def cut_off(self, isolated: int) -> None:
-        """Let no packet pass between one controller and the others; this process reaches all of them still."""
+        """Block all packets between one controller and the others. This process still reaches all of them."""
         self._set_routes(isolated, "add")
 
     def heal(self, isolated: int) -> None:
@@ -58,7 +58,7 @@ class IsolatedControllers:
         self._set_routes(isolated, "del")
 
     def log(self, controller_id: int) -> str:
-        """Return what a controller has printed."""
+        """Return a controller's output."""
         return (self._directory / f"{controller_id}.log").read_text()
 
     def _set_routes(self, isolated: int, verb: str) -> None:
@@ -111,7 +111,7 @@ class IsolatedControllers:
 
 
 def why_not() -> str | None:
-    """Return why this machine cannot have network namespaces of ours, or None."""
+    """Return the reason why this machine does not support the namespaces, or None."""
     if not sys.platform.startswith("linux"):
         return f"network namespaces are Linux's, this is {sys.platform}"
     if os.geteuid() != 0:

@@ -1,4 +1,4 @@
-"""A node as administrators see it through Kafka's protocol: the real APIs, handlers and controller core, no network."""
+"""A node's administrative Kafka APIs: the real APIs, handlers and controller core, without a network."""
 
 import asyncio
 from itertools import count
@@ -42,7 +42,7 @@ def versions_of(request_class):
 
 
 async def ask(node, request, version, response_class):
-    """Send a request as bytes of this version to a KafkaNode, and read what it answers."""
+    """Send a request in this version as bytes to a KafkaNode, and return the decoded response."""
     writer = Writer()
     encode(request, writer, version)
     reader = Reader(memoryview(b"".join(writer.chunks())))
@@ -58,7 +58,7 @@ async def ask(node, request, version, response_class):
 
 
 class CoreController:
-    """Does what its callers ask in a controller's core, and commits it at once; ``failure`` is raised instead."""
+    """A controller's core that commits requests at once. If set, ``failure`` is raised instead."""
 
     def __init__(self, cache, **config):
         ids = count(1)
@@ -155,7 +155,7 @@ class CoreController:
 
 
 class AdminNode:
-    """Node 1 of a cluster of brokers that live, with a controller of its own; answers each API in each version."""
+    """Node 1 of a cluster of live brokers, with its own controller. It answers each API in each version."""
 
     def __init__(self, *broker_ids, **config):
         self.cache = MetadataCache()
@@ -214,5 +214,5 @@ _NOTHING = _Nothing()
 
 
 def name_of(code):
-    """Return the name of an error's number, None for no error."""
+    """Return the name of an error code, or None for no error."""
     return None if code == 0 else ErrorCode.of(code).name

@@ -1,4 +1,4 @@
-"""A Kafka listener with toy APIs on loopback, a client that speaks in frames, and what both have done."""
+"""A Kafka listener with toy APIs on loopback, a client that speaks in frames, and a record of their actions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ DEADLINE_S = 10.0
 
 @dataclass
 class Toy:
-    """Does what a request's body says: ``echo``, ``wait`` (for :meth:`Door.answer`), ``big N``, ``none``, an error."""
+    """An API that obeys the request's body.
+
+    ``echo``, ``wait`` (for :meth:`Door.answer`), ``big N``, ``none``, an error.
+    """
 
     key: ApiKey
     overlaps: bool
@@ -73,7 +76,7 @@ def _raise(word: bytes) -> None:
 
 @dataclass
 class Door:
-    """A listener that serves, with its budgets."""
+    """A running listener and its budgets."""
 
     listeners: KafkaListeners
     requests: ByteBudget
@@ -100,13 +103,13 @@ class Door:
         await until(lambda: [number for number, _ in self.begun][-len(correlation_ids) :] == list(correlation_ids))
 
     async def is_at_rest(self) -> None:
-        """Wait until nothing is held for anybody."""
+        """Wait until no connection and no budgeted memory is left."""
         await until(lambda: self.listeners.connection_count == 0)
         await until(lambda: (self.requests.taken, self.responses.taken) == (0, 0))
 
 
 class Client:
-    """A connection's other end."""
+    """The client side of a connection."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -116,13 +119,13 @@ class Client:
         await asyncio.wait_for(self._loop.sock_sendall(self.sock, data), DEADLINE_S)
 
     async def receive(self) -> tuple[int, bytes]:
-        """Return the next response's correlation id and the rest, tagged fields included."""
+        """Return the next response's correlation id and its remaining bytes, including tagged fields."""
         [size] = struct.unpack(">i", await self._exactly(4))
         frame = await self._exactly(size)
         return int.from_bytes(frame[:4], "big", signed=True), frame[4:]
 
     async def is_closed(self) -> bool:
-        """Wait until the other end closes; False when it sends something."""
+        """Wait until the other end closes, and return False if it sends data instead."""
         try:
             return await asyncio.wait_for(self._loop.sock_recv(self.sock, 1), DEADLINE_S) == b""
         except ConnectionError:
@@ -159,7 +162,7 @@ async def open_door(
     inter_broker: str | None = None,
     grace_s: float = 0.0,
 ) -> AsyncIterator[Door]:
-    """Serve with three toys: METADATA and FETCH take turns, PRODUCE overlaps. In the end all must be given back."""
+    """Serve three toy APIs: METADATA and FETCH take turns, PRODUCE overlaps. At the end all memory must be released."""
     begun: list[tuple[int, str]] = []
     waiting: dict[int, asyncio.Future[bytes]] = {}
     toys: list[Api] = [
@@ -195,5 +198,5 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test on the loop that nodes have."""
+    """Run a test on uvloop, the loop of nodes."""
     uvloop.run(main())

@@ -1,4 +1,4 @@
-"""The groups of a node as clients of Kafka's protocol see them: bytes in, bytes out, the real coordinator between."""
+"""The groups of a node as Kafka clients see them: bytes in, bytes out, with the real coordinator."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ _APIS = {api.key: api for module in (group_admin, group_members, group_offsets) 
 
 
 class KafkaGroups:
-    """One node, which leads all partitions of __consumer_offsets; topic t has three partitions, u one."""
+    """One node that leads all partitions of __consumer_offsets. Topic t has three partitions, u one."""
 
     def __init__(self, cluster, coordinator):
         self.cluster = cluster
@@ -53,7 +53,7 @@ class KafkaGroups:
         self.node = KafkaNode(cluster.nodes[1].context, coordinator)
 
     async def ask(self, request, version, client="client", listener="PLAINTEXT"):
-        """Return the response; each is one of the request's version, whole and no more."""
+        """Return the response, after a check that its bytes form exactly one response of the version."""
         writer = Writer()
         encode(request, writer, version)
         reader = Reader(b"".join(writer.chunks()))
@@ -68,7 +68,7 @@ class KafkaGroups:
         return response
 
     async def join(self, version, member_id="", *, instance_id=None, protocols=("range",), group="g", **fields):
-        """Send one JoinGroup; each protocol says the version in which it came."""
+        """Send one JoinGroup. Each protocol's metadata contains the version of the request."""
         named = [JoinGroupRequestProtocol(name, b"v%d" % version) for name in protocols]
         request = JoinGroupRequest(group, 10_000, 10_000, member_id, instance_id, "consumer", named)
         for name, value in fields.items():
@@ -76,7 +76,7 @@ class KafkaGroups:
         return await self.ask(request, version)
 
     async def join_fully(self, version, **fields):
-        """Join with the id that the coordinator asks for, where it does."""
+        """Join, with the id that the coordinator assigns if it requires one."""
         answer = await self.join(version, **fields)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED.code:
             answer = await self.join(version, answer.member_id, **fields)
@@ -96,23 +96,23 @@ class KafkaGroups:
         return (await self.ask(request, version)).error_code
 
     async def leave(self, version, *member_ids, group="g"):
-        """Send one LeaveGroup; up to version 2 of one member."""
+        """Send one LeaveGroup, up to version 2 for one member."""
         members = [MemberIdentity(member_id) for member_id in member_ids]
         return await self.ask(LeaveGroupRequest(group, member_ids[0], members if version >= 3 else []), version)
 
     async def single_member(self, version=9):
-        """Return the JoinGroup answer of the only member of the stable group g, which is assigned b"all"."""
+        """Return the JoinGroup answer of the only member of the stable group g, whose assignment is b"all"."""
         joined = await self.join_fully(version)
         await self.sync(min(version, 5), joined, {joined.member_id: b"all"})
         return joined
 
     async def move_away(self):
-        """Take the leadership of all groups from the node."""
+        """Remove the leadership of all groups from the node."""
         lost = [PartitionChangeRecord(OFFSETS_TOPIC_ID, index, leader=-1) for index in range(PARTITIONS)]
         await self.cluster.controller.change(*lost)
 
     async def until(self, ask, *wanted):
-        """Ask again until the answer is one of those wanted."""
+        """Repeat a call until its answer is among ``wanted``."""
         async with asyncio.timeout(10):
             while True:
                 if await ask() in wanted:
@@ -120,10 +120,10 @@ class KafkaGroups:
                 await asyncio.sleep(0.005)
 
     async def wait_until_loaded(self):
-        """Wait until the groups of every partition are served, by shards that know the newest topics."""
+        """Wait until the groups of every partition are served by shards with the newest topics."""
 
         async def commit_nothing(group):
-            # Of an unknown partition nothing is written.
+            # A commit for an unknown partition writes nothing.
             topics = [pb.OffsetCommitTopic(name="u", partitions=[pb.OffsetCommitPartition(index=9)])]
             asked = pb.OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=topics)
             answer = await offset_commit(self.coordinator, asked, ClientIdentity("client", "/127.0.0.1"))

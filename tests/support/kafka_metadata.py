@@ -1,4 +1,4 @@
-"""A KafkaNode that has an image and nothing else: enough for what clients ask about the cluster and its topics."""
+"""A KafkaNode that only has an image, sufficient for requests about the cluster and its topics."""
 
 import asyncio
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ def topic_id(name):
 
 
 def broker(broker_id, *listeners, rack="", log_dirs=(), fenced=False):
-    """Return a registration; each listener is reached at its name in small letters and the broker's id as the port."""
+    """Return a registration. Each listener's host is its lowercase name, and its port is the broker's id."""
     endpoints = [ListenerEndpoint("GRPC", "grpc", broker_id, "GRPC")]
     endpoints += [ListenerEndpoint(name, name.lower(), broker_id, "PLAINTEXT") for name in listeners]
     return RegisterBrokerRecord(
@@ -55,7 +55,10 @@ def partition(topic, index, replicas, isr=None, leader=None, epoch=0, **more):
 
 
 class ImageNode:
-    """``wanted`` are the topics that it was asked to create; ``creates`` is auto.create.topics.enable."""
+    """A node with an image.
+
+    ``wanted`` are the topics to create on request; ``creates`` is auto.create.topics.enable.
+    """
 
     def __init__(self, *records, creates=True):
         self.wanted = []
@@ -69,7 +72,7 @@ class ImageNode:
         self.metadata.publish(self.metadata.image.apply(offset, 1, records))
 
     def add_topic(self, name, *partitions):
-        """Add a topic whose partitions have these replicas."""
+        """Add a topic whose partitions have the given replicas."""
         records = [partition(name, i, replicas) for i, replicas in enumerate(partitions)]
         self.add(TopicRecord(name, topic_id(name)), *records)
 

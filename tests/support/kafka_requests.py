@@ -1,4 +1,4 @@
-"""Requests of Kafka's protocol, drawn from their declarations, and what hostile clients make of them."""
+"""Random requests of Kafka's protocol, generated from their declarations, and hostile mutations of them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ProduceTopic(Structure):
 
 @dataclass(slots=True)
 class ProduceRequest(Message):
-    """The product reads it by hand."""
+    """A declaration for the tests, since the product reads it without one."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.PRODUCE, (0, 13), 9
 
@@ -95,7 +95,7 @@ class ReplicaState(Structure):
 
 @dataclass(slots=True)
 class FetchRequest(Message):
-    """The product reads it by hand."""
+    """A declaration for the tests, since the product reads it without one."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.FETCH, (4, 18), 12
 
@@ -130,7 +130,11 @@ def declarations() -> dict[ApiKey, type[Message]]:
 
 
 def read_request(frame: bytes, kind: type[Message]) -> object:
-    """Read a request as a node does; MalformedMessageError when it is none."""
+    """Read a request as a node does.
+
+    Raises:
+        MalformedMessageError: The frame is not such a request.
+    """
     header = read_request_header(frame)
     reader = Reader(memoryview(frame), header.end)
     if header.version >= kind.FLEXIBLE:
@@ -142,7 +146,7 @@ def read_request(frame: bytes, kind: type[Message]) -> object:
 
 
 def any_request(kind: type[Message], version: int, rng: random.Random, names: Sequence[str] = ("topic-1",)) -> bytes:
-    """Return the frame of a request without its length: well formed, with values that may be anything."""
+    """Return the frame of a well-formed request with arbitrary values, without its length."""
     writer = Writer()
     is_flexible = version >= kind.FLEXIBLE
     write_request_header(writer, int(kind.API_KEY), version, rng.randrange(2**31), "fuzz", is_flexible=is_flexible)
@@ -151,12 +155,12 @@ def any_request(kind: type[Message], version: int, rng: random.Random, names: Se
 
 
 def framed(frame: bytes) -> bytes:
-    """Return a frame with its length before it."""
+    """Return a frame preceded by its length."""
     return struct.pack(">i", len(frame)) + frame
 
 
 def mutated(frame: bytes, rng: random.Random) -> bytes:
-    """Return a frame with a few bytes changed, put in, left out, doubled or cut off."""
+    """Return a frame with a few bytes changed, inserted, removed, doubled or cut off."""
     changed = bytearray(frame)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
         rng.choice(_MUTATIONS)(changed, rng)
@@ -259,7 +263,7 @@ def _batch(rng: random.Random) -> bytes:
 
 
 def pieces(sent: bytes, rng: random.Random) -> Iterator[bytes]:
-    """Yield the bytes in pieces of any size."""
+    """Yield the bytes in pieces of random sizes."""
     position = 0
     while position < len(sent):
         end = position + rng.choice((1, 4, 50, 2_000, len(sent)))

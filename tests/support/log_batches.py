@@ -12,9 +12,9 @@ def produced_batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     is_transactional: bool = False,
 ) -> bytes:
-    """A batch as a producer sends it; record i has the timestamp ``timestamp_ms + i`` and ``keys[i]``, if any.
+    """Return a batch as a producer sends it. Record i has the timestamp ``timestamp_ms + i`` and ``keys[i]``, if any.
 
-    ``producer`` is its id, its epoch and the sequence number of the first record.
+    ``producer`` has its id, its epoch and the sequence number of the first record.
     """
     builder = RecordBatchBuilder()
     for index, value in enumerate(values):
@@ -31,7 +31,7 @@ def replicated_batch(
     keys: tuple[bytes | None, ...] = (),
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytes:
-    """A batch as a leader of that epoch has it in its log."""
+    """Return a batch as a leader of that epoch stores it in its log."""
     batch = bytearray(produced_batch(*values, timestamp_ms=timestamp_ms, keys=keys, producer=producer))
     assign_offsets(batch, base_offset, epoch)
     return bytes(batch)

@@ -1,8 +1,8 @@
-"""A correct log with transactions, and clients that use it in a random order: its histories have no anomaly.
+"""A correct log with transactions, and clients that use it in random order: its histories have no anomalies.
 
-Sends are in the log at once, visible when their transaction is committed, and no consumer reads past the first one
-that is still open. A client that does not learn its outcome goes on under a new process. A rebalance may set a
-subscriber back or forward, as the group's committed offsets do.
+Sent records are in the log at once and visible when their transaction commits. No consumer reads past the first open
+one. A client that does not learn its outcome continues as a new process. A rebalance may set a subscriber back or
+forward, as the group's committed offsets do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEYS = ("k0", "k1", "k2")
 
 @dataclass(slots=True)
 class Transaction:
-    """Micro-operations of which the first ``done`` have been done."""
+    """Micro-operations, the first ``done`` of which are complete."""
 
     process: int
     index: int
@@ -33,7 +33,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class Client:
-    """A process with the keys that it reads and how far it is."""
+    """A process with the keys that it reads and its positions."""
 
     process: int
     positions: dict[str, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Client:
 
 
 class LogClients:
-    """Makes a history; :attr:`ops` is complete after :meth:`run`."""
+    """A generator of a history. :attr:`ops` is complete after :meth:`run`."""
 
     def __init__(self, seed: int, clients: int = 4) -> None:
         self._dice = random.Random(seed)
@@ -62,7 +62,7 @@ class LogClients:
         return self.ops
 
     def visible(self, key: str) -> list[tuple[int, int]]:
-        """Return (offset, value) of all that can be read."""
+        """Return the (offset, value) of all visible records."""
         found = []
         for offset, (value, transaction) in enumerate(self.logs[key]):
             if value is not None and transaction is not None and transaction.state == COMMITTED:

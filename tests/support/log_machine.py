@@ -1,7 +1,7 @@
-"""A partition's log beside its model, on a disk that crashes, fails and fills up: what every machine of rules needs.
+"""A partition's log and its model on a disk that crashes, fails and fills up: the base of all rule machines.
 
-Trouble is a crash of the machine or of the process at some operation on the disk, an operation that fails, or a full
-disk. After trouble the log is the one before the step or the one after it, or one that the step passes through.
+Trouble is a crash of the machine or process at some disk operation, a failing operation, or a full disk. After trouble
+the log equals the state before or after the step, or one that the step passes through.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OPERATIONS = ("pwrite", "fsync", "fsync_directory", "truncate", "rename", "remo
 
 @dataclass(frozen=True)
 class Trouble:
-    """``kind``: crash, kill or an errno's name; at the ``after``-th operation (of ``operation``) from now."""
+    """A planned failure: ``kind`` is crash, kill or an errno's name, at the ``after``-th ``operation`` from now."""
 
     kind: str
     after: int
@@ -41,12 +41,12 @@ class Trouble:
 
 
 class TroubledLog(RuleBasedStateMachine):
-    """Rules are in subclasses; each changes the log by :meth:`do`.
+    """A log under trouble. Subclasses have the rules; each changes the log through :meth:`do`.
 
-    ``sent`` has the batches of idempotent producers, also those that retention or the cleaner took away.
-    ``safe_end`` is what no crash may take; ``safe_start`` and ``recovery_point`` are what was checkpointed. ``seen``
-    counts what has happened, over all runs of a class. ``refused`` is what a crash may bring about though the disk
-    refused it: the bytes of an append that were cut off again, which is not on the disk yet.
+    ``sent`` has the batches of idempotent producers, including those that retention or the cleaner removed.
+    ``safe_end`` is the end that no crash may take; ``safe_start`` and ``recovery_point`` are the checkpointed values.
+    ``seen`` counts events over all runs of a class. ``refused`` are the bytes of a failed append that was cut off in
+    memory but not yet on the disk, so that a crash may bring them back.
     """
 
     config: LogConfig
@@ -104,9 +104,9 @@ class TroubledLog(RuleBasedStateMachine):
     def do(
         self, action: Callable[[], Any], after: LogState, between: Iterable[LogState] = (), *, is_stop: bool = False
     ) -> Any:
-        """Do a step, with the trouble that is due; returns what it returned (True for None), or None after trouble.
+        """Execute a step with the planned trouble. Return its result (True for None), or None after trouble.
 
-        ``is_stop`` says that the log is not open any more when it fails.
+        ``is_stop`` means that the log is closed after a failure.
         """
         before, trouble, self.trouble = self.state, self.trouble, None
         self.full_steps -= 1
@@ -154,7 +154,7 @@ class TroubledLog(RuleBasedStateMachine):
     def come_back(
         self, seed: int | None, candidates: list[LogState], ends: list[int], operation: int | None = None
     ) -> None:
-        """Crash, perhaps a second time while the log is being opened, and open it."""
+        """Crash, perhaps a second time during the opening of the log, and open it."""
         rng = random.Random(seed)
         self.seen["kill" if seed is None else "crash"] += 1
         _stop(self.disk, None if seed is None else rng)
@@ -174,7 +174,7 @@ class TroubledLog(RuleBasedStateMachine):
         self.safe_end = min(self.safe_end, self.state.end)
 
     def reopen(self, clean: bool = False) -> None:
-        """A disk that is full may refuse; it then leaves nothing open, and it works when there is room."""
+        """Open the log. A full disk may refuse; it then leaves nothing open and works once there is room."""
         try:
             self.log = self.open_log(self.disk, clean)
             return
@@ -188,7 +188,7 @@ class TroubledLog(RuleBasedStateMachine):
         self.log = self.open_log(self.disk)
 
     def settle(self, candidates: list[LogState], least_start: int, *ends: int) -> None:
-        """Find which of the candidates the log is, begun and cut somewhere in the given ranges."""
+        """Find the candidate that equals the log, with its start and end in the given ranges."""
         least = max(self.safe_start, min(least_start, *(c.start for c in candidates)))
         starts = range(least, max(c.start for c in candidates) + 1)
         is_begun_anew = self.log.log_start_offset == self.log.log_end_offset == self.safe_start
@@ -208,9 +208,9 @@ def _stop(disk: MemoryFiles, rng: random.Random | None) -> None:
 
 
 def run_machine(machine: type[RuleBasedStateMachine], number: int, examples: int) -> None:
-    """Run a state machine with the examples of one seed; a failure names it and the command that runs it again.
+    """Run a state machine with the examples of one seed. A failure names the seed and the command that repeats it.
 
-    That one then looks for a shorter example, which can take minutes.
+    That command then searches for a shorter example, which can take minutes.
     """
     is_repeated = environment_number("TIDELOG_SIM_SEED") is not None
     with reproducible(number), _silence():
@@ -229,7 +229,7 @@ def run_machine(machine: type[RuleBasedStateMachine], number: int, examples: int
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Thousands of recoveries would bury the failure under their warnings."""
+    """Suppress the warnings of thousands of recoveries, which would hide the failure."""
     logger = logging.getLogger("tidelog_node.log")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

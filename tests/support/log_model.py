@@ -1,4 +1,4 @@
-"""What a partition's log should hold: a model without segments, files or indexes."""
+"""A model of a partition's log without segments, files or indexes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RETAINED_BATCHES = 5
 
 @dataclass(frozen=True)
 class ModelBatch:
-    """A batch, byte for byte as it is in the log."""
+    """A batch, byte for byte as the log has it."""
 
     data: bytes
 
@@ -44,10 +44,10 @@ class ModelBatch:
 
 @dataclass(frozen=True)
 class LogState:
-    """One moment of a log. ``batches`` also has those below ``start`` that may be on the disk still.
+    """One state of a log. ``batches`` includes those below ``start`` that may still be on the disk.
 
-    The end is exact, or anywhere from ``least_end`` on where nothing lies between: a truncation to an offset that no
-    batch has.
+    The end is exact, or anywhere from ``least_end`` on if no batch lies between, after a truncation to an offset that
+    no batch has.
     """
 
     start: int
@@ -85,14 +85,14 @@ class LogState:
         return dataclasses.replace(kept, least_end=max([self.start, *(batch.end for batch in kept.batches)]))
 
     def keep(self, start: int, end: int) -> LogState:
-        """This log, begun and cut elsewhere."""
+        """Return this log with another start and end."""
         return LogState(start, end, tuple(batch for batch in self.batches if batch.end <= end))
 
     def without(self, removed: set[ModelBatch]) -> LogState:
         return LogState(self.start, self.end, tuple(batch for batch in self.batches if batch not in removed))
 
     def batches_of(self, producer_id: int) -> list[ModelBatch]:
-        """The visible batches with records that an idempotent producer wrote."""
+        """Return the visible batches with records of an idempotent producer."""
         return [b for b in self.visible if b.header.producer_id == producer_id and not b.header.is_control]
 
 
@@ -110,7 +110,11 @@ def content(log: PartitionLog) -> list[bytes]:
 
 
 def find_state(log: PartitionLog, candidates: Iterable[LogState], starts: range, ends: range) -> LogState:
-    """Return the candidate that the log is, begun and cut somewhere in the given ranges; AssertionError if none."""
+    """Return the candidate that equals the log, with its start and end in the given ranges.
+
+    Raises:
+        AssertionError: No candidate equals the log.
+    """
     start, end = log.log_start_offset, log.log_end_offset
     assert start in starts, f"the log starts at {start}, not in {starts}"
     assert end in ends, f"the log ends at {end}, not in {ends}"
@@ -124,7 +128,7 @@ def find_state(log: PartitionLog, candidates: Iterable[LogState], starts: range,
 
 
 def segment_bases(log: PartitionLog) -> list[int]:
-    """Return where each segment begins."""
+    """Return the base offset of each segment."""
     return [*(segment.base_offset for segment in log.sealed_segments()), log.active_base_offset]
 
 
@@ -169,7 +173,7 @@ def _is_deletable(segments: Sequence[_SegmentModel], high_watermark: int) -> boo
 
 @dataclass(frozen=True)
 class ModelTransaction:
-    """``marker`` is the offset of the marker that ended it, None while it is open."""
+    """A transaction. ``marker`` is the offset of its end marker, None while it is open."""
 
     producer_id: int
     first: int
@@ -178,7 +182,7 @@ class ModelTransaction:
 
 
 def transactions(batches: Iterable[ModelBatch]) -> list[ModelTransaction]:
-    """Return the transactions of a log, those that have ended in the order of their markers, then the open ones."""
+    """Return the transactions of a log: the ended ones in the order of their markers, then the open ones."""
     ended: list[ModelTransaction] = []
     first: dict[int, int] = {}
     for batch in batches:

@@ -1,7 +1,7 @@
-"""The order in which xdist's workers get the tests: what takes long comes first, and Spark has one worker to itself.
+"""The distribution of tests among xdist's workers: long tests first, and one worker for all Spark tests.
 
-A long test that begins last keeps one worker busy while the others have nothing left to take from it. Each worker that
-runs a test of Spark starts a JVM, whose first query takes longer than the next ten.
+A long test that begins last keeps one worker busy while the others are idle. Each worker that runs a Spark test starts
+a JVM, whose first query takes longer than the next ten.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What decides about the place of a test: its file, whether it takes long, and whether it wants a Spark session."""
+    """The properties that determine a test's place: its file, its length, and whether it needs a Spark session."""
 
     file: str
     is_long: bool = False
@@ -23,10 +23,11 @@ class Needs:
 
 
 def long_first(tests: Sequence[T], needs: Callable[[T], Needs], workers: int) -> list[T]:
-    """Return the tests in the order in which ``--dist worksteal`` should have them.
+    """Return the tests in the best order for ``--dist worksteal``.
 
-    It gives each worker a run of them, all of one length; who has done theirs takes from the end of another's. The
-    first run begins with Spark's tests, the others begin with the files that have a long test, whole and in turn.
+    The scheduler gives each worker a run of tests of equal length; a worker that has finished steals from the end of
+    another's. The first run begins with the Spark tests, the others begin with the files that have a long test, whole
+    and in turn.
     """
     heads: list[list[T]] = [[] for _ in range(workers)]
     of = [(test, needs(test)) for test in tests]
@@ -44,13 +45,13 @@ def long_first(tests: Sequence[T], needs: Callable[[T], Needs], workers: int) ->
 
 
 def turned(found: Sequence[T], worker: int, workers: int) -> list[T]:
-    """Return what was found in one folder from this worker's share of it on, and then what stands before that."""
+    """Return the items rotated so that they begin at this worker's share."""
     start = len(found) * worker // workers
     return [*found[start:], *found[:start]]
 
 
 def _runs(heads: Sequence[Sequence[T]], rest: Sequence[T]) -> list[T]:
-    """Fill up to the lengths that the scheduler will cut; what only computes stands last, the first worker gets it."""
+    """Return the runs, filled up to the scheduler's lengths. Pure computations come last, in the first worker's run."""
     left = sum(map(len, heads)) + len(rest)
     runs = [[*head] for head in heads]
     lengths = []

@@ -1,4 +1,4 @@
-"""Drives one membership by hand: what a test tells it, and what it has asked for since."""
+"""A manually driven membership: the test sends events and inspects the commands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def error(code: ErrorCode) -> common_pb2.Error:
 
 
 class MemberScript:
-    """One membership; the invariants are checked after every step. ``take`` returns commands once each."""
+    """One membership with invariant checks after every step. ``take`` returns each command once."""
 
     def __init__(self, **settings: object) -> None:
         defaults = {"group_id": "g", "assignors": ("range",), "max_poll_interval_ms": 60_000}
@@ -69,7 +69,7 @@ class MemberScript:
         return found[0]
 
     def call(self, request: type[C]) -> tuple[Call, C]:
-        """The call that is commanded, and its request, which must be of the kind."""
+        """Return the commanded call and its request, which must be of this type."""
         call = self.one(Call)
         assert isinstance(call.request, request), call
         return call, call.request
@@ -88,7 +88,7 @@ class MemberScript:
         self.step(Subscribed(frozenset(topics)))
 
     def poll(self) -> None:
-        """poll(): what waits for it is served."""
+        """Poll, and serve the waiting rebalances."""
         self.step(Polled())
         while served := self.take(Revoke) + self.take(Assign):
             for command in served:
@@ -105,7 +105,7 @@ class MemberScript:
     def join(
         self, generation: int = 1, *, leader: str = "other", member_id: str = "m-1", protocol: str = "range"
     ) -> None:
-        """Answer the JoinGroup that is under way."""
+        """Answer the JoinGroup in progress."""
         call, request = self.call(pb.JoinGroupRequest)
         members = [
             pb.JoinGroupMember(member_id=member_id, metadata=offered.metadata)
@@ -125,7 +125,7 @@ class MemberScript:
         )
 
     def sync(self, assignment: bytes) -> pb.SyncGroupRequest:
-        """Answer the SyncGroup that is under way."""
+        """Answer the SyncGroup in progress."""
         call, request = self.call(pb.SyncGroupRequest)
         self.answer(call, pb.SyncGroupResponse(assignment=assignment))
         return request
@@ -135,7 +135,7 @@ class MemberScript:
     def beat(
         self, epoch: int, assignment: Iterable[tuple[KnownTopic, int]] | None = None, *, interval_ms: int = 5_000
     ) -> pb.ConsumerGroupHeartbeatRequest:
-        """Answer the heartbeat that is under way."""
+        """Answer the heartbeat in progress."""
         call, request = self.call(pb.ConsumerGroupHeartbeatRequest)
         response = pb.ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=epoch, heartbeat_interval_ms=interval_ms
@@ -146,6 +146,6 @@ class MemberScript:
         return request
 
     def refuse(self, code: ErrorCode) -> None:
-        """Refuse the heartbeat that is under way."""
+        """Refuse the heartbeat in progress."""
         call, _ = self.call(pb.ConsumerGroupHeartbeatRequest)
         self.answer(call, pb.ConsumerGroupHeartbeatResponse(error=error(code)))

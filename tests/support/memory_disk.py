@@ -1,7 +1,7 @@
-"""A disk in memory that crashes, fills up, fails and lies.
+"""A disk in memory that crashes, fills up, fails and corrupts data.
 
-:class:`MemoryFiles` is the protocol ``Files``. What a file or a directory holds and what would be left of it after a
-crash are kept apart: only ``fsync`` and ``fsync_directory`` make the second follow the first.
+:class:`MemoryFiles` implements the protocol ``Files``. It keeps the visible content of a file or directory separate
+from the content that a crash would leave: only ``fsync`` and ``fsync_directory`` update the second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 Fault = Callable[[str, Path], int | None]
-"""Asked before each operation with its name and path; returns the errno that it fails with, or None."""
+"""Called before each operation with its name and path. Returns the errno with which it fails, or None."""
 
 State = TypeVar("State")
 
@@ -24,19 +24,19 @@ _WriteChange = tuple[str, int, bytes]
 
 _MAX_NAME_BYTES = 255
 _FLIPPED = 40
-"""A bit that is flipped is in so many last bytes of a write."""
+"""A flipped bit is within this many last bytes of a write."""
 
 
 class MachineCrashed(BaseException):
-    """The planned crash; every operation raises it from then on, until :meth:`MemoryFiles.crash` or ``kill``.
+    """The planned crash. Every later operation raises it until :meth:`MemoryFiles.crash` or ``kill``.
 
-    A BaseException, so that no error handling of the code under test can carry on as if it lived.
+    It is a BaseException, so that no error handler of the tested code can survive it.
     """
 
 
 @dataclass(eq=False)
 class _File:
-    """What a reader sees, what the disk surely has, and the changes in between, in order."""
+    """The visible bytes, the durable bytes, and the changes in between, in order."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -48,7 +48,10 @@ class _File:
 
 @dataclass(eq=False)
 class _Directory:
-    """Its entries as :class:`_File` has its bytes. A change is (name, new name or None, node): link, rename, unlink."""
+    """The entries of a directory, like the bytes of a :class:`_File`.
+
+    A change is (name, new name or None, node): link, rename, unlink.
+    """
 
     entries: dict[str, _File | _Directory] = field(default_factory=dict)
     durable: dict[str, _File | _Directory] = field(default_factory=dict)
@@ -85,20 +88,20 @@ def _apply_write(data: bytearray, change: _WriteChange) -> None:
 class MemoryFiles:
     """The protocol ``Files`` in memory, with faults.
 
-    - :meth:`crash` leaves, per file, a prefix of the un-synced changes, the next one perhaps torn or with a hole of
-      zeros, and, per directory, a prefix of the un-synced creations, renames and removals. With ``flips`` one bit of
-      an un-synced write that is left is wrong, in some of the files with ``flips`` as a suffix. :meth:`kill` loses
-      nothing.
-    - ``crash_at`` plans it: the operation of that number raises :class:`MachineCrashed`. ``operations`` counts them.
-    - ``capacity`` is the number of bytes until ENOSPC; removal, truncation and replacement give bytes back.
-    - ``fail`` is a :data:`Fault`. An ``fsync`` that fails loses the changes that it should have brought to the disk,
-      as Linux does: readers see them, a later ``fsync`` succeeds, a crash takes them.
-    - ``write_limit`` is the most that one write takes.
-    - ``on_read`` may change what a read returns; :meth:`flip_bit` changes what is at rest.
-    - ``now_ms`` is the time that files get when they are written.
+    - :meth:`crash` leaves, per file, a prefix of the unsynced changes, the next one perhaps torn or with a hole of
+      zeros, and, per directory, a prefix of the unsynced creations, renames and removals. With ``flips``, one bit of a
+      surviving unsynced write is wrong in some of the files with ``flips`` as a suffix. :meth:`kill` loses nothing.
+    - ``crash_at`` plans a crash: the operation of that number raises :class:`MachineCrashed`. ``operations`` counts
+      operations.
+    - ``capacity`` is the number of bytes until ENOSPC. Removal, truncation and replacement release bytes.
+    - ``fail`` is a :data:`Fault`. A failed ``fsync`` loses the changes that it should have synced, as on Linux: readers
+      see them, a later ``fsync`` succeeds, a crash takes them.
+    - ``write_limit`` is the maximum number of bytes per write.
+    - ``on_read`` may change the result of a read. :meth:`flip_bit` changes stored data.
+    - ``now_ms`` is the time that written files get.
 
-    Directories right below the root are taken for mounted: they are there for good. A rename from one directory to
-    another is refused, as between file systems.
+    Directories directly below the root count as mounted and are permanent. A rename from one of them to another is
+    refused, as between file systems.
     """
 
     def __init__(self) -> None:
@@ -119,7 +122,7 @@ class MemoryFiles:
 
     @property
     def capacity(self) -> int | None:
-        """The bytes that are free; None when there is no end to them."""
+        """The number of free bytes, None if unlimited."""
         return None if self._limit is None else max(0, self._limit - self._used)
 
     @capacity.setter
@@ -184,7 +187,7 @@ class MemoryFiles:
         return len(data)
 
     def map(self, path: Path) -> memoryview:
-        """Map a file: the view shows later writes; growing or cutting the file while it is mapped is a BufferError."""
+        """Map a file. The view shows later writes; resizing the file while it is mapped raises BufferError."""
         self._check("map", path)
         return memoryview(self._file(path).data).toreadonly()
 
@@ -273,14 +276,14 @@ class MemoryFiles:
         return self._locks[path]
 
     def kill(self) -> None:
-        """Stop the process: handles and locks are gone, what was written is not."""
+        """Stop the process. Handles and locks are gone, written data is not."""
         self._handles.clear()
         self._locks.clear()
         self._is_crashed, self.crash_at = False, None
         self._used = sum(self._recount(file) for _, file in self._files())
 
     def crash(self, rng: random.Random, flips: str | None = None) -> None:
-        """Stop the machine: handles and locks are gone, and of what was not synced a part is."""
+        """Stop the machine. Handles and locks are gone, and a part of the unsynced data."""
         self._lose(self._root, rng, flips)
         self.kill()
 
@@ -288,7 +291,7 @@ class MemoryFiles:
         return bytes(self._file(path).data)
 
     def write_bytes(self, path: Path, data: bytes) -> None:
-        """Put a file there as if it had always been."""
+        """Store a file as if it had always existed."""
         parent = self._make_directory(path.parent)
         replaced = parent.entries.get(path.name)
         parent.entries[path.name] = parent.durable[path.name] = _File(bytearray(data), bytearray(data))
@@ -296,7 +299,7 @@ class MemoryFiles:
         self._unlink(replaced)
 
     def copy(self) -> MemoryFiles:
-        """Return a disk of its own with what is to be seen here, all of it durable."""
+        """Return a separate disk with the visible content of this one, all of it durable."""
         other = MemoryFiles()
         for path, file in self._files():
             other.write_bytes(path, bytes(file.data))
@@ -310,7 +313,7 @@ class MemoryFiles:
         return other
 
     def flip_bit(self, path: Path, position: int, bit: int = 0) -> None:
-        """Change a bit at rest: in what readers see and on the disk."""
+        """Change a bit in the visible and the durable data."""
         file = self._file(path)
         for change in file.unsynced:
             _apply_write(file.durable, change)
@@ -329,7 +332,7 @@ class MemoryFiles:
 
     @property
     def handle_count(self) -> int:
-        """How many files are open."""
+        """The number of open files."""
         return len(self._handles)
 
     @property
@@ -399,7 +402,7 @@ class MemoryFiles:
         file.unsynced.append(change)
         file.modified_ms = self.now_ms
         kind, position, _ = change
-        # A file that is only made longer has a hole, which takes no space.
+        # Extending a file creates a hole, which takes no space.
         if kind == "write" or position < size:
             self._used += len(file.data) - size
 
@@ -444,9 +447,10 @@ class MemoryFiles:
 
 
 def _flip_some_bit(writes: list[_WriteChange], data: bytearray, rng: random.Random) -> None:
-    """Make a bit wrong near the end of one of the writes, unless a later change has cut it off.
+    """Flip a bit near the end of one of the writes, unless a later change has cut it off.
 
-    Not at its beginning: the checksum of a record batch does not cover its first 21 bytes (offset and leader epoch).
+    It is not near the beginning, since the checksum of a record batch does not cover the first 21 bytes (offset and
+    leader epoch).
     """
     if writes and rng.random() < 0.5:
         _, position, payload = rng.choice(writes)
@@ -456,16 +460,17 @@ def _flip_some_bit(writes: list[_WriteChange], data: bytearray, rng: random.Rand
 
 
 def no_fault(operation: str, path: Path) -> int | None:
-    """Let every operation through."""
+    """Allow every operation."""
     return None
 
 
 def failing(
     number: int, *operations: str, suffix: str = "", name: str = "", after: int = 0, times: int | None = None
 ) -> Fault:
-    """Return a fault: these operations (none named: all) fail on paths of that suffix or name.
+    """Return a fault in which the named operations, by default all, fail on paths with that suffix or name.
 
-    A suffix is the end of the file's name. The first ``after`` of such operations succeed, then ``times`` fail, or all.
+    A suffix is the end of the file's name. The first ``after`` matching operations succeed, then ``times`` of them
+    fail, or all.
     """
     count = 0
 
@@ -488,11 +493,11 @@ def crash_at_every_step(
     *,
     seeds: int = 3,
 ) -> int:
-    """Stop the process and the machine at each operation of ``act``, and ``verify`` what is left; returns their number.
+    """Stop the process and the machine at each operation of ``act``, ``verify`` the result, and return their number.
 
-    ``prepare`` runs on a new disk each time and must do the same each time; ``verify`` gets the disk after the stop
-    and whether ``act`` was done (it is, once, after its last operation). At each operation the process alone is killed
-    once (nothing is lost) and the machine crashes with so many seeds. A failure names operation and seed.
+    ``prepare`` runs on a new disk each time and must be deterministic. ``verify`` receives the disk after the stop and
+    whether ``act`` was complete, which it is once, after its last operation. At each operation the process alone is
+    killed once, losing nothing, and the machine crashes with ``seeds`` seeds. A failure names the operation and seed.
     """
     operation, total = 0, None
     while total is None or operation <= total:

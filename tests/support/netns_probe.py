@@ -1,4 +1,4 @@
-"""Run as a script: a cluster in network namespaces, what passes between its members under each fault, as JSON."""
+"""A script that runs a cluster in network namespaces and prints its connectivity under each fault as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds a replica in the simulation of a partition: a log in memory, and a model of the controller."""
+"""The surroundings of a replica in the simulation of a partition: a log in memory, and a model of the controller."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ NODES = (1, 2, 3)
 
 
 class MemoryLog:
-    """Records as (epoch, value), and the epoch cache; ``synced`` records survive a power failure."""
+    """Records as (epoch, value), and the epoch cache. The first ``synced`` records survive a power failure."""
 
     def __init__(self):
         self.records = []
@@ -67,7 +67,7 @@ class Node:
 
 
 class Controller:
-    """Compare-and-set of the ISR, fencing, elections from the ISR only."""
+    """A model of the controller: compare-and-set of the ISR, fencing, elections from the ISR only."""
 
     def __init__(self, broker_epochs):
         self.epochs = broker_epochs

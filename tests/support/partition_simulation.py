@@ -1,8 +1,8 @@
 """Three replicas of one partition under faults, in one thread with a seeded order of events.
 
-The nodes are the real pure cores over an in-memory log with epochs; the controller is a small model. Messages are
-delivered in any order, lost and duplicated; nodes crash, also with the loss of what was not yet on disk; leaders
-change while clients go on writing to the old one.
+The nodes are the real pure cores over an in-memory log with epochs; the controller is a small model. Messages arrive in
+any order and may be lost and duplicated. Nodes crash, also with the loss of unsynced data. Leaders change while clients
+continue to write to the old one.
 """
 
 import random
@@ -38,7 +38,7 @@ MAX_LAG_MS = 300
 
 class Simulation:
     fetched_records = 4
-    """The most that one fetch returns."""
+    """The maximum number of records per fetch."""
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
@@ -293,7 +293,9 @@ class Simulation:
             self.now_ms += 1
 
     def check_converged(self):
-        """After :meth:`heal`: the logs are equal, nothing acknowledged is missing, the ISR is whole."""
+        """Assert, after :meth:`heal`, that the logs are equal, no acknowledged record is missing and the ISR is
+        complete.
+        """
         logs = [n.log.records for n in self.nodes.values()]
         assert logs[0] == logs[1] == logs[2], "the logs differ after healing"
         values = {value: offset for offset, (_, value) in enumerate(logs[0])}

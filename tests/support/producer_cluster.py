@@ -1,8 +1,8 @@
-"""One partition on three nodes with the node's own producer states, and one producer's core: both ends of idempotence.
+"""One partition on three nodes with the node's real producer states, and one producer's core: both ends of idempotence.
 
-A request may be lost, wait in the network while its sender has given it up, and overtake others; so may an answer.
-Leaders change at any time; the old one may go on to believe in itself, and what it appends then is cut off later. What
-is committed stays: only a node that has all of it is elected.
+A request may be lost, may remain in the network after its sender has given it up, and may overtake others; so may an
+answer. Leaders change at any time. The old leader may continue to believe that it leads, and its later appends are cut
+off. Committed records stay, since only a node that has all of them is elected.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A batch on its way to a node."""
+    """A batch in transit to a node."""
 
     node: int
     batch_id: int
@@ -65,13 +65,13 @@ class Attempt:
 
 @dataclass(slots=True)
 class Replica:
-    """A node's log; ``epoch`` is that in which it believes to lead, -1 for a follower."""
+    """A node's log. ``epoch`` is the one in which it believes to lead, -1 for a follower."""
 
     log: list[Stored] = field(default_factory=list)
     states: ProducerState = field(default_factory=lambda: ProducerState(EXPIRATION_MS))
     epoch: int = -1
     waiting: list[tuple[int, int, Attempt]] = field(default_factory=list)
-    """End offset to be committed, base offset, and who waits."""
+    """The end offset to be committed, the base offset, and the waiting request."""
 
     @property
     def end(self) -> int:
@@ -82,7 +82,9 @@ class Replica:
         self.states.append(stored.header, None, 0)
 
     def copy(self, leader: Replica, batches: int) -> None:
-        """Do as a follower: cut what the leader has not, take ``batches`` more; the states follow the log."""
+        """Fetch like a follower: cut the part that the leader lacks, copy up to ``batches`` more, and update the
+        states.
+        """
         same = 0
         while same < min(len(self.log), len(leader.log)) and self.log[same] == leader.log[same]:
             same += 1
@@ -94,7 +96,7 @@ class Replica:
 
 
 class ProducerCluster:
-    """The world of one producer; every method is one thing that happens, and what follows at once."""
+    """The environment of one producer. Each method is one event with its immediate consequences."""
 
     def __init__(self, limits: AccumulatorLimits = LIMITS) -> None:
         self.now_ms = 0.0
@@ -126,7 +128,7 @@ class ProducerCluster:
         self._do(self.accumulator.poll(self.now_ms, lambda topic, partition: self.known_leader))
 
     def deliver(self, position: int, refusal: ErrorCode | None = None) -> None:
-        """Let a node have a request, which it may refuse for a reason of its own before it looks at the sequence."""
+        """Deliver a request to a node, which may refuse it for ``refusal`` before it checks the sequence."""
         attempt = self.network.pop(position)
         node = self.replicas[attempt.node]
         if node.epoch < 0:
@@ -164,7 +166,7 @@ class ProducerCluster:
         self._complete()
 
     def elect(self, node: int) -> None:
-        """Elect a node that has all that is committed; the old leader does not know yet."""
+        """Elect a node that has all committed records. The old leader does not know yet."""
         if node == self.leader or self.replicas[node].end < self.committed:
             return
         replica = self.replicas[node]
@@ -173,7 +175,7 @@ class ProducerCluster:
         self.leader, replica.epoch = node, self.epoch
 
     def step_down(self, node: int) -> None:
-        """Let a node that was leader learn that it is not."""
+        """Let a former leader learn that it no longer leads."""
         replica = self.replicas[node]
         if node == self.leader or replica.epoch < 0:
             return
@@ -183,11 +185,11 @@ class ProducerCluster:
             self._answer(attempt, error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leads no more"))
 
     def refresh(self) -> None:
-        """Let the producer know who leads."""
+        """Let the producer learn the leader."""
         self.known_leader = self.leader
 
     def answer(self, position: int) -> None:
-        """Let the producer have an answer."""
+        """Deliver an answer to the producer."""
         event = self.answers.pop(position)
         self._told(event)
 
@@ -195,7 +197,7 @@ class ProducerCluster:
         self.answers.pop(position)
 
     def break_connection(self, count: int) -> None:
-        """Let the producer give up requests that it waits for; what was sent may still arrive."""
+        """Let the producer give up waiting requests. Sent ones may still arrive."""
         for batch_id, attempt in self.awaited[:count]:
             self._told(BatchFailed(batch_id, attempt, error_for(ErrorCode._TRANSPORT, "gone")))
 
@@ -203,7 +205,7 @@ class ProducerCluster:
         self._do(self.accumulator.purge(in_queue=in_queue, in_flight=in_flight))
 
     def settle_all(self) -> None:
-        """Heal everything: all that is produced gets its report, and all that was sent arrives."""
+        """Heal everything: every produced record is reported, and every sent request arrives."""
         self.accumulator.flushing = 1
         for _ in range(10_000):
             self.refresh()
@@ -221,7 +223,7 @@ class ProducerCluster:
         self.check()
 
     def check(self) -> None:
-        """Assert what is promised."""
+        """Assert the guarantees."""
         self.accumulator.check_invariants()
         for replica in self.replicas:
             replica.states.check_invariants()

@@ -1,4 +1,4 @@
-"""Headers of batches, as producers send them and as logs hold them."""
+"""Headers of batches as producers send them and as logs store them."""
 
 from __future__ import annotations
 

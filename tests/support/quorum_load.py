@@ -1,4 +1,4 @@
-"""Requests that controllers acknowledge, from many workers at once, and a ledger of what was acknowledged."""
+"""Requests to controllers from many concurrent workers, and a ledger of the acknowledged ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RETRIED = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT, ErrorCode.REQUEST_TI
 
 
 class Controllers:
-    """A client of controllers that follows the leader; its methods block, in the way of a storage node otherwise."""
+    """A client of controllers that follows the leader. Its methods block; otherwise it acts like a storage node."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self.addresses = list(addresses)
@@ -45,15 +45,15 @@ class Controllers:
         run_sync(self._close())
 
     def leader_of(self, address: str, timeout_s: float = 0.5) -> int | None:
-        """Return whom a controller believes to lead, None for nobody or when it does not answer."""
+        """Return the leader according to a controller, or None if it knows none or does not answer."""
         return run_sync(self._leader_of(address, timeout_s))
 
     def leader(self) -> int | None:
-        """Return who is believed to lead by itself: the id is its place among the addresses, from 1."""
+        """Return the controller that believes to lead, by its position among the addresses, from 1."""
         return run_sync(self._leader())
 
     def topics(self, timeout_s: float = _DEADLINE_S) -> dict[str, bytes]:
-        """Return the id of each topic, as the leader says after a linearizable read."""
+        """Return the id of each topic, from a linearizable read by the leader."""
 
         async def ask(channel: grpc.aio.Channel, attempt_s: float) -> admin.ListTopicsResponse:
             return await AdminServiceStub(channel).ListTopics(admin.ListTopicsRequest(), timeout=attempt_s)
@@ -61,21 +61,21 @@ class Controllers:
         return {t.name: t.topic_id for t in run_sync(self.call(ask, timeout_s)).topics}
 
     def register_broker(self) -> None:
-        """Register and unfence the one broker that topics are placed on."""
+        """Register and unfence the only broker, on which all topics are placed."""
         run_sync(self._register_broker())
 
     def transfer(self, controller_id: int) -> None:
-        """Let a controller lead, and wait until it does."""
+        """Transfer the leadership to a controller, and wait until it leads."""
         with QuorumAdmin({"bootstrap.controllers": ",".join(self.addresses)}) as quorum:
             deadline = time.monotonic() + _DEADLINE_S
             while quorum.describe_metadata_quorum().leader_id != controller_id:
                 assert time.monotonic() < deadline, f"controller {controller_id} does not come to lead"
-                # It may have been told to by a leader that has not committed anything yet, or be behind.
+                # The transfer may fail while the leader has committed nothing yet or the target is behind.
                 with contextlib.suppress(TidelogError):
                     quorum.transfer_leadership(controller_id, request_timeout=5)
 
     def is_acknowledged(self, name: str, address: str, timeout_s: float) -> bool:
-        """Return whether one controller, asked alone, creates a topic in time."""
+        """Return whether one controller, called alone, creates a topic in time."""
         try:
             run_sync(self.create_topic(name, timeout_s, address))
         except TimeoutError:
@@ -88,7 +88,7 @@ class Controllers:
             run_sync(self.create_topic(name))
 
     async def create_topic(self, name: str, timeout_s: float = _DEADLINE_S, address: str | None = None) -> bytes:
-        """Create a topic and return its id; asks again when an answer is lost. Of one controller alone if named."""
+        """Create a topic and return its id, with retries. If ``address`` is given, call only that controller."""
         topic = admin.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         request = admin.CreateTopicsRequest(
             topics=[topic], timeout_ms=int(timeout_s * 1000), request_id=os.urandom(REQUEST_ID_SIZE)
@@ -107,7 +107,11 @@ class Controllers:
         timeout_s: float,
         address: str | None = None,
     ) -> T:
-        """Ask the leader, whoever it comes to be; raises TimeoutError."""
+        """Call the current leader.
+
+        Raises:
+            TimeoutError: No leader answered in time.
+        """
         deadline = time.monotonic() + timeout_s
         failure = "never asked"
         while (left_s := deadline - time.monotonic()) > 0:
@@ -148,7 +152,7 @@ class Controllers:
             for f in SUPPORTED_FEATURES.values()
         ]
 
-        # The id of the cluster is in its description, which any controller gives.
+        # Any controller's description contains the id of the cluster.
         async def describe(channel: grpc.aio.Channel, attempt_s: float) -> admin.DescribeClusterResponse:
             return await AdminServiceStub(channel).DescribeCluster(admin.DescribeClusterRequest(), timeout=attempt_s)
 
@@ -165,7 +169,7 @@ class Controllers:
             return await ControllerServiceStub(channel).RegisterBroker(request, timeout=attempt_s)
 
         epoch = (await self.call(register, _DEADLINE_S)).broker_epoch
-        # It has applied all there is: a controller that has just come to lead wants more than the registration.
+        # The highest offset, since a controller that has just become leader requires more than the registration.
         beat = pb.BrokerHeartbeatRequest(broker_id=BROKER_ID, broker_epoch=epoch, current_metadata_offset=1 << 62)
 
         async def heartbeat(channel: grpc.aio.Channel, attempt_s: float) -> pb.BrokerHeartbeatResponse:
@@ -184,7 +188,7 @@ class Controllers:
 
 
 class TopicLoad:
-    """Creates topics until it ends; a context manager. ``acknowledged`` has the id of each that was answered."""
+    """Creates topics until its end, as a context manager. ``acknowledged`` has the id of each acknowledged topic."""
 
     def __init__(self, addresses: Sequence[str], workers: int = 8) -> None:
         self.acknowledged: dict[str, bytes] = {}
@@ -199,7 +203,7 @@ class TopicLoad:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let what is under way be answered, then end."""
+        """Wait for the answers in progress, then end."""
         self._stopping = True
         for task in self._tasks:
             task.result(_DEADLINE_S + 10)
@@ -207,7 +211,7 @@ class TopicLoad:
             controllers.close()
 
     def wait_for_progress(self, topics: int = 30, timeout_s: float = _DEADLINE_S) -> float:
-        """Wait until so many more are acknowledged; returns how long the first one took, in seconds."""
+        """Wait until ``topics`` more are acknowledged, and return the seconds until the first one."""
         started, before = time.monotonic(), len(self.acknowledged)
         first_s: float | None = None
         while len(self.acknowledged) < before + topics:
@@ -219,7 +223,7 @@ class TopicLoad:
         return first_s if first_s is not None else time.monotonic() - started
 
     def assert_nothing_lost(self, topics: dict[str, bytes]) -> None:
-        """Assert that every acknowledged topic is there under the id that was answered."""
+        """Assert that every acknowledged topic exists with its acknowledged id."""
         assert not self.failed, self.failed[:3]
         missing = [name for name, topic_id in self.acknowledged.items() if topics.get(name) != topic_id]
         assert not missing, f"{len(missing)} of {len(self.acknowledged)} acknowledged topics are missing: {missing[:5]}"

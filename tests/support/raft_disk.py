@@ -1,4 +1,4 @@
-"""What a simulated replica has on its disk and what a crash takes away, and the state that its entries build up."""
+"""The disk of a simulated replica with its losses in a crash, and the state that its entries build."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 @dataclass(slots=True)
 class ReplicaState:
-    """The replicated state machine: a hash over everything applied, and the voters in force at ``index``."""
+    """The replicated state machine: a hash of all applied entries, and the voters in force at ``index``."""
 
     voters: VoterSet
     index: int = 0
@@ -22,19 +22,19 @@ class ReplicaState:
     digest: int = 0
 
     def apply(self, entry: Entry) -> None:
-        """Take the next entry."""
+        """Apply the next entry."""
         self.digest = digest_after(self.digest, entry)
         self.index, self.term = entry.index, entry.term
         if entry.kind is EntryKind.VOTERS:
             self.voters = VoterSet.decode(entry.payload)
 
     def capture(self) -> tuple[Snapshot, bytes]:
-        """Return a snapshot and its bytes, equal for equal states; their number differs from index to index."""
+        """Return a snapshot and its bytes, equal for equal states. The number of bytes depends on the index."""
         content = b"%020d%010d" % (self.index, self.digest) + bytes(self.index * 7 % 90)
         return Snapshot(self.index, self.term, self.voters, len(content), zlib.crc32(content)), content
 
     def restore(self, snapshot: Snapshot, content: bytes) -> None:
-        """Become the state of a snapshot."""
+        """Restore the state of a snapshot."""
         index, digest = int(content[:20]), int(content[20:30])
         require(index == snapshot.last_index, "SnapshotContent", f"bytes of {index} in {snapshot}")
         self.voters, self.index, self.term, self.digest = snapshot.voters, index, snapshot.last_term, digest
@@ -55,10 +55,10 @@ Write = Persist | CompactLog | InstallSnapshot
 
 @dataclass(slots=True)
 class SimulatedDisk:
-    """What a crash leaves, and the writes that it may take away: any suffix of those not yet synced.
+    """The durable state, and the writes that a crash may take: any suffix of the unsynced ones.
 
-    ``log_start`` is index and term of the entry before ``entries``. ``files`` are complete snapshots, ``received``
-    one that is still coming in, which no crash leaves.
+    ``log_start`` is the index and term of the entry before ``entries``. ``files`` are complete snapshots, ``received``
+    is one still being received, which no crash leaves.
     """
 
     hard_state: HardState = field(default_factory=HardState)
@@ -80,26 +80,26 @@ class SimulatedDisk:
         return self.log_start[0] + len(self.entries)
 
     def term_at(self, index: int) -> int | None:
-        """Return the term of a synced entry; None where there is none or it was compacted."""
+        """Return the term of a synced entry, or None if it does not exist or was compacted."""
         start, start_term = self.log_start
         if index > start:
             return self.entries[index - start - 1].term if index <= start + len(self.entries) else None
         return start_term if index == start else None
 
     def holds(self, index: int, term: int) -> bool:
-        """Return whether a crash now would leave this entry, or a snapshot that stands for it."""
+        """Return whether a crash now would leave this entry, or a snapshot that covers it."""
         covered = self.snapshot is not None and index <= self.snapshot.last_index
         return covered or self.term_at(index) == term
 
     def write(self, write: Write) -> None:
-        """Take a write that a crash may lose until it is synced."""
+        """Accept a write that a crash may lose until it is synced."""
         if isinstance(write, InstallSnapshot):
             whole = self._receiving == write.snapshot
             self._complete[write.sequence] = bytes(self._received) if whole else b""
         self.pending.append(write)
 
     def store_chunk(self, command: StoreChunk) -> None:
-        """Put a chunk into the file that is being received."""
+        """Store a chunk in the file that is being received."""
         if command.position == 0:
             self._received, self._receiving = bytearray(), command.snapshot
         same = self._receiving == command.snapshot and len(self._received) == command.position
@@ -110,17 +110,17 @@ class SimulatedDisk:
             self._is_damaging = False
 
     def damage_next_chunk(self) -> None:
-        """Flip a bit of what comes in next of a snapshot."""
+        """Flip a bit of the next received snapshot chunk."""
         self._is_damaging = True
 
     def keep_file(self, snapshot: Snapshot, content: bytes) -> None:
-        """Have a complete, synced snapshot file that the log does not yet know of."""
+        """Store a complete, synced snapshot file that the log does not refer to yet."""
         self.files[snapshot] = content
 
     def sync(self, count: int | None = None) -> int | None:
-        """Make the first ``count`` pending writes (None: all) survive; return the last good one's sequence.
+        """Sync the first ``count`` pending writes (None: all), and return the last valid one's sequence.
 
-        Snapshots whose bytes are wrong are not written but appear in ``damaged``.
+        Snapshots with corrupt bytes are not written but appear in ``damaged``.
         """
         count = len(self.pending) if count is None else count
         done, self.pending = self.pending[:count], self.pending[count:]
@@ -131,13 +131,13 @@ class SimulatedDisk:
         return last
 
     def lose_power(self, keep: int) -> None:
-        """Crash: of the pending writes the first ``keep`` survive, what was being received does not."""
+        """Crash: the first ``keep`` pending writes survive, a snapshot being received does not."""
         self.sync(keep)
         self.pending.clear()
         self.damaged.clear()
         self._complete.clear()
         self._received, self._receiving = bytearray(), None
-        # The start removes what no write names: files that were complete before the write that names them.
+        # The start removes files that no write refers to: those completed before the write that names them.
         self.files = {s: content for s, content in self.files.items() if s == self.snapshot}
 
     def _apply(self, write: Write) -> bool:

@@ -1,10 +1,10 @@
-"""How a simulation says which property of Raft it has seen broken."""
+"""The report of a violated Raft property in a simulation."""
 
 from __future__ import annotations
 
 
 class PropertyViolatedError(AssertionError):
-    """``name`` is the property's, such as ``ElectionSafety`` of the paper's figure 3."""
+    """A violated property. ``name`` is the property's name, such as ``ElectionSafety`` of the paper's figure 3."""
 
     def __init__(self, name: str, detail: str) -> None:
         super().__init__(f"{name}: {detail}")
@@ -16,6 +16,6 @@ class PropertyViolatedError(AssertionError):
 
 
 def require(condition: bool, name: str, detail: str = "") -> None:
-    """Raise unless the property holds."""
+    """Raise an error unless the property holds."""
     if not condition:
         raise PropertyViolatedError(name, detail)

@@ -1,9 +1,9 @@
-"""The safety properties of Raft, kept up with every event of a simulated cluster at a cost of what has changed.
+"""The safety properties of Raft, checked after every event of a simulated cluster at a cost proportional to the change.
 
-The paper's figure 3 (election safety, log matching, leader completeness, state-machine safety), and what they rest
-on: promises are on disk before anybody hears of them, what counts as committed is on the disks of a majority of the
-voters in force, voters change one at a time (thesis 4.1), reads miss nothing that was committed before they were
-asked for. The checker sees all replicas at once, which none of them does.
+They are the paper's figure 3 (election safety, log matching, leader completeness, state-machine safety) and their
+foundations: promises are on disk before they are sent, committed entries are on the disks of a majority of the voters
+in force, voters change one at a time (thesis 4.1), and reads miss nothing committed before their request. Unlike a
+replica, the checker sees all replicas at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 
 class CheckedNode(Protocol):
-    """What the checker reads of a replica, and the notes that it keeps with it."""
+    """The parts of a replica that the checker reads, and the checker's notes on it."""
 
     disk: SimulatedDisk
     raft: Raft | None
@@ -33,7 +33,7 @@ class CheckedNode(Protocol):
 
 
 class SafetyChecker:
-    """Knows all that any leader ever counted as committed; raises :class:`PropertyViolatedError`."""
+    """Tracks all entries that any leader ever committed, and raises :class:`PropertyViolatedError`."""
 
     def __init__(self, nodes: Mapping[int, CheckedNode], voters: VoterSet) -> None:
         self.committed: list[Entry] = []
@@ -54,16 +54,16 @@ class SafetyChecker:
 
     @property
     def latest_voters(self) -> VoterSet:
-        """The voters by the last change that is committed."""
+        """The voters of the last committed change."""
         return self.voter_sets[-1][1]
 
     @property
     def ever_voters(self) -> set[int]:
-        """All that ever had a vote, by a committed change or by configuration."""
+        """All past and present voters, by a committed change or by configuration."""
         return {voter_id for _, voters in self.voter_sets for voter_id in voters.ids}
 
     def all_known_since(self, node_id: int) -> int | None:
-        """Return the committed index from which on a voter's directory id was never unknown; None without one."""
+        """Return the committed index since which a voter's directory id was never unknown, or None."""
         since = None
         for index, voters in reversed(self.voter_sets):
             voter = voters.get(node_id)
@@ -73,11 +73,11 @@ class SafetyChecker:
         return since or None
 
     def voters_at(self, index: int) -> VoterSet:
-        """Return the committed voters in force at an index that is committed."""
+        """Return the voters in force at a committed index."""
         return next(voters for start, voters in reversed(self.voter_sets) if start <= index)
 
     def check_step(self, node_id: int, node: CheckedNode) -> None:
-        """After each step, before its commands are done: indexes never fall; note what a leader newly counts."""
+        """Check after each step, before its commands are executed, that indexes never fall, and note new commits."""
         raft = node.raft
         assert raft is not None
         commit, leads = raft.commit_index, type(raft.role) is Leadership
@@ -90,7 +90,10 @@ class SafetyChecker:
         node.led_term = raft.term if leads else 0
 
     def check_leader(self, node_id: int, leader_id: int | None, term: int) -> None:
-        """Election Safety: one leader per term. Leader Completeness: it has all that was committed before its term."""
+        """Check Election Safety and Leader Completeness.
+
+        There is one leader per term, and it has all entries committed before its term.
+        """
         if leader_id is None:
             return
         if self.leader_of_term.setdefault(term, leader_id) != leader_id:
@@ -99,7 +102,7 @@ class SafetyChecker:
             self._check_new_leader(node_id, term)
 
     def check_persist(self, node_id: int, node: CheckedNode, write: Persist) -> None:
-        """Log Matching: an index and a term name one entry, and one entry before it; so whole prefixes are equal."""
+        """Check Log Matching: an index and a term identify one entry and its predecessor, so prefixes are equal."""
         raft = node.raft
         assert raft is not None
         if write.truncate_from is not None:
@@ -119,7 +122,7 @@ class SafetyChecker:
             before = entry.term
 
     def check_voters_in_force(self, node_id: int, raft: Raft) -> None:
-        """A replica goes by the voters of an entry that its log has, of its snapshot, or of its configuration."""
+        """Check that a replica uses the voters of an entry in its log, of its snapshot, or of its configuration."""
         index, voters = raft.voters_index, raft.voters
         if raft.snapshot is not None and index <= raft.snapshot.last_index:
             right = raft.snapshot.voters == voters
@@ -131,7 +134,9 @@ class SafetyChecker:
         require(right, "VotersOfLog", f"node {node_id} goes by {voters} at {index}")
 
     def check_commands_of_commit(self, node_id: int, node: CheckedNode, entries: tuple[Entry, ...]) -> None:
-        """State Machine Safety: everybody applies the same entry at an index, without gaps, and from its disk."""
+        """Check State Machine Safety: all replicas apply the same entry at an index, without gaps, and from their
+        disks.
+        """
         state, committed = node.state, self.committed
         for entry in entries:
             index = entry.index
@@ -145,7 +150,7 @@ class SafetyChecker:
             raise PropertyViolatedError("AppliedBeforeDurable", f"node {node_id}: {entries[-1]}")
 
     def check_restore(self, node_id: int, node: CheckedNode, snapshot: Snapshot) -> None:
-        """A snapshot takes the state forward, to what all others have at its index."""
+        """Check that a snapshot moves the state forward to the common state at its index."""
         require(snapshot.last_index > node.state.index, "SnapshotWentBack", f"node {node_id}: {snapshot}")
         content = node.disk.files.get(snapshot)
         require(content is not None, "SnapshotMissing", f"node {node_id}: {snapshot}")
@@ -155,7 +160,7 @@ class SafetyChecker:
         self._check_state(node_id, node.state)
 
     def check_snapshot(self, node_id: int, snapshot: Snapshot) -> None:
-        """A snapshot stands for committed entries and names the voters of its last one."""
+        """Check that a snapshot covers committed entries and names the voters of its last one."""
         index = snapshot.last_index
         known = index <= len(self.committed) and self.committed[index - 1].term == snapshot.last_term
         require(known, "SnapshotOfUncommitted", f"node {node_id}: {snapshot}")
@@ -163,13 +168,13 @@ class SafetyChecker:
         require(snapshot.voters == voters, "SnapshotVoters", f"node {node_id}: {snapshot.voters}, not {voters}")
 
     def check_send(self, node_id: int, node: CheckedNode, to: int, message: Message) -> None:
-        """A promise is on the disk of who gives it."""
+        """Check that a promise is on the sender's disk."""
         check = self._sent.get(type(message))
         if check is not None:
             check(node_id, node, to, message)
 
     def check_disk(self, node_id: int, node: CheckedNode) -> None:
-        """After each sync: a disk that has committed entries keeps them."""
+        """Check after each sync that a disk keeps its committed entries."""
         disk, committed, held = node.disk, self.committed, node.held_index
         if held and not disk.holds(held, committed[held - 1].term):
             raise PropertyViolatedError("CommittedEntryLost", f"node {node_id} had {committed[held - 1]}")
@@ -181,15 +186,15 @@ class SafetyChecker:
         node.held_index = held
 
     def note_replaced_disk(self, node_id: int, disk: SimulatedDisk) -> None:
-        """Note that a replica's disk is gone: what it has acknowledged until then counts all the same."""
+        """Note the loss of a replica's disk. Its earlier acknowledgements still count."""
         self._replaced[node_id, disk.directory_id] = disk
 
     def acknowledge(self, entry: Entry) -> None:
-        """Note that a client was told that its entry is in the log for good."""
+        """Note that a client's entry was acknowledged as permanent."""
         self.acknowledged[entry.index] = entry
 
     def check_nothing_lost(self) -> None:
-        """At the end of a healthy phase: every running replica has every acknowledged entry in its state."""
+        """Check, at the end of a healthy phase, that every running replica has every acknowledged entry."""
         for index, entry in self.acknowledged.items():
             kept = index <= len(self.committed) and self.committed[index - 1] == entry
             require(kept, "AcknowledgedEntryLost", f"{entry}")
@@ -225,7 +230,7 @@ class SafetyChecker:
             raise PropertyViolatedError("ElectedByMajority", f"{node_id} leads in {term} with {count} votes")
 
     def _check_commit(self, node_id: int, raft: Raft, commit: int, term: int, leads: bool) -> None:
-        # Who resigned in this very step may have committed as a leader before.
+        # A leader that resigned in this step may have committed before.
         if not leads and commit <= len(self.committed):
             return
         if not term:
@@ -254,14 +259,14 @@ class SafetyChecker:
             )
 
     def _disk_of(self, voter: Voter) -> SimulatedDisk | None:
-        """The disk that has a voter's vote, which may have left the cluster since."""
+        """Return the disk of a voter's vote, even if it has left the cluster since."""
         node = self._nodes.get(voter.voter_id)
         if node is None or not voter.directory_id or voter.directory_id == node.disk.directory_id:
             return None if node is None else node.disk
         return self._replaced.get((voter.voter_id, voter.directory_id))
 
     def _check_change(self, raft: Raft, entry: Entry) -> None:
-        """An entry of voters appears for the first time: in its leader's log, who may know less than others do."""
+        """Check the first appearance of a voters entry, in the log of a leader that may know less than others."""
         index = entry.index
         committed = entry.term in self._committed_by_term
         require(committed, "ChangeBeforeOwnTerm", f"{raft.node_id}: {entry}")
@@ -292,7 +297,7 @@ class SafetyChecker:
         index = message.match_index
         if index <= _snapshot_index(node.disk):
             return
-        # Memory may be compacted before the disk is; what is gone from it was committed.
+        # Memory may be compacted before the disk. Entries gone from it were committed.
         if raft.log.start_index <= index <= raft.log.last_index:
             term = raft.log.term_at(index)
         else:
@@ -308,7 +313,7 @@ class SafetyChecker:
 
 
 def check_single_change(before: VoterSet, after: VoterSet) -> None:
-    """Adjacent voter sets differ by one voter at most, so that their majorities meet (thesis 4.1)."""
+    """Check that adjacent voter sets differ by at most one voter, so that their majorities intersect (thesis 4.1)."""
     different = len(set(before.ids) ^ set(after.ids))
     require(different <= 1, "SingleServerChange", f"{before.ids} becomes {after.ids}")
     moved = [v for v in after if (old := before.get(v.voter_id)) and old.directory_id not in (b"", v.directory_id)]

@@ -1,7 +1,7 @@
-"""A cluster of Raft state machines in one thread, with a network and disks that misbehave on demand.
+"""A cluster of Raft state machines in one thread, with a network and disks that fail on demand.
 
-For tests: scenarios and random runs drive it, and after every event the safety properties are asserted
-(:mod:`raft_safety`). It holds no clock and no randomness: whoever drives it says what happens next.
+Scenarios and random runs drive it, and the safety properties are asserted after every event (:mod:`raft_safety`). It
+has no clock and no randomness: its driver determines every event.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = ["Letter", "PropertyViolatedError", "SimulatedCluster", "SimulatedDisk
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message under way; ``directory_id`` and ``address`` are the sender's when it was sent."""
+    """A message in transit. ``directory_id`` and ``address`` are the sender's at the time of sending."""
 
     sender: int
     to: int
@@ -68,10 +68,10 @@ class Letter:
 
 @dataclass(slots=True)
 class SimulatedNode:
-    """One replica: ``raft`` is None while its process is down; the last four fields are the checker's notes.
+    """One replica. ``raft`` is None while its process is down; the last four fields are the checker's notes.
 
-    ``address`` is where it listens; who believes that a voter is elsewhere does not reach it. ``heard`` is where others
-    said that they listen, with their directory ids, since this process began.
+    ``address`` is its actual address; a sender with another address for it does not reach it. ``heard`` are the
+    addresses and directory ids that others have announced since this process began.
     """
 
     disk: SimulatedDisk
@@ -90,10 +90,10 @@ class SimulatedNode:
 
 
 class SimulatedCluster:
-    """Voters 1 to ``count``, all running. ``trace`` is called with (node, command) before a command is done.
+    """Voters 1 to ``count``, all running. ``trace`` is called with (node, command) before a command is executed.
 
-    With ``known_directories`` the first voters are configured with their directory ids. Whoever sets ``post`` gets
-    the messages in the place of ``network``. Snapshots travel in pieces of ``chunk_bytes``.
+    With ``known_directories`` the first voters are configured with their directory ids. If ``post`` is set, it receives
+    the messages instead of ``network``. Snapshots travel in chunks of ``chunk_bytes``.
     """
 
     def __init__(
@@ -152,26 +152,26 @@ class SimulatedCluster:
 
     @property
     def committed(self) -> list[Entry]:
-        """All that any leader ever counted as committed, in order."""
+        """All entries that any leader ever committed, in order."""
         return self.checker.committed
 
     def running(self) -> list[tuple[int, Raft]]:
-        """Return the replicas whose process is up."""
+        """Return the replicas with running processes."""
         return [(i, node.raft) for i, node in self.nodes.items() if node.raft is not None]
 
     def leaders(self) -> list[tuple[int, Raft]]:
-        """Return those that believe to lead."""
+        """Return the replicas that believe to lead."""
         return [(i, raft) for i, raft in self.running() if isinstance(raft.role, Leadership)]
 
     def add(self, node_id: int, disk: SimulatedDisk | None = None) -> None:
-        """Start one more replica; one that is none of the configured voters observes until it is made a voter."""
+        """Start one more replica. If it is not a configured voter, it observes until it becomes a voter."""
         disk = disk or SimulatedDisk(directory_id=b"first-%d" % node_id)
         made_up = voter(node_id)
         self.nodes[node_id] = SimulatedNode(disk, ReplicaState(self.configured), (made_up.host, made_up.port))
         self.restart(node_id)
 
     def step(self, node_id: int, event: Event) -> list[Command]:
-        """Let a running replica take an event, do what it commands and check the cluster."""
+        """Pass an event to a running replica, execute its commands and check the cluster."""
         node = self.nodes[node_id]
         raft = node.raft
         assert raft is not None
@@ -197,7 +197,7 @@ class SimulatedCluster:
             self.tick(node_id, max(0, node.raft.next_deadline_ms - node.now_ms))
 
     def propose(self, node_id: int, payload: bytes) -> int | None:
-        """Propose in the replica's current term and flush; return the index, or None when it does not lead."""
+        """Propose in the replica's current term and flush. Return the index, or None if it does not lead."""
         index = self.offer(node_id, payload)
         self.tick(node_id)
         return index
@@ -213,19 +213,19 @@ class SimulatedCluster:
         return answer.index
 
     def read(self, node_id: int) -> int:
-        """Ask a replica for a linearizable read; its fate appears in ``nodes[node_id].reads`` under the returned id."""
+        """Request a linearizable read. Its result appears in ``nodes[node_id].reads`` under the returned id."""
         request_id = self.next_request_id()
         self._read_floor[request_id] = len(self.committed)
         self.step(node_id, ReadRequested(request_id))
         return request_id
 
     def next_request_id(self) -> int:
-        """Return an id for an operator's request; the answer appears in ``nodes[node_id].answers`` under it."""
+        """Return an id for an operator's request. The answer appears in ``nodes[node_id].answers`` under it."""
         self._next_request += 1
         return self._next_request
 
     def sync(self, node_id: int, count: int | None = None) -> None:
-        """Let a replica's disk finish its first ``count`` pending writes (None: all)."""
+        """Let a replica's disk complete its first ``count`` pending writes (None: all)."""
         node = self.nodes[node_id]
         sequence = node.disk.sync(count)
         self.checker.check_disk(node_id, node)
@@ -233,26 +233,26 @@ class SimulatedCluster:
             self.step(node_id, event)
 
     def snapshot(self, node_id: int) -> Snapshot | None:
-        """Take a snapshot of a replica's state and tell it at once; None when there is nothing new."""
+        """Take a snapshot of a replica's state and report it at once, or return None if nothing is new."""
         captured = self.capture(node_id)
         if captured is not None:
             self.finish_snapshot(node_id, *captured)
         return captured[0] if captured is not None else None
 
     def capture(self, node_id: int) -> tuple[Snapshot, bytes] | None:
-        """Return a snapshot of a replica's state; None when its disk has one of it."""
+        """Return a snapshot of a replica's state, or None if its disk has that one already."""
         node = self.nodes[node_id]
         latest = node.disk.snapshot.last_index if node.disk.snapshot is not None else 0
         return node.state.capture() if node.state.index > latest else None
 
     def finish_snapshot(self, node_id: int, snapshot: Snapshot, content: bytes) -> None:
-        """Have a captured snapshot on the disk and tell the replica."""
+        """Store a captured snapshot on the disk and report it to the replica."""
         self.counts["snapshots"] += 1
         self.nodes[node_id].disk.keep_file(snapshot, content)
         self.step(node_id, SnapshotTaken(snapshot))
 
     def deliver(self, letter: Letter) -> None:
-        """Hand over a message, unless the way is cut or the receiver is down."""
+        """Deliver a message, unless the link is cut or the receiver is down."""
         if (letter.sender, letter.to) in self.cut:
             return
         node = self.nodes.get(letter.to)
@@ -262,7 +262,7 @@ class SimulatedCluster:
             self.step(letter.to, MessageReceived(letter.message, letter.directory_id, letter.address))
 
     def crash(self, node_id: int, keep: int = 0) -> None:
-        """Kill a replica; of its writes that were not synced the first ``keep`` survive."""
+        """Kill a replica. The first ``keep`` of its unsynced writes survive."""
         node = self.nodes[node_id]
         node.disk.lose_power(keep)
         self.checker.check_disk(node_id, node)
@@ -271,7 +271,7 @@ class SimulatedCluster:
         node.heard.clear()
 
     def wipe(self, node_id: int, directory_id: bytes) -> None:
-        """Replace the disk of a replica that is down by an empty one; it is another replica under the same id."""
+        """Replace the disk of a stopped replica with an empty one, which makes it another replica under the same id."""
         node = self.nodes[node_id]
         assert node.raft is None
         self.checker.note_replaced_disk(node_id, node.disk)
@@ -279,14 +279,14 @@ class SimulatedCluster:
         node.held_index = 0
 
     def move(self, node_id: int) -> None:
-        """Give a replica that is down another address."""
+        """Change the address of a stopped replica."""
         node = self.nodes[node_id]
         assert node.raft is None
         node.address = node.address[0], node.address[1] + 1
         self.counts["moves"] += 1
 
     def restart(self, node_id: int) -> None:
-        """Start a replica from what its disk holds."""
+        """Start a replica from the content of its disk."""
         node = self.nodes[node_id]
         disk = node.disk
         raft = node.raft = Raft(
@@ -306,16 +306,16 @@ class SimulatedCluster:
         node.seen_commit, node.seen_applied, node.led_term = raft.commit_index, raft.applied_index, 0
 
     def random_of(self, _node_id: int) -> RandomMs:
-        """Return what a replica draws its timeouts with."""
+        """Return the source of a replica's random timeouts."""
         return self._random_ms
 
     def partition(self, *groups: Iterable[int]) -> None:
-        """Cut all ways between the groups."""
+        """Cut all links between the groups."""
         side = {node: i for i, group in enumerate(groups) for node in group}
         self.cut = {(a, b) for a in side for b in side if side[a] != side[b]}
 
     def stabilize(self, max_rounds: int = 1000) -> None:
-        """Finish all writes and deliver all messages, in order, until nothing moves; no time passes."""
+        """Complete all writes and deliver all messages, in order, until nothing changes. No time passes."""
         for _ in range(max_rounds):
             letters, self.network = self.network, []
             for letter in letters:
@@ -328,7 +328,7 @@ class SimulatedCluster:
         raise AssertionError(f"still {len(self.network)} messages under way after {max_rounds} rounds")
 
     def _take_disk_events(self, disk: SimulatedDisk, sequence: int | None) -> list[Event]:
-        """The good and the bad news of a sync in the order of the writes."""
+        """Return the events of a sync, successes and failures, in the order of the writes."""
         damaged, disk.damaged = disk.damaged, []
         self.counts["damaged"] += len(damaged)
         events: list[tuple[int, Event]] = [(at, SnapshotDamaged(s.last_index, s.last_term)) for at, s in damaged]
@@ -340,7 +340,7 @@ class SimulatedCluster:
         to, message = command.to, command.message
         self.checker.check_send(node_id, node, to, message)
         if self.knows_all_addresses and type(message) is FollowRequest:
-            # Bootstrap servers: the addresses in a controller's file.
+            # The bootstrap servers are the addresses in a controller's file.
             self.post(Letter(node_id, to, message, node.disk.directory_id, node.address))
         else:
             self._post_from(node_id, node, to, message)
@@ -427,4 +427,4 @@ class SimulatedCluster:
 
 
 def _do_nothing(_node_id: int, _node: SimulatedNode, _command: Command) -> None:
-    """Nothing is to be done."""
+    """Do nothing."""

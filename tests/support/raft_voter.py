@@ -1,4 +1,4 @@
-"""One voter under a test's control: the test plays the other replicas, the clock and the disk."""
+"""One voter under a test's control: the test acts as the other replicas, the clock and the disk."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ C = TypeVar("C")
 
 
 class TestedVoter:
-    """Voter 1 of 3 whose disk finishes when the test says so; ``commands`` are those of the last step.
+    """Voter 1 of 3 whose disk completes writes on the test's command. ``commands`` are those of the last step.
 
-    ``terms`` are those of the entries on its disk, which follow the ``snapshot`` if there is one. Directory ids are
+    ``terms`` are the terms of the entries on its disk, which follow the ``snapshot`` if there is one. Directory ids are
     unknown, unless ``voters`` has some.
     """
 
@@ -67,7 +67,7 @@ class TestedVoter:
     ) -> None:
         if snapshot is not None and not entries:
             log_start = (snapshot.last_index, snapshot.last_term)
-        # The shortest timeouts: first 100 ms, then 200 ms between campaigns and 1,000 ms behind a leader.
+        # The shortest timeouts: first 100 ms, then 200 ms between campaigns and 1,000 ms after a leader.
         self.raft = Raft(
             node_id,
             voter_set(*range(1, voters + 1)) if isinstance(voters, int) else voters,
@@ -92,7 +92,7 @@ class TestedVoter:
         self.step(MessageReceived(message, directory_id, address))
 
     def receive_and_sync(self, message: Message, directory_id: bytes = b"") -> None:
-        """Receive, then let the disk finish: the commands of both."""
+        """Receive a message, then complete the disk writes. ``commands`` has those of both steps."""
         self.receive(message, directory_id)
         before = self.commands
         self.sync()
@@ -112,7 +112,7 @@ class TestedVoter:
         return [send.message for send in self.of(Send)]
 
     def sent(self, kind: type[C]) -> list[tuple[int, C]]:
-        """The messages of a kind with their receivers."""
+        """Return the messages of a type with their receivers."""
         return [(send.to, send.message) for send in self.of(Send) if isinstance(send.message, kind)]
 
     def answer(self) -> Message:
@@ -137,7 +137,7 @@ class TestedVoter:
         return self.leadership
 
     def lead_with_a_commit(self, *followers: int) -> Leadership:
-        """Become the leader and commit the entries until then, with the followers' (2 and 3, or those given) help."""
+        """Become the leader and commit all entries, with acknowledgements of the followers (by default 2 and 3)."""
         leader = self.become_leader()
         self.sync()
         for follower in followers or (2, 3):
@@ -180,14 +180,14 @@ KNOWN = VoterSet(voter(i, b"directory-%d" % i) for i in (1, 2, 3))
 
 
 def leading(voters: int | VoterSet = 3, directory_id: bytes = b"") -> TestedVoter:
-    """The leader of term 1, which has committed its no-op at index 1."""
+    """Return the leader of term 1, which has committed its no-op at index 1."""
     tested = TestedVoter(voters=voters, directory_id=directory_id)
     tested.lead_with_a_commit(2)
     return tested
 
 
 def observed(by: int = 4, directory_id: bytes = FOUR) -> TestedVoter:
-    """The leader of term 1 with an observer that has nothing yet."""
+    """Return the leader of term 1 with an observer that has no entries yet."""
     tested = leading()
     tested.receive(FollowRequest(by, 0, 0, 0), directory_id)
     return tested

@@ -1,10 +1,10 @@
-"""The simulation of a partition with the real controller in it: five nodes, of which any may be made replicas.
+"""The simulation of a partition with the real controller: five nodes, any of which may become replicas.
 
-Beside the faults of ``partition_simulation`` somebody reassigns the partition all the time, to one to four replicas,
-cancels that, replaces it while it is under way, and asks for elections. The controller is
-:class:`~tidelog_quorum.controller.Controller`, whose entries are committed at once; the nodes hear of them late. A node
-that is no replica any more deletes its log when it hears of that, not before; one that is down the while comes back
-with the log that it had.
+In addition to the faults of ``partition_simulation``, the partition is continually reassigned to one to four replicas;
+reassignments are cancelled and replaced, and elections requested. The controller is
+:class:`~tidelog_quorum.controller.Controller`, whose entries are committed at once; the nodes learn of them late. A
+node that is no longer a replica deletes its log only when it learns of that. If it is down meanwhile, it comes back
+with its old log.
 """
 
 import random
@@ -41,7 +41,7 @@ SESSION_MS = 1 << 40
 
 
 class RealController:
-    """A leading controller; every entry is committed when it is written. ``history`` has the image after each."""
+    """A leading controller. Every entry is committed when it is written. ``history`` has the image after each."""
 
     def __init__(self, uses_elr):
         config = ControllerConfig("c", SESSION_MS, min_insync_replicas=MIN_ISR)
@@ -112,7 +112,7 @@ class RealController:
         self.do(self.controller.handle_broker_heartbeat, request)
 
     def fence(self, broker, _):
-        # That it stops ends its session, as time would.
+        # A stop ends its session, as time would.
         self.heartbeat(broker, want_fence=True, want_shut_down=True)
 
     def unfence(self, broker, _):
@@ -153,7 +153,7 @@ class RealController:
 
 
 class ReassignedSimulation(Simulation):
-    """Begins with the replicas 1, 2 and 3."""
+    """The simulation, which begins with the replicas 1, 2 and 3."""
 
     fetched_records = 30
 
@@ -196,7 +196,7 @@ class ReassignedSimulation(Simulation):
     def crash(self, node, lossy):
         super().crash(node, lossy)
         if lossy:
-            # It will say that it did not stop cleanly.
+            # It will report an unclean stop.
             self.previous_epochs[node.node_id] = -1
 
     def restart(self, node):
@@ -254,7 +254,7 @@ class ReassignedSimulation(Simulation):
         super().disturb()
 
     def follow_metadata(self, node):
-        # There are more entries than in the smaller simulation: heartbeats of five, and the moves.
+        # There are more entries than in the smaller simulation: heartbeats of five nodes, and the moves.
         for _ in range(self.rng.randint(1, 6)):
             super().follow_metadata(node)
 
@@ -292,7 +292,9 @@ class ReassignedSimulation(Simulation):
                 self.follow_metadata(node)
 
     def check_converged(self):
-        """After :meth:`heal`: the target's replicas have all that was acknowledged, and nobody else has anything."""
+        """Assert, after :meth:`heal`, that the target's replicas have all acknowledged records and no other node has
+        any.
+        """
         partition = self.controller.partition
         assert not partition.is_reassigning, f"a reassignment did not end: {partition}"
         assert set(partition.isr) == set(partition.replicas), f"the ISR is not whole again: {partition}"

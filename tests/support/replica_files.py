@@ -1,4 +1,4 @@
-"""The log files of all replicas of a partition, compared byte by byte."""
+"""A byte-by-byte comparison of the log files of all replicas of a partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tidelog_foundation.records import iter_headers
 
 
 def assert_replicas_equal(cluster: LocalCluster, topic: str, high_watermarks: list[int]) -> None:
-    """Below its high watermark each partition has the same bytes on every node. The nodes must not run."""
+    """Assert that below its high watermark each partition has the same bytes on every node.
+
+    The nodes must be stopped.
+    """
     for partition, high_watermark in enumerate(high_watermarks):
         logs = {
             node.name: committed_bytes(_folder(node.directory, f"{topic}-{partition}"), high_watermark)
@@ -22,13 +25,13 @@ def assert_replicas_equal(cluster: LocalCluster, topic: str, high_watermarks: li
 
 
 def _folder(node: Path, name: str) -> Path:
-    """Return where a node has a replica: in one of its log directories."""
+    """Return the folder of a node's replica, in one of its log directories."""
     [folder] = node.glob(f"data*/{name}")
     return folder
 
 
 def committed_bytes(directory: Path, high_watermark: int) -> bytes:
-    """Return a replica's records below the high watermark, over all its segments; it must have them all."""
+    """Return a replica's records below the high watermark, over all segments. It must have all of them."""
     data = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
     expected, end = 0, 0
     for position, header in iter_headers(data):

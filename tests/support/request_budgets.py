@@ -1,4 +1,4 @@
-"""What one request may cost a process, measured from outside: memory, time of the event loop, open files."""
+"""The limits of one request's cost to a process, measured from outside: memory, event loop time, open files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MIB = 1024**2
 _IDLE_SHARE = 0.4
 _WATCHED_S = 0.15
 Send: TypeAlias = Callable[[Callable[[], None]], Awaitable[object]]
-"""Sends a request, calls when all of it is sent, and returns with the answer."""
+"""Sends a request, calls the argument when all of it is sent, and returns with the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that a request of so many bytes may cost."""
+    """The maximum cost of a request of a given size."""
 
     memory_bytes: int
     loop_s: float
@@ -34,7 +34,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a request has cost. ``loop_s`` is the most CPU time of the event loop that another request waited for."""
+    """The cost of a request. ``loop_s`` is the most CPU time of the event loop that another request waited for."""
 
     name: str
     size: int
@@ -43,10 +43,10 @@ class Cost:
     files: int
     total_s: float
     is_answered: bool
-    """True if the call ended; False: the process was idle without an answer, or the time was up."""
+    """True if the call ended, False if the process was idle without an answer or the timeout passed."""
 
     def excess(self, budget: Budget) -> str | None:
-        """Return what is above a budget."""
+        """Return the figures that exceed a budget, or None."""
         above = []
         if self.memory_bytes > budget.memory_bytes:
             above.append(f"{self.memory_bytes / MIB:.0f} MiB of memory, at most {budget.memory_bytes / MIB:.0f}")
@@ -58,17 +58,17 @@ class Cost:
 
 
 class Process:
-    """A server's process. The first thread runs its event loop."""
+    """A server's process. Its first thread runs the event loop."""
 
     def __init__(self, pid: int) -> None:
         self._root = Path(f"/proc/{pid}")
 
     def loop_cpu_s(self) -> float:
-        """Return the CPU time that the first thread has used: on a busy machine it says more than time does."""
+        """Return the CPU time of the first thread, which is more reliable than elapsed time on a busy machine."""
         return int((self._root / "schedstat").read_text().split()[0]) / 1e9
 
     def busy_s(self) -> float:
-        """Return the time in which threads ran or waited for a processor: the loop may wait for one of them."""
+        """Return the time in which threads ran or waited for a processor, since the loop may wait for one of them."""
         total = 0
         for thread in (self._root / "task").iterdir():
             # A thread may end meanwhile.
@@ -78,7 +78,10 @@ class Process:
         return total / 1e9
 
     def is_runnable(self) -> bool:
-        """Return whether a thread runs, or waits for a processor or the disk: such a wait counts when it is over."""
+        """Return whether a thread runs or waits for a processor or the disk.
+
+        Such a wait counts only when it is over.
+        """
         for thread in (self._root / "task").iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if (thread / "stat").read_text().rpartition(")")[2].split()[0] in ("R", "D"):
@@ -86,7 +89,7 @@ class Process:
         return False
 
     def forget_peak(self) -> int:
-        """Let the peak of resident memory begin anew; returns what is resident."""
+        """Reset the peak of resident memory, and return the current value."""
         (self._root / "clear_refs").write_text("5")
         return self._status("VmRSS")
 
@@ -104,7 +107,7 @@ class Process:
 
 
 class Watch:
-    """Asks a process for something small again and again, and notes how long its event loop made that wait."""
+    """Sends small requests to a process repeatedly, and records how long its event loop delayed them."""
 
     def __init__(self, process: Process, ping: Callable[[], Awaitable[object]]) -> None:
         self._process = process
@@ -122,21 +125,21 @@ class Watch:
             await asyncio.sleep(0.002)
 
     async def round(self) -> None:
-        """Wait until what was asked so far is answered, and the next as well."""
+        """Wait for the answers to the current request and the next one."""
         while not self._rounds.locked():
             await self._rounds.acquire()
         for _ in range(2):
             await self._rounds.acquire()
 
     async def stop(self) -> None:
-        """End; raises what the process did not answer with."""
+        """Stop, and raise the error of a failed request."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
 
 async def cost_of(process: Process, watch: Watch, name: str, size: int, send: Send, timeout_s: float = 60) -> Cost:
-    """Send a request; it has cost what the process did until it is answered, or is idle without an answer."""
+    """Send a request, and return the process's cost until it answers or is idle without an answer."""
     files, resident = process.files(), process.forget_peak()
     watch.longest_s = 0.0
     begun = time.monotonic()
@@ -147,7 +150,7 @@ async def cost_of(process: Process, watch: Watch, name: str, size: int, send: Se
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
     if not is_answered:
-        # What the process still does for it is no cost of the next request.
+        # Remaining work for this request must not count as the cost of the next one.
         await _wait_until_idle(process, set(), sent, timeout_s)
     await watch.round()
     return Cost(
@@ -163,7 +166,7 @@ async def cost_of(process: Process, watch: Watch, name: str, size: int, send: Se
 
 @contextlib.asynccontextmanager
 async def kafka_ping(address: tuple[str, int]) -> AsyncIterator[Callable[[], Awaitable[object]]]:
-    """Return what asks for the versions of the APIs."""
+    """Yield a function that requests the API versions."""
     reader, writer = await asyncio.open_connection(*address)
 
     async def ping() -> object:
@@ -179,14 +182,14 @@ async def kafka_ping(address: tuple[str, int]) -> AsyncIterator[Callable[[], Awa
 
 @contextlib.asynccontextmanager
 async def grpc_ping(address: str) -> AsyncIterator[Callable[[], Awaitable[object]]]:
-    """Return what asks for the health."""
+    """Yield a function that requests the health status."""
     async with open_channel(address) as channel:
         call = channel.unary_unary("/grpc.health.v1.Health/Check")
         yield lambda: call(b"", timeout=60)
 
 
 async def send_kafka(address: tuple[str, int], frame: bytes, note_sent: Callable[[], None]) -> None:
-    """Send a frame on a connection of its own, and wait for an answer or the end of the connection."""
+    """Send a frame on a new connection, and wait for an answer or the end of the connection."""
     reader, writer = await asyncio.open_connection(*address)
     try:
         writer.transport.set_write_buffer_limits(0)
@@ -205,7 +208,7 @@ async def send_kafka(address: tuple[str, int], frame: bytes, note_sent: Callable
 
 
 async def send_grpc(address: str, method: str, raw: bytes, note_sent: Callable[[], None]) -> None:
-    """Send a request on a connection of its own, and wait for the call's first answer or its end."""
+    """Send a request on a new connection, and wait for the call's first answer or its end."""
     async with open_channel(address) as channel:
         call = channel.stream_stream(method)()
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
@@ -218,7 +221,7 @@ async def send_grpc(address: str, method: str, raw: bytes, note_sent: Callable[[
 async def _wait_until_idle(
     process: Process, calls: set[asyncio.Future[object]], sent: asyncio.Event, timeout_s: float
 ) -> None:
-    """Return when a call has ended, or the process has had nothing to do for a while since the request was sent."""
+    """Return when a call has ended, or when the process has been idle for a while after the request was sent."""
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s and not any(call.done() for call in calls):
         before, was_sent = process.busy_s(), sent.is_set()

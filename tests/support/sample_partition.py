@@ -1,4 +1,4 @@
-"""A partition with some of everything that a log can hold, written by the node's own log."""
+"""A sample partition with every kind of content that a log can have, written by the node's own log."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CONFIG = LogConfig(segment_bytes=8 * 1024, index_interval_bytes=512, max_message
 
 
 def write_sample_partition(directory: Path) -> int:
-    """Write a closed partition's directory and return its log's end offset.
+    """Write a closed partition's directory, and return its log end offset.
 
-    Every codec, keys and values of text, bytes and null, headers, idempotent batches whose sequences wrap, transactions
-    that commit, abort and stay open, gaps, two leader epochs, several segments.
+    It has every codec, keys and values of text, bytes and null, headers, idempotent batches with wrapping sequences,
+    transactions that commit, abort and stay open, gaps, two leader epochs, and several segments.
     """
     log = PartitionLog.open(directory, CONFIG)
     try:

@@ -23,7 +23,7 @@ def error(code: ErrorCode, text: str = "as the test says") -> Error:
 
 
 class ScriptedGroups:
-    """One node. ``answers[api]`` makes a response of a request; ``faults[api]`` are the errors of the next calls."""
+    """One node. ``answers[api]`` creates a response to a request; ``faults[api]`` are the errors of the next calls."""
 
     def __init__(self) -> None:
         self.cluster = FakeCluster(cluster_id="scripted")

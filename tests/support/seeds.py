@@ -1,4 +1,4 @@
-"""The seeds of seeded tests: a fixed few in every run of the tests, many with ``make sim``, one to repeat a failure."""
+"""The seeds of seeded tests: a few fixed ones in every test run, many with ``make sim``, one to repeat a failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 def environment_number(name: str) -> int | None:
-    """Return the number that an environment variable holds, None when it is absent or empty."""
+    """Return the number in an environment variable, or None if it is unset or empty."""
     text = os.environ.get(name, "")
     return int(text) if text else None
 
@@ -16,8 +16,8 @@ def environment_number(name: str) -> int | None:
 def seeds(default: int, cost: int = 1) -> range:
     """Return the seeds of this run.
 
-    Those below ``default``, below TIDELOG_SIM_SEEDS when that is set, or TIDELOG_SIM_SEED alone. A test whose seeds
-    take ``cost`` times as long as others' gets so many times fewer of them, but at least one.
+    They are those below ``default``, or below TIDELOG_SIM_SEEDS if set, or TIDELOG_SIM_SEED alone. A test whose seeds
+    are ``cost`` times as expensive gets that many times fewer of them, but at least one.
     """
     only = environment_number("TIDELOG_SIM_SEED")
     if only is not None:
@@ -34,7 +34,7 @@ def seed_blocks(default: int, size: int) -> list[range]:
 
 @contextlib.contextmanager
 def reproducible(seed: int) -> Iterator[None]:
-    """Add to a failure the seed and the command that runs it again."""
+    """Add the seed and the command that repeats it to a failure."""
     try:
         yield
     except BaseException as error:

@@ -26,10 +26,10 @@ _BLOCK = 1024
 
 
 class SmallDisk:
-    """A context manager; ``path`` is where it is mounted.
+    """A context manager. ``path`` is the mount point.
 
-    A process of its own holds the mount and ends it as soon as this one closes the pipe between them or ends in
-    whatever way, so that no mount outlives a test, also when the test is killed.
+    A separate process keeps the mount and ends it when this process closes the pipe between them or ends in any way, so
+    that no mount outlives a test, even a killed one.
     """
 
     def __init__(self, directory: Path, size_mib: int) -> None:
@@ -39,7 +39,7 @@ class SmallDisk:
         self._keeper: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> SmallDisk:
-        """Make the file system and mount it."""
+        """Create the file system and mount it."""
         self.path.mkdir(parents=True)
         with self._image.open("wb") as image:
             image.truncate(self._size)
@@ -50,12 +50,16 @@ class SmallDisk:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Unmount it, at once or when the last process that uses it ends."""
+        """Unmount the file system, at once or when its last user ends."""
         self._end_keeper()
         self._image.unlink()
 
     def mount(self) -> None:
-        """Mount the file system, as after :meth:`unmount`; raises RuntimeError with what ``mount`` says."""
+        """Mount the file system after :meth:`unmount`.
+
+        Raises:
+            RuntimeError: ``mount`` failed. The message has its output.
+        """
         self._keeper = subprocess.Popen(
             ["sh", "-c", _KEEPER, "sh", str(self._image), str(self.path)],
             stdin=subprocess.PIPE,
@@ -68,13 +72,13 @@ class SmallDisk:
             raise RuntimeError(self._end_keeper() or "mount said nothing")
 
     def unmount(self, timeout_s: float = 10.0) -> None:
-        """Unmount the file system; a second call does nothing.
+        """Unmount the file system. Further calls do nothing.
 
-        One that is in use is never detached: it would live on, and :meth:`mount` would show it again as it is, for
-        instance read-only.
+        A file system in use is never detached: it would stay alive, and :meth:`mount` would show it in its current
+        state, for example read-only.
 
         Raises:
-            RuntimeError: somebody uses it still after ``timeout_s``; says who.
+            RuntimeError: It is still in use after ``timeout_s``. The message names the users.
         """
         deadline_s = time.monotonic() + timeout_s
         while self._keeper is not None:
@@ -87,25 +91,25 @@ class SmallDisk:
                 time.sleep(0.05)
 
     def make_read_only(self) -> None:
-        """Turn every write into EROFS under those who have files open, as the kernel does after an error of the disk.
+        """Make every write fail with EROFS, even through open files, as the kernel does after a disk error.
 
-        Nothing but :meth:`unmount` and :meth:`mount` ends it.
+        Only :meth:`unmount` and :meth:`mount` end this state.
         """
         subprocess.run(["mount", "-o", "remount,abort", str(self.path)], check=True, capture_output=True)
 
     @property
     def free_bytes(self) -> int:
-        """The bytes that can be written."""
+        """The number of writable bytes."""
         return shutil.disk_usage(self.path).free
 
     def fill(self, leave: int = 0) -> None:
-        """Take all space but ``leave`` bytes, as the files of somebody else do."""
+        """Use all space except ``leave`` bytes, like files of another program."""
         handle = os.open(self.path / _BALLAST, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             step = self.free_bytes
             while step >= _BLOCK and self.free_bytes > leave:
                 step = min(step, self.free_bytes - leave)
-                # The file's own map of its blocks takes some, so that the last step can be too large.
+                # The file's own block map uses some space, so the last step can be too large.
                 try:
                     os.posix_fallocate(handle, os.fstat(handle).st_size, step)
                 except OSError:
@@ -114,7 +118,7 @@ class SmallDisk:
             os.close(handle)
 
     def make_room(self) -> None:
-        """Give back what :meth:`fill` took."""
+        """Release the space that :meth:`fill` used."""
         (self.path / _BALLAST).unlink()
 
     def _end_keeper(self) -> str:
@@ -123,7 +127,10 @@ class SmallDisk:
 
 
 def why_not() -> str | None:
-    """Return why this machine cannot mount a :class:`SmallDisk`, or None; it is tried in a test's own folder."""
+    """Return the reason why this machine cannot mount a :class:`SmallDisk`, or None.
+
+    It tries in a folder of its own.
+    """
     if not sys.platform.startswith("linux"):
         return f"loop devices are Linux's, this is {sys.platform}"
     if os.geteuid() != 0:

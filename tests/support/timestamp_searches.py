@@ -1,4 +1,4 @@
-"""Drives a log's searches by timestamp at once, as a node does for batches that need no thread."""
+"""Synchronous runs of a log's searches by timestamp, as a node runs them for batches that need no thread."""
 
 from __future__ import annotations
 

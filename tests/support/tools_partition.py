@@ -1,4 +1,4 @@
-"""Partitions' directories made by hand, from the formats, without the node's log."""
+"""Partition directories written manually in the file formats, without the node's log."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def write_segment(directory: Path, base_offset: int, batches: Sequence[bytes]) -
 
 
 def write_partition(directory: Path) -> Path:
-    """Write a sound partition: offsets 0 to 11 with a gap, two segments, two epochs, an aborted transaction."""
+    """Write a valid partition: offsets 0 to 11 with a gap, two segments, two epochs, an aborted transaction."""
     first = [
         data_batch(0),
         data_batch(2, 3, timestamp_ms=NOW_MS + 10),

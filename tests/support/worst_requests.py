@@ -1,12 +1,12 @@
-"""Well-formed requests of a given size that cost a server as much as they can: many elements, long texts.
+"""Well-formed requests of a given size with the highest possible cost to a server: many elements, long texts.
 
-They are made of the declarations of Kafka's messages and of the descriptors of gRPC's. For each repeated field, at any
-depth, there is a request with as many of its smallest elements as fit, all different from each other; for a nested one
-also a request in which as many outer elements have one inner element each; and one request with long texts.
+They are generated from the declarations of Kafka's messages and the descriptors of gRPC's. For each repeated field, at
+any depth, there is a request with as many of its smallest elements as fit, all different; for a nested one also a
+request in which as many outer elements have one inner element each; and one request with long texts.
 
-Each comes twice: with a value in every field, and ``alone``, with the defaults in all fields beside the elements. One
-value too many may refuse the request before its elements are looked at, the id of another cluster for example, and one
-that is missing, a group's id, may do so as well.
+Each exists in two forms: with a value in every field, and ``alone``, with defaults in all fields except the elements.
+Either an additional value, such as the id of another cluster, or a missing one, such as a group id, may cause a refusal
+before the elements are checked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def kafka_frames(kind: type[Message], version: int, size: int) -> Iterator[tuple
 
 
 def grpc_requests(kind: Descriptor, size: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the bytes of each of the worst requests of a type, and one with too many elements."""
+    """Yield the name and the bytes of each of the worst requests of a type, and of one with too many elements."""
     yield "numbers alone", _grpc_request(kind, (), 0, 1)
     for path in _grpc_paths(kind):
         name = ".".join(field.name for field in path)
@@ -54,7 +54,7 @@ def grpc_requests(kind: Descriptor, size: int) -> Iterator[tuple[str, bytes]]:
             pairs = min(MAX_ELEMENTS // len(path), max(1, size // (one + 12)))
             yield from _grpc_both(f"one {name} each", kind, path, 1, pairs)
         if len(path) == 1 and path[0].type == FieldDescriptor.TYPE_MESSAGE:
-            # Empty ones: the most objects that the bytes can become.
+            # Empty elements give the most objects per byte.
             tag = bytes([path[0].number << 3 | 2, 0])
             yield f"empty {name}", tag * (size // 2)
     texts = [f for f in kind.fields if f.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)]
@@ -106,7 +106,7 @@ def _kafka_frame(
 
 
 def serialized(message: Message, kind: type[Message], version: int) -> bytes:
-    """Return the frame of a request, without its length."""
+    """Return the frame of a request without its length."""
     writer = Writer()
     write_request_header(writer, int(kind.API_KEY), version, 7, "worst", is_flexible=version >= kind.FLEXIBLE)
     encode(message, writer, version)
@@ -123,7 +123,7 @@ def _kafka_struct(
     *,
     is_alone: bool = False,
 ) -> Any:
-    """Return a struct that is like no other by its ``number``, with the elements of the path in it."""
+    """Return a struct made unique by its ``number``, with the elements of the path in it."""
     values: dict[str, Any] = {}
     for name, spec in _kafka_fields(kind, version):
         inner = path[1:] if path and path[0] == name else ()
@@ -187,7 +187,7 @@ def _grpc_request(
 
 
 def _fill(message: Any, path: tuple[FieldDescriptor, ...], count: int, outer: int, number: int | None) -> None:
-    """Fill a message: with ``number`` in all its fields, or with the elements of the path alone."""
+    """Fill all fields of a message with ``number``, or only the elements of the path."""
     for field in message.DESCRIPTOR.fields if number is not None else ():
         if not field.is_repeated:
             if field.type == FieldDescriptor.TYPE_STRING:
