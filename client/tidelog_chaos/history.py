@@ -38,7 +38,7 @@ Process = int | str
 NEMESIS: Final = "nemesis"
 """The process of the faults; its notes are ``info``, their ``f`` is ``start-<fault>`` or ``stop-<fault>``."""
 GROUP: Final = "group"
-"""The process of the notes about a consumer group, beside its members' operations; they are ``info`` as well."""
+"""The process of the notes about a consumer group, in addition to its members' operations; they are ``info`` too."""
 NOTES: Final = frozenset({NEMESIS, GROUP})
 """Processes that are not clients: their lines are notes."""
 TRANSACTION_FUNCTIONS: Final = frozenset({"send", "poll", "txn"})

@@ -1,4 +1,4 @@
-"""The notes of a history about its consumer group, beside the operations of the members.
+"""The notes of a history about its consumer group, in addition to the operations of the members.
 
 The notes are lines of the process ``group``, of type ``info``. ``member`` is the process that is the member,
 ``generation`` its generation, or its epoch in the protocol of KIP-848; -1 if it is not a member::

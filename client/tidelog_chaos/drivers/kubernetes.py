@@ -70,7 +70,7 @@ class KubernetesDriver(Unsupported):
 
     @property
     def members(self) -> Sequence[Member]:
-        """The pods, by what they run."""
+        """The pods, by the process in them."""
         return self._members
 
     def refusals(self, faults: Iterable[str]) -> Mapping[str, str]:
@@ -122,23 +122,23 @@ class KubernetesDriver(Unsupported):
         self._kubectl.run("delete", "pod", self._pod(member).name, "--wait=false")
 
     def pause(self, member: Member) -> None:
-        """SIGSTOP from inside."""
+        """Send SIGSTOP from inside the pod."""
         undo = f"(sleep {_UNDO_S}; kill -CONT $pids) >/dev/null 2>&1 &"
         self._in_server(member, f"{_SERVERS}kill -STOP $pids; {undo}")
 
     def resume(self, member: Member) -> None:
-        """SIGCONT from inside."""
+        """Send SIGCONT from inside the pod."""
         self._undo_in_server(member, f"{_SERVERS}kill -CONT $pids")
 
     def slow(self, member: Member, share: float) -> None:
-        """SIGSTOP and SIGCONT from inside, ten times a second."""
+        """Send SIGSTOP and SIGCONT from inside the pod, ten times a second."""
         stopped, running = f"{0.1 * (1 - share):.3f}", f"{0.1 * share:.3f}"
         cycle = f"kill -STOP $pids; sleep {stopped}; kill -CONT $pids; sleep {running}; n=$((n+1))"
         loop = f"(n=0; while [ -e {_SLOW_MARK} ] && [ $n -lt {_UNDO_S * 10} ]; do {cycle}; done) >/dev/null 2>&1 &"
         self._in_server(member, f"{_SERVERS}touch {_SLOW_MARK}; {loop}")
 
     def unslow(self, member: Member) -> None:
-        """End the cycle."""
+        """End :meth:`slow`."""
         self._undo_in_server(member, f"{_SERVERS}rm -f {_SLOW_MARK}; sleep 0.2; kill -CONT $pids")
 
     def cut(self, cut: Cut) -> None:
@@ -162,7 +162,7 @@ class KubernetesDriver(Unsupported):
         self._in_agent(self._pod(member), f"tc qdisc replace dev eth0 root {netem}; {undo}")
 
     def undelay(self, member: Member) -> None:
-        """End it."""
+        """End :meth:`delay`."""
         pod = self._pods().get(member)
         if pod is not None and self._agent in pod.running:
             self._in_agent(pod, "tc qdisc del dev eth0 root 2>/dev/null || true")

@@ -102,11 +102,11 @@ class LocalDriver(Unsupported):
         return self._process(member).is_running
 
     def kill(self, member: Member) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._process(member).kill()
 
     def stop(self, member: Member) -> None:
-        """SIGTERM; RuntimeError if the process does not end cleanly."""
+        """Send SIGTERM; raise RuntimeError if the process does not end cleanly."""
         process = self._process(member)
         code = process.stop(_STOP_S)
         if code not in _ENDS_OF_A_STOP:
@@ -117,20 +117,20 @@ class LocalDriver(Unsupported):
         self._process(member).start()
 
     def pause(self, member: Member) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._process(member).pause()
 
     def resume(self, member: Member) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._process(member).resume()
 
     def slow(self, member: Member, share: float) -> None:
-        """SIGSTOP and SIGCONT, ten times a second."""
+        """Send SIGSTOP and SIGCONT, ten times a second."""
         self.unslow(member)
         self._slowed[member] = DutyCycle(self._process(member), share)
 
     def unslow(self, member: Member) -> None:
-        """End it."""
+        """End :meth:`slow`."""
         cycle = self._slowed.pop(member, None)
         if cycle is not None:
             cycle.end()
@@ -159,7 +159,7 @@ class LocalDriver(Unsupported):
         return {member: failure for member, failure in found.items() if failure is not None}
 
     def stop_nodes(self) -> bool:
-        """SIGTERM to all nodes; return whether all ended cleanly."""
+        """Send SIGTERM to all nodes; return whether all ended cleanly."""
         nodes = [process for process in self._processes() if process.name.startswith("node")]
         for node in nodes:
             node.terminate()

@@ -47,7 +47,7 @@ class Run:
 
     @property
     def problems(self) -> Sequence[str]:
-        """The problems beside the history."""
+        """The problems of the run that are not in the history."""
         return tuple(self.about.get("outcome", {}).get("problems", ()))
 
     @property

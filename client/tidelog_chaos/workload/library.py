@@ -105,7 +105,7 @@ class Library(Protocol):
         """Whether a consumer may repeat an unanswered commit after a later one."""
 
     def versions(self) -> Mapping[str, str]:
-        """Return the versions of the packages beside Tidelog, by name."""
+        """Return the versions of the packages other than Tidelog, by name."""
 
     def check_producer(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigError for settings that a producer refuses; without ``bootstrap.servers``."""

@@ -65,7 +65,7 @@ def dump_files(
     ] = DumpFormat.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Show what is in the files of a log: batches, records, indexes, snapshots, checkpoints.
+    """Show the content of a log's files: batches, records, indexes, snapshots, checkpoints.
 
     Example: tidelog log dump --print-data --max-batches 10 /var/lib/tidelog/flights-0/00000000000000000000.log
     """

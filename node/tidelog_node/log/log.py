@@ -356,7 +356,7 @@ class PartitionLog(LogReader):
             self._local.failure = error
 
     def take_over(self, original: PartitionLog) -> None:
-        """Copy the state that another log of the same records has beside them; the other log must not be used again."""
+        """Copy settings, start, epochs and producers of another log of the same records; do not use it afterwards."""
         assert self.log_end_offset == original.log_end_offset, (self.directory, original.directory)
         self.config = original.config
         self.advance_log_start_offset(original.log_start_offset)

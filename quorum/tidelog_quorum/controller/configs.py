@@ -113,7 +113,7 @@ def incremental_alter_configs(
 def with_rule_changes(image: MetadataImage, own: TopicConfig, records: list[MetadataRecord], response: R) -> Result[R]:
     """Return ``records`` together with the partition changes that new election rules require.
 
-    The changes belong into the same entry. Only changes that end an ELR may come before it, because they make a replica
+    The changes belong in the same entry. Only changes that end an ELR may come before it, because they make a replica
     less eligible than necessary; if they are too many for one entry, they do. If the rules then do not change, because
     the leadership ends in between, a partition regains eligible replicas when its ISR next shrinks.
 

@@ -102,7 +102,7 @@ def settled(
 def changes_by_rules(image: MetadataImage, own: TopicConfig, topics: Iterable[str]) -> list[PartitionChangeRecord]:
     """Return the ELR changes that follow when the rules of ``topics`` become those of ``image``.
 
-    They belong into the same entry as the change of ``min.insync.replicas`` or of the feature: once the high watermark
+    They belong in the same entry as the change of ``min.insync.replicas`` or of the feature: once the high watermark
     may advance with fewer replicas, a replica that was eligible may lack committed records (KIP-966). Partitions with a
     leader and no ELR need no change.
     """
