@@ -89,7 +89,7 @@ def read_profiles() -> Profiles:
     except FileNotFoundError:
         return Profiles()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from None
+        raise ConfigError(f"{path} is not TOML: {error}") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error.message}") from None
 

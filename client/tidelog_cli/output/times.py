@@ -28,7 +28,7 @@ def parse_time(text: str) -> int:
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f'"{text}" is no time such as 2026-01-17T12:00:00, nor milliseconds since 1970') from None
+        raise ValueError(f'"{text}" is not a time such as 2026-01-17T12:00:00, nor milliseconds since 1970') from None
     since = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)) - _EPOCH
     return since.days * _UNITS_MS["d"] + since.seconds * 1_000 + since.microseconds // 1_000
 
@@ -47,7 +47,7 @@ def parse_duration_ms(text: str) -> int:
     found = _ISO.fullmatch(text)
     parts = {unit: found[unit] for unit in "dhms" if found[unit]} if found else {}
     if found is None or not parts or (found["time"] or "").upper() == "T":
-        raise ValueError(f'"{text}" is no length of time such as 90s, 1h, 7d or P1DT2H')
+        raise ValueError(f'"{text}" is not a duration such as 90s, 1h, 7d or P1DT2H')
     total = sum(float(value) * _UNITS_MS[unit] for unit, value in parts.items())
     return int(-total if found["sign"] == "-" else total)
 

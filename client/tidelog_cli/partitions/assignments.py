@@ -126,7 +126,7 @@ def _object(path: Path) -> dict[str, object]:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise _fault(path, f"it is not JSON: {error}") from None
     if not isinstance(content, dict):
-        raise _fault(path, "it is no JSON object")
+        raise _fault(path, "it is not a JSON object")
     version = content.get("version", _VERSION)
     if version != _VERSION:
         raise _fault(path, f"its version is {version}, not {_VERSION}")

@@ -68,7 +68,7 @@ class LineFormat:
         except ValueError as error:
             raise InvalidLineError(f"it is not JSON: {error}") from None
         if not isinstance(found, dict):
-            raise InvalidLineError("it is no JSON object")
+            raise InvalidLineError("it is not a JSON object")
         headers = found.get("headers") or ()
         if not isinstance(headers, list | tuple) or not all(isinstance(h, list) and len(h) == 2 for h in headers):
             raise InvalidLineError(f"headers must be a list of [name, value], not {headers!r}")

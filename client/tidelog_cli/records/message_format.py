@@ -108,7 +108,7 @@ def _part(match: re.Match[bytes]) -> bytes | ToLine:
         return bytes.fromhex(escape[1:].decode()) if escape.startswith(b"x") else _ESCAPES[escape]
     if letter not in _FIELDS:
         known = " ".join(f"%{name.decode()}" for name in _FIELDS)
-        raise ValueError(f'"%{letter.decode(errors="replace")}" stands for nothing; there are {known}')
+        raise ValueError(f'"%{letter.decode(errors="replace")}" is not a field; the fields are {known}')
     return _FIELDS[letter]
 
 

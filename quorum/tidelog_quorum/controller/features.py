@@ -98,14 +98,14 @@ def _check(image: MetadataImage, update: pb.FeatureUpdate) -> None:
     if update.name not in SUPPORTED_FEATURES:
         raise _invalid(update, f"this version knows no such feature, but {', '.join(SUPPORTED_FEATURES)}")
     if kind not in _KINDS:
-        raise _invalid(update, f"there is no type {kind} of a change")
+        raise _invalid(update, f"{kind} is not a type of change")
     for who, known in _ranges(image, update.name):
         if not known.min_level <= update.level <= known.max_level:
             raise _invalid(update, f"{who} knows {known.min_level} to {known.max_level}")
     if update.level < present and kind == _UPGRADE:
-        raise _invalid(update, f"it has {present}, so this is a downgrade and must be asked for as one")
+        raise _invalid(update, f"it has {present}, so this is a downgrade and must be requested as one")
     if update.level > present and kind != _UPGRADE:
-        raise _invalid(update, f"it has {present}, so this is no downgrade")
+        raise _invalid(update, f"it has {present}, so this is not a downgrade")
 
 
 def _records(image: MetadataImage, own: TopicConfig, update: pb.FeatureUpdate) -> Iterator[MetadataRecord]:

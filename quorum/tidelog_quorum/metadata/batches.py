@@ -74,7 +74,7 @@ def read_frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the batches of a snapshot's payload; ``chunks`` may be cut anywhere.
 
     Raises:
-        TidelogError: CORRUPT_MESSAGE, it ends within a frame.
+        TidelogError: CORRUPT_MESSAGE, it ends inside a frame.
     """
     buffer = bytearray()
     for chunk in chunks:
@@ -85,7 +85,7 @@ def read_frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
             position = end
         del buffer[:position]
     if buffer:
-        raise _corrupt(f"a snapshot ends within a frame, {len(buffer)} bytes behind the one before")
+        raise _corrupt(f"a snapshot ends inside a frame, {len(buffer)} bytes behind the one before")
 
 
 def _frame_end(buffer: bytearray, position: int) -> int | None:

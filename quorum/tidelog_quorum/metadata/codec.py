@@ -46,7 +46,9 @@ def decode_batch(payload: bytes) -> list[MetadataRecord]:
     try:
         batch = pb.MetadataRecordBatch.FromString(payload)
     except DecodeError as error:
-        raise error_for(ErrorCode.CORRUPT_MESSAGE, f"{len(payload)} bytes are no batch of metadata records") from error
+        raise error_for(
+            ErrorCode.CORRUPT_MESSAGE, f"{len(payload)} bytes are not a batch of metadata records"
+        ) from error
     return [from_message(m) for m in batch.records]
 
 

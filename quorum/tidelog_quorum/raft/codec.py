@@ -241,7 +241,7 @@ def _check_voters(frame: pb.RaftMessage, voters: pb.VotersRecord) -> None:
         raise _invalid(frame, f"has {len(ids)} voters with the ids {ids[:10]}")
     for voter in voters.voters:
         if len(voter.directory_id) not in (0, DIRECTORY_ID_SIZE) or not 0 <= voter.endpoint.port <= 65_535:
-            raise _invalid(frame, f"has a voter {voter.voter_id} that cannot be: {voter.endpoint.port=}")
+            raise _invalid(frame, f"has a voter {voter.voter_id} that is invalid: {voter.endpoint.port=}")
 
 
 def _check_numbers(frame: pb.RaftMessage, *numbers: int) -> None:

@@ -242,10 +242,10 @@ class RaftDriver:
         if isinstance(error, TidelogError):
             self._failure = error
         else:
-            logger.error("the Raft engine of controller %s met a defect", self._me.node_id, exc_info=error)
-            text = f"the Raft engine met a defect: {error!r}"
+            logger.error("the Raft engine of controller %s failed unexpectedly", self._me.node_id, exc_info=error)
+            text = f"the Raft engine failed unexpectedly: {error!r}"
             self._failure = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text)
-        logger.critical("controller %s takes no more part in the quorum: %s", self._me.node_id, self._failure)
+        logger.critical("controller %s has left the quorum: %s", self._me.node_id, self._failure)
         self._failed.set()
         self._timer.cancel()
         self._taker.give_up()

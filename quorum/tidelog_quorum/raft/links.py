@@ -104,7 +104,7 @@ class PeerLink:
                     pause_s = _REFUSED_PAUSE_S if failure.code in _REFUSALS else _RETRY_PAUSE_S
             except Exception:
                 # Without this task the peer would never hear from this controller again.
-                logger.exception("the stream to controller %s met a defect", self._hello.receiver_id)
+                logger.exception("the stream to controller %s failed unexpectedly", self._hello.receiver_id)
             # Messages for the stream that ended would be late on the next one.
             self._queue.clear()
             self._queued_bytes, self._chunk = 0, None
@@ -173,7 +173,7 @@ class PeerLink:
         if error.code is not self._last_error:
             self._last_error = error.code
             address = format_address(*self.address)
-            logger.warning("no stream to controller %s at %s: %s", self._hello.receiver_id, address, error)
+            logger.warning("cannot connect to controller %s at %s: %s", self._hello.receiver_id, address, error)
 
 
 async def resolve_address(host: str, port: int) -> list[str]:

@@ -152,13 +152,13 @@ class Peers:
                 f"of the voters {list(self.voters.ids)}",
             )
         if len(hello.sender_directory_id) not in (0, DIRECTORY_ID_SIZE):
-            raise error_for(ErrorCode.INVALID_REQUEST, f"controller {sender_id} has a directory id of another size")
+            raise error_for(ErrorCode.INVALID_REQUEST, f"controller {sender_id} has a directory id of the wrong size")
         self._check_directory(sender_id, hello.sender_directory_id)
         if sender_id in self.voters:
             return
         if address_in(hello) is None:
             raise error_for(
-                ErrorCode.INVALID_REQUEST, f"controller {sender_id} is no voter and has no address that can be"
+                ErrorCode.INVALID_REQUEST, f"controller {sender_id} is not a voter and has no valid address"
             )
         others = [i for i in self._callers if i != sender_id and i not in self.voters]
         if len(others) >= self._max_observers:

@@ -247,7 +247,7 @@ class PySyncObjRaft:
         """Stop for good; called by the thread's hand-over."""
         if not self._is_running:
             return
-        logger.critical("controller %s takes no more part in the quorum: %s", self._node_id, error)
+        logger.critical("controller %s has left the quorum: %s", self._node_id, error)
         self._failure = error
         self._failed.set()
         self._fail_barriers(error_for(error.code, error.message))

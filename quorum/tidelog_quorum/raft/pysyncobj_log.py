@@ -62,7 +62,7 @@ class Frame:
             ValueError: the bytes are not a frame.
         """
         if len(data) < _FRAME.size:
-            raise ValueError(f"{len(data)} bytes are no frame")
+            raise ValueError(f"{len(data)} bytes are not a frame")
         kind, term, leader_id, number = _FRAME.unpack_from(data)
         return cls(FrameKind(kind), term, leader_id, number, data[_FRAME.size :])
 

@@ -349,7 +349,7 @@ class PySyncObjThread:
     def _fail(self, error: Exception) -> None:
         self._stopping.set()
         if not isinstance(error, TidelogError):
-            logger.exception("the thread of pysyncobj met a defect", exc_info=error)
+            logger.exception("the thread of pysyncobj failed unexpectedly", exc_info=error)
         failure = _as_failure(error)
         if not self._opened.done():
             self._opened.set_exception(failure)
@@ -389,4 +389,4 @@ def _configuration(
 def _as_failure(error: Exception) -> TidelogError:
     if isinstance(error, TidelogError):
         return error
-    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the engine on pysyncobj met a defect: {error!r}")
+    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the engine on pysyncobj failed unexpectedly: {error!r}")

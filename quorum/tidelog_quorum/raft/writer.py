@@ -110,8 +110,8 @@ class StorageWriter:
             except TidelogError as raised:
                 error = raised
             except Exception as raised:
-                logger.exception("the Raft storage met a defect")
-                error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the Raft storage met a defect: {raised!r}")
+                logger.exception("the Raft storage failed unexpectedly")
+                error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the Raft storage failed unexpectedly: {raised!r}")
             else:
                 _call(loop, self._on_written, written)
             self._is_writing = False
@@ -145,4 +145,4 @@ def _call(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *argum
         loop.call_soon_threadsafe(callback, *arguments)
     except RuntimeError:
         # The loop has closed: a stop did not wait for a disk that hangs.
-        logger.warning("nobody waits for the metadata log any more")
+        logger.warning("the event loop closed before the metadata log's disk answered")

@@ -102,7 +102,7 @@ def _voter(request: pb.AddRaftVoterRequest | pb.UpdateRaftVoterRequest) -> Voter
 
 def _check_voter(voter_id: int, directory_id: bytes) -> None:
     if voter_id < 0:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"{voter_id} is no controller's id: it must be at least 0")
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{voter_id} is not a controller's id: it must be at least 0")
     if len(directory_id) not in (0, _DIRECTORY_ID_SIZE):
         text = f"the directory id of controller {voter_id} has {len(directory_id)} bytes, it must have 16 or none"
         raise error_for(ErrorCode.INVALID_REQUEST, text)

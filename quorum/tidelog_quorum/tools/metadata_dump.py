@@ -162,7 +162,7 @@ def _records(payload: bytes, what: str) -> list[dict[str, Any]]:
     try:
         return [record_values(record) for record in pb.MetadataRecordBatch.FromString(payload).records]
     except DecodeError as error:
-        raise error_for(ErrorCode.CORRUPT_MESSAGE, f"{what} is no batch of metadata records") from error
+        raise error_for(ErrorCode.CORRUPT_MESSAGE, f"{what} is not a batch of metadata records") from error
 
 
 def _size(path: Path) -> int:

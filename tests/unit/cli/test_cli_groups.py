@@ -140,8 +140,8 @@ def test_reset_exports_csv_and_takes_it_back(run: Callable[..., Result], reset: 
         (("g", "--all-topics", "--to-latest", "--export", "--json"), "exclude each other"),
         (("--all-topics", "--to-latest"), "Pass either the names of groups or --all-groups."),
         (("g", "--all-groups", "--all-topics", "--to-latest"), "Pass either the names of groups or --all-groups."),
-        (("g", "--all-topics", "--to-datetime", "soon"), '"soon" is no time'),
-        (("g", "--all-topics", "--by-duration", "soon"), '"soon" is no length of time'),
+        (("g", "--all-topics", "--to-datetime", "soon"), '"soon" is not a time'),
+        (("g", "--all-topics", "--by-duration", "soon"), '"soon" is not a duration'),
     ],
 )
 def test_reset_options_that_do_not_go_together_are_a_usage_error(

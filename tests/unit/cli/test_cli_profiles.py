@@ -57,7 +57,7 @@ def test_comments_of_the_file_are_kept(profile_file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("current = ", "is no TOML"),
+        ("current = ", "is not TOML"),
         ('current = "x"', "current names 'x', and there is no such profile"),
         ("more = 1", 'the file has the unknown key "more"; there are current, profiles'),
         ('[profiles.a]\nservers = "a:1"', 'profile a has the unknown key "servers"'),
@@ -125,5 +125,5 @@ def test_a_broken_file_does_not_matter_where_the_cluster_is_named(profile_file: 
     profile_file.parent.mkdir()
     profile_file.write_text("nonsense")
     assert find_cluster("a:1").is_asked_for
-    with pytest.raises(ConfigError, match="is no TOML"):
+    with pytest.raises(ConfigError, match="is not TOML"):
         find_cluster()

@@ -63,7 +63,7 @@ def item(**changes: object) -> dict[str, object]:
     ("content", "problem"),
     [
         ("{", "it is not JSON"),
-        ([], "it is no JSON object"),
+        ([], "it is not a JSON object"),
         ({"version": 2, "partitions": [item()]}, "its version is 2, not 1"),
         ({"version": 1}, 'it has no list "partitions" of objects'),
         ({"partitions": [3]}, 'it has no list "partitions" of objects'),

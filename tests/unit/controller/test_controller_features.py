@@ -121,8 +121,8 @@ def test_elr_is_turned_on_with_min_insync_replicas_for_all_alone(driver: Any) ->
         (METADATA_VERSION, 2, UPGRADE, "this controller knows 1 to 1"),
         (METADATA_VERSION, 0, UNSAFE, "this controller knows 1 to 1"),
         (ELR, -1, SAFE, "this controller knows 0 to 1"),
-        (ELR, 0, UPGRADE, "this is a downgrade and must be asked for as one"),
-        (ELR, 1, 9, "there is no type 9"),
+        (ELR, 0, UPGRADE, "this is a downgrade and must be requested as one"),
+        (ELR, 1, 9, "9 is not a type of change"),
     ],
 )
 def test_a_level_that_may_not_be_is_refused(driver: Any, name: str, level: int, kind: int, text: str) -> None:
@@ -133,7 +133,7 @@ def test_a_level_that_may_not_be_is_refused(driver: Any, name: str, level: int, 
 
 def test_an_upgrade_is_not_a_downgrade(driver: Any) -> None:
     write(driver, FeatureLevelRecord(METADATA_VERSION, 1))
-    assert "it has 0, so this is no downgrade" in refusal(driver, (ELR, 1, SAFE))[1]
+    assert "it has 0, so this is not a downgrade" in refusal(driver, (ELR, 1, SAFE))[1]
 
 
 def test_a_level_that_a_broker_does_not_know_is_refused(driver: Any) -> None:

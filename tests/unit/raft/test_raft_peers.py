@@ -169,7 +169,7 @@ def hello(sender_id: int, directory_id: bytes = b"", *, cluster_id: str = "c", t
         (hello(2, to=3), ErrorCode.INCONSISTENT_VOTER_SET, "calls controller 3, but this is controller 1"),
         (hello(1), ErrorCode.INCONSISTENT_VOTER_SET, "controller 1 calls controller 1"),
         (hello(2, bytes(16)), ErrorCode.INCONSISTENT_VOTER_SET, "it must be removed from the voters"),
-        (hello(2, b"short"), ErrorCode.INVALID_REQUEST, "directory id of another size"),
+        (hello(2, b"short"), ErrorCode.INVALID_REQUEST, "directory id of the wrong size"),
         (hello(-4), ErrorCode.INCONSISTENT_VOTER_SET, "controller -4"),
     ],
 )

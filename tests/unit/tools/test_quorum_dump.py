@@ -112,7 +112,7 @@ def test_dump_refuses_what_is_no_log_or_is_damaged(log: Path, tmp_path: Path) ->
     torn = tmp_path / f"{7:020d}-{2:010d}.checkpoint"
     torn.write_bytes(b"".join(frame_batches([batch("a"), batch("b")]))[:-1])
     result = dump(torn)
-    check_fails(result, ErrorCode.CORRUPT_MESSAGE, "ends within a frame")
+    check_fails(result, ErrorCode.CORRUPT_MESSAGE, "ends inside a frame")
     assert "name=a" in result.stdout
 
 

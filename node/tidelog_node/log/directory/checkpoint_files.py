@@ -40,7 +40,7 @@ def parse_checkpoint(data: bytes, fields: int) -> list[list[str]]:
         raise ValueError(f"no checkpoint of version {_VERSION}: begins with {data[:20]!r}")
     rows = [line.split() for line in lines[2:] if line.strip()]
     if int(lines[1]) != len(rows):
-        raise ValueError(f"{len(rows)} entries, where the second line says {lines[1]}")
+        raise ValueError(f"{len(rows)} entries, where the second line has {lines[1]}")
     for row in rows:
         if len(row) != fields:
             raise ValueError(f"{' '.join(row)!r} has {len(row)} fields, expected {fields}")

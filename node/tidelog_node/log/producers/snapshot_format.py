@@ -87,7 +87,7 @@ def _check_prefix(data: bytes) -> None:
         raise ValueError(f"the snapshot has version {version}, expected {SNAPSHOT_VERSION}")
     actual = crc32c(data[_PREFIX.size :])
     if crc != actual:
-        raise ValueError(f"the snapshot says CRC {crc:#010x}, its bytes have {actual:#010x}")
+        raise ValueError(f"the snapshot has CRC {crc:#010x}, computed {actual:#010x}")
 
 
 def _older_batches(section: bytes) -> dict[int, tuple[BatchMetadata, ...]]:

@@ -197,7 +197,7 @@ class Replica:
 
 def broken_promise(text: str) -> TidelogError:
     """Return the error for an action that violates Raft's rules."""
-    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"a voter broke Raft's rules, so this one stops: {text}")
+    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"a voter violated the Raft protocol, so this one stops: {text}")
 
 
 def _voters_of(configured: VoterSet, snapshot: Snapshot | None, log: RaftLog) -> VoterHistory:

@@ -93,7 +93,7 @@ class VoterSet:
         try:
             return cls.from_message(pb.VotersRecord.FromString(payload))
         except DecodeError as error:
-            raise error_for(ErrorCode.CORRUPT_MESSAGE, f"{len(payload)} bytes are no voters") from error
+            raise error_for(ErrorCode.CORRUPT_MESSAGE, f"{len(payload)} bytes are not a set of voters") from error
 
     def __iter__(self) -> Iterator[Voter]:
         return iter(self._voters.values())
