@@ -257,7 +257,7 @@ def test_verify_checks_the_files_of_a_log_directory(tidelog: Tidelog, partition:
     (log_dir / "meta.properties").write_text("version=1\n")
     (log_dir / "replication-offset-checkpoint").write_text("0\n7\nflights 0 12\n")
     texts = [problem["text"] for problem in findings(tidelog, log_dir)[0]]
-    assert texts == ["cluster.id is missing", "node.id is missing", "1 entries, where the second line says 7"]
+    assert texts == ["cluster.id is missing", "node.id is missing", "1 entries, where the second line has 7"]
 
 
 def test_verify_of_many_partitions_shows_those_with_problems(tidelog: Tidelog, tmp_path: Path) -> None:
