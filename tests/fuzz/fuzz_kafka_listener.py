@@ -35,7 +35,12 @@ _SETTINGS = {
     "queued.max.response.bytes": 32 * 1024**2,
     "connections.max.idle.ms": 5_000,
 }
-_NAMELESS = ("for a reason that has no name", "Traceback (most recent call last)", "never retrieved")
+_NAMELESS = (
+    "with an unexpected error",
+    "for a reason that has no name",
+    "Traceback (most recent call last)",
+    "never retrieved",
+)
 _LEFT_OUT = frozenset(
     {
         ApiKey.UNREGISTER_BROKER,

@@ -55,7 +55,12 @@ SETTINGS = {"queued.max.request.bytes": 64 * MIB, "auto.create.topics.enable": "
 TOPIC, PARTITIONS = "worst", 8
 DECOMPRESSED = 2 * 64 * MIB
 """A batch may decompress to 64 times max.message.bytes, and its buffer grows by copies."""
-NAMELESS = ("for a reason that has no name", "Traceback (most recent call last)", "never retrieved")
+NAMELESS = (
+    "with an unexpected error",
+    "for a reason that has no name",
+    "Traceback (most recent call last)",
+    "never retrieved",
+)
 NODE_SERVICES = (
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
     group_service_pb2.DESCRIPTOR.services_by_name["GroupService"],

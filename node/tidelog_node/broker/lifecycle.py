@@ -428,14 +428,14 @@ class Lifecycle:
 
     def _stop_without_handover(self, error: TidelogError) -> list[Command]:
         stop = self._stop(is_handed_over=False)
-        text = "The leaderships cannot be moved, stopping all the same: %s"
+        text = "The leaderships cannot be moved, stopping anyway: %s"
         return [Report(Level.WARNING, text, (error,)), *stop] if stop else []
 
     def _pass_time(self, now_ms: int) -> list[Command]:
         commands: list[Command] = []
         shutdown, phase = self.shutdown, self.phase
         if shutdown is not None and not shutdown.may_stop and now_ms >= shutdown.deadline_ms:
-            text = "The controller did not move all leaderships within %.1f s; stopping all the same"
+            text = "The controller did not move all leaderships within %.1f s; stopping anyway"
             commands += [Report(Level.WARNING, text, (shutdown.timeout_ms / 1000,)), *self._stop(is_handed_over=False)]
         if isinstance(phase, RegistrationDelayed) and now_ms >= phase.until_ms:
             commands += self._register(was_refused=True)

@@ -199,9 +199,7 @@ class ShardDriver:
         except TidelogError as error:
             logger.error("%s: its groups are loaded again: %s", self.partition, error)
         except Exception:
-            logger.exception(
-                "%s: its groups failed for a reason that has no name, they are loaded again", self.partition
-            )
+            logger.exception("%s: its groups failed with an unexpected error and are loaded again", self.partition)
         finally:
             self._drop()
         await asyncio.sleep(_RETRY_S)

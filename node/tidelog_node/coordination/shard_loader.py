@@ -90,7 +90,7 @@ class ShardLoader:
             return offset
         if position is not None:
             logger.warning(
-                "%s: the view of its groups at %s does not fit the log: made anew", self._partition, position
+                "%s: the view of its groups at %s does not fit the log and is recreated", self._partition, position
             )
         await self._views.in_thread(shard.clear)
         self._check_leading()

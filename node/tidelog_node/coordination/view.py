@@ -68,7 +68,7 @@ class GroupView:
             reason = "it is of another format"
         except ViewFailedError as error:
             reason = error.message
-        logger.warning("The view of the groups in %s is made anew from the logs: %s", directory, reason)
+        logger.warning("The view of the groups in %s is recreated from the logs: %s", directory, reason)
         return cls.create(directory)
 
     @classmethod

@@ -117,7 +117,7 @@ class GroupViews:
     def _open(self, broken: View | None) -> View:
         """Open the view in the first usable directory, in the thread, or recreate it if it broke."""
         if broken is not None:
-            logger.error("The view of the groups in %s is broken and is made anew from the logs", broken.directory)
+            logger.error("The view of the groups in %s is broken and is recreated from the logs", broken.directory)
             broken.close()
         failure = ViewFailedError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
         for directory in self._directories():

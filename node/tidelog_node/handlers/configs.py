@@ -127,7 +127,7 @@ def _describe(context: NodeContext, kind: int, name: str) -> Iterable[pb.Describ
             raise error_for(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return _describe_group(context, name)
     if kind != ConfigResourceType.BROKER:
-        text = f"the type {kind} of resource {name!r} is no topic, no broker and no group"
+        text = f"resource {name!r} has type {kind}, which is not a topic, broker or group"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     if name not in ("", str(context.broker_id)):
         text = f'node {context.broker_id} knows its own settings and those of all nodes (""), not those of {name!r}'

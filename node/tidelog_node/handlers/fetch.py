@@ -388,7 +388,7 @@ class _Fetch:
             return
         except Exception as error:
             # An error in one partition never stops the fetch of the others.
-            logger.exception("Reading %s-%d failed for a reason that has no name", self._name(item), item.key[1])
+            logger.exception("Reading %s-%d failed with an unexpected error", self._name(item), item.key[1])
             item.fail(error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
             return
         if not is_first and len(item.read.records) > remaining:

@@ -45,7 +45,9 @@ async def leave_group(
     """Remove members from a group. More than MOST_LEAVING are refused with INVALID_REQUEST."""
     count = len(request.members)
     if count > MOST_LEAVING:
-        text = f"the request takes {count} members out of group {request.group_id!r}, at most {MOST_LEAVING} can be"
+        text = (
+            f"the request takes {count} members out of group {request.group_id!r}, at most {MOST_LEAVING} are allowed"
+        )
         return pb.LeaveGroupResponse(error=error_message(error_for(ErrorCode.INVALID_REQUEST, text)))
     return await answer_of_group(coordinator, request, client, pb.LeaveGroupResponse)
 

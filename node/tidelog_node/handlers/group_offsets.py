@@ -40,7 +40,7 @@ async def offset_commit(
     """
     count = _offsets_in(request.topics)
     if count > MOST_OFFSETS:
-        text = f"the commit has {count} offsets, at most {MOST_OFFSETS} can be"
+        text = f"the commit has {count} offsets, at most {MOST_OFFSETS} are allowed"
         return await _refuse_commit(request, error_for(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, text))
     return await answer_of_group(coordinator, request, client, pb.OffsetCommitResponse)
 
@@ -105,7 +105,7 @@ async def offset_delete(
     """Delete offsets of a group (KIP-496). More than MOST_OFFSETS are refused with INVALID_REQUEST."""
     count = _offsets_in(request.topics)
     if count > MOST_OFFSETS:
-        text = f"the request deletes {count} offsets, at most {MOST_OFFSETS} can be"
+        text = f"the request deletes {count} offsets, at most {MOST_OFFSETS} are allowed"
         return pb.OffsetDeleteResponse(error=error_message(error_for(ErrorCode.INVALID_REQUEST, text)))
     return await answer_of_group(coordinator, request, client, pb.OffsetDeleteResponse)
 

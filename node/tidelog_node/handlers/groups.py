@@ -67,10 +67,10 @@ async def list_groups(
 def _refusal_of_filters(request: pb.ListGroupsRequest) -> str | None:
     filters = max(len(request.states_filter), len(request.types_filter))
     if filters > MOST_FILTERS:
-        return f"the request names {filters} states or types of groups, at most {MOST_FILTERS} can be"
+        return f"the request names {filters} states or types of groups, at most {MOST_FILTERS} are allowed"
     longest = max(map(len, (*request.states_filter, *request.types_filter)), default=0)
     if longest > MOST_FILTER_CHARS:
-        return f"a state or type of groups has {longest} characters, at most {MOST_FILTER_CHARS} can be"
+        return f"a state or type of groups has {longest} characters, at most {MOST_FILTER_CHARS} are allowed"
     return None
 
 

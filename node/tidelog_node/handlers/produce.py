@@ -212,7 +212,7 @@ class PendingProduce:
                     self._fail(outcome, name, error)
                 except Exception as error:
                     # An error in one partition never stops the appends to the others.
-                    logger.exception("Appending to %s-%d failed for a reason that has no name", name, item.index)
+                    logger.exception("Appending to %s-%d failed with an unexpected error", name, item.index)
                     text = f"{type(error).__name__}: {error}"
                     self._fail(outcome, name, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
                 yield

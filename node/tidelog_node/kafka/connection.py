@@ -363,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def _fail_unforeseen(self, error: BaseException) -> None:
-        text = "A request of %s by listener %s failed for a reason that has no name"
+        text = "A request of %s by listener %s failed with an unexpected error"
         self._served.failures.log(logging.ERROR, text, self.host, self.listener, error=error)
         if not self._is_closed:
             self._flush()

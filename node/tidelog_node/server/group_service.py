@@ -103,7 +103,7 @@ class GroupService(GroupServiceServicer):
         except TidelogError as error:
             await abort_with(call, error)
         except Exception as error:
-            logger.exception("A request of a group failed for a reason that has no name")
+            logger.exception("A request of a group failed with an unexpected error")
             await abort_with(call, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
 
 

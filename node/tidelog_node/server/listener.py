@@ -72,7 +72,7 @@ class LogService(LogServiceServicer):
             cause = _first_of(error)
             if isinstance(cause, TidelogError):
                 await abort_with(context, cause)
-            logger.exception("A stream of produce requests failed for a reason that has no name")
+            logger.exception("A stream of produce requests failed with an unexpected error")
             await abort_with(context, _unnamed(cause))
         finally:
             self._streams -= Counter((connection,))
@@ -328,7 +328,7 @@ async def _answer(
     except TidelogError as error:
         await abort_with(call, error)
     except Exception as error:
-        logger.exception("A request failed for a reason that has no name")
+        logger.exception("A request failed with an unexpected error")
         await abort_with(call, _unnamed(error))
 
 

@@ -93,7 +93,7 @@ def expand(path: Path) -> Iterator[LogFile]:
     if path.is_file():
         file = log_file(path)
         if file is None:
-            raise ValueError(f"{path} has no name of a file of a log")
+            raise ValueError(f"{path} is not named like a file of a log")
         yield file
         return
     files = files_of(path)

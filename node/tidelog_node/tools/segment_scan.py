@@ -103,7 +103,7 @@ class SegmentScan:
         try:
             header = parse_header(self._view(position, HEADER_SIZE))
         except CorruptRecordError as error:
-            self.fault = f"{remaining} bytes that are no batch: {_reason(error)}"
+            self.fault = f"{remaining} bytes that are not a batch: {_reason(error)}"
             return None
         if header.size_in_bytes > remaining:
             self.fault = (

@@ -229,7 +229,7 @@ def test_shutdown_ends_at_its_deadline_while_a_call_is_under_way() -> None:
     broker.tell(ShutdownRequested(500))
     assert broker.pass_time(499) == []
     assert broker.pass_time(1) == [Stop(is_handed_over=False)]
-    assert broker.reports[-1] == "The controller did not move all leaderships within 0.5 s; stopping all the same"
+    assert broker.reports[-1] == "The controller did not move all leaderships within 0.5 s; stopping anyway"
     assert broker.core.next_deadline_ms is None
 
 
@@ -238,7 +238,7 @@ def test_shutdown_stops_without_a_controller_that_could_move_leaderships(code: E
     broker = alive()
     broker.tell(ShutdownRequested(60_000))
     assert broker.tell(failed(code)) == [Stop(is_handed_over=False)]
-    assert "stopping all the same" in broker.reports[-1]
+    assert "stopping anyway" in broker.reports[-1]
 
 
 def test_shutdown_that_is_asked_for_during_a_heartbeat_stops_when_the_registration_is_gone() -> None:

@@ -127,7 +127,7 @@ async def serving(leader: Leader):
         (cut_off, LONG_S, ErrorCode._TRANSPORT, "is lost"),
         (fall_silent, SHORTLY_S, ErrorCode.REQUEST_TIMED_OUT, "has not answered in 0.2 s"),
         (say_nothing, SHORTLY_S, ErrorCode.REQUEST_TIMED_OUT, "has not answered in 0.2 s"),
-        (say_too_much, LONG_S, ErrorCode._TRANSPORT, "4 bytes behind the only response"),
+        (say_too_much, LONG_S, ErrorCode._TRANSPORT, "4 bytes after the only expected response"),
         (announce_too_much, LONG_S, ErrorCode._TRANSPORT, f"a response of {2**31 - 1} bytes"),
         (answer_another, LONG_S, ErrorCode._TRANSPORT, "a response to request 99, not to 2"),
     ],

@@ -448,7 +448,7 @@ def test_shard_that_fails_is_loaded_again_with_all_that_is_in_the_log(groups_of,
                 "what is in the log, no more and no less"
             )
             assert groups.shards[1] is not first
-            assert ("is broken and is made anew" in caplog.text) == (what == "view")
+            assert ("is broken and is recreated" in caplog.text) == (what == "view")
             assert ("for the test" if what == "shard" else "a block is damaged") in caplog.text
 
     asyncio.run(run())

@@ -25,4 +25,4 @@ def test_list_groups_refuses_a_filter_that_is_too_long(kind):
     assert not listed(MOST_FILTER_CHARS).HasField("error")
     error = listed(MOST_FILTER_CHARS + 1).error
     assert error.code == ErrorCode.INVALID_REQUEST.code
-    assert error.message == "a state or type of groups has 256 characters, at most 255 can be"
+    assert error.message == "a state or type of groups has 256 characters, at most 255 are allowed"

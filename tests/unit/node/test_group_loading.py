@@ -298,6 +298,6 @@ def test_view_that_breaks_is_replaced_once_for_all_who_use_it(loading, caplog):
             assert len(set(map(id, others))) == 1
             assert others[0] is not view
             assert await state.views.current(broken=view) is others[0]
-            assert caplog.text.count("is broken and is made anew") == 1
+            assert caplog.text.count("is broken and is recreated") == 1
 
     asyncio.run(run())

@@ -130,7 +130,7 @@ def test_view_that_cannot_be_opened_is_made_anew(tmp_path, caplog):
     view = GroupView.open(tmp_path / "v")
     assert view.shard(SHARD).position() is None
     assert view.shards() == []
-    assert "is made anew from the logs" in caplog.text
+    assert "is recreated from the logs" in caplog.text
     view.close()
 
 

@@ -106,7 +106,7 @@ def test_verify_names_the_batch_whose_crc_does_not_fit_and_goes_on(tidelog: Tide
 
 
 @pytest.mark.parametrize(
-    ("cut", "text"), [(5, "a torn batch with base offset 6"), (40, "38 bytes that are no batch"), (70, "8 bytes")]
+    ("cut", "text"), [(5, "a torn batch with base offset 6"), (40, "38 bytes that are not a batch"), (70, "8 bytes")]
 )
 def test_verify_finds_a_torn_tail(tidelog: Tidelog, partition: Path, cut: int, text: str) -> None:
     damage(partition / f"{FIRST}.log", lambda data: data.__delitem__(slice(len(data) - cut, None)))

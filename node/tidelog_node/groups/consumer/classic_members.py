@@ -75,7 +75,7 @@ def subscription_of(request: pb.JoinGroupRequest) -> Subscription:
     try:
         return read_subscription(metadata)
     except ValueError as error:
-        text = f"the metadata of protocol {name!r} is no subscription of a consumer: {error}"
+        text = f"the metadata of protocol {name!r} is not a consumer's subscription: {error}"
         raise error_for(ErrorCode.INVALID_REQUEST, text) from error
 
 

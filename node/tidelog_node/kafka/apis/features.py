@@ -41,7 +41,7 @@ def _update(key: FeatureUpdateKey, version: int) -> pb.FeatureUpdate:
         kind = pb.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE if key.allow_downgrade else pb.FEATURE_UPGRADE_TYPE_UPGRADE
         return pb.FeatureUpdate(name=key.feature, level=key.max_version_level, upgrade_type=kind)
     if key.upgrade_type not in _UPGRADE_TYPES:
-        text = f"feature {key.feature!r}: there is no upgrade type {key.upgrade_type}, but 1, 2 and 3"
+        text = f"feature {key.feature!r}: unknown upgrade type {key.upgrade_type}, expected 1, 2 or 3"
         raise error_for(ErrorCode.INVALID_UPDATE_VERSION, text)
     kind = _UPGRADE_TYPES[key.upgrade_type]
     return pb.FeatureUpdate(name=key.feature, level=key.max_version_level, upgrade_type=kind)

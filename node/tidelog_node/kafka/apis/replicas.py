@@ -99,7 +99,7 @@ async def list_partition_reassignments(
 def _election(request: ElectLeadersRequest) -> pb.ElectLeadersRequest:
     kind = _ELECTION_TYPES.get(request.election_type)
     if kind is None:
-        text = f"there is no election type {request.election_type}, but 0 (preferred) and 1 (unclean)"
+        text = f"unknown election type {request.election_type}, expected 0 (preferred) or 1 (unclean)"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     return pb.ElectLeadersRequest(
         election_type=kind,

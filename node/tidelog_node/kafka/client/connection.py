@@ -173,17 +173,17 @@ class PeerConnection(asyncio.BufferedProtocol):
             return
         [size] = _LENGTH.unpack_from(self._scratch)
         if not _LENGTH.size <= size <= self._most_bytes:
-            raise MalformedMessageError(f"a response of {size} bytes, at most {self._most_bytes} can be")
+            raise MalformedMessageError(f"a response of {size} bytes, at most {self._most_bytes} are allowed")
         received = self._filled - _LENGTH.size
         if received > size:
-            raise MalformedMessageError(f"{received - size} bytes behind the only response that was asked for")
+            raise MalformedMessageError(f"{received - size} bytes after the only expected response")
         self._frame = bytearray(size)
         self._frame[:received] = self._scratch[_LENGTH.size : self._filled]
         self._filled = received
 
     def _take(self, frame: bytearray) -> None:
         if self._deadline is None:
-            raise MalformedMessageError("a response that nobody has asked for")
+            raise MalformedMessageError("a response without a request")
         reader = Reader(memoryview(frame))
         correlation_id = read_response_header(reader, has_tags=self._has_tags)
         if correlation_id != self._correlation_id:

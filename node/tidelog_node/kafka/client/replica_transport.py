@@ -47,7 +47,7 @@ class KafkaReplicaTransport:
         try:
             response = decode_response(reader, version)
         except MalformedMessageError as error:
-            text = f"the node at {address} answered a fetch with bytes that are no response: {error}"
+            text = f"the node at {address} answered a fetch with an invalid response: {error}"
             raise error_for(ErrorCode._TRANSPORT, text) from error
         if response.error is not None and response.error.code not in SESSION_ERRORS:
             raise response.error

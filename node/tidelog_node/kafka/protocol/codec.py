@@ -296,7 +296,7 @@ def _lengths(is_flexible: bool, is_nullable: bool, plain: tuple[_Read, _Write]) 
 
     def write(writer: Writer, length: int | None) -> None:
         if length is None and not is_nullable:
-            raise ValueError("null where the version has no null")
+            raise ValueError("null is not allowed in this version")
         if is_flexible:
             writer.unsigned_varint(0 if length is None else length + 1)
         else:

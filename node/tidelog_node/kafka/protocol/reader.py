@@ -130,7 +130,9 @@ class Reader:
         """Check the announced number of array elements, each of which has at least one byte."""
         if count > self.end - self.position or count > self._elements:
             limit = min(self.end - self.position, self._elements)
-            raise MalformedMessageError(f"{count} elements are announced at {self.position}, at most {limit} can be")
+            raise MalformedMessageError(
+                f"{count} elements are announced at {self.position}, at most {limit} are possible"
+            )
         self._elements -= count
         return count
 

@@ -283,7 +283,7 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
 
 def _length(length_and_one: int) -> int:
     if length_and_one == 0:
-        raise MalformedMessageError("null where there must be a name or an array")
+        raise MalformedMessageError("null instead of a name or an array")
     return length_and_one - 1
 
 
