@@ -65,7 +65,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Replica:
-    """A node's log. ``epoch`` is the one in which it believes to lead, -1 for a follower."""
+    """A node's log. ``epoch`` is the one in which it believes that it leads, -1 for a follower."""
 
     log: list[Stored] = field(default_factory=list)
     states: ProducerState = field(default_factory=lambda: ProducerState(EXPIRATION_MS))

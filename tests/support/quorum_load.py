@@ -49,7 +49,7 @@ class Controllers:
         return run_sync(self._leader_of(address, timeout_s))
 
     def leader(self) -> int | None:
-        """Return the controller that believes to lead, by its position among the addresses, from 1."""
+        """Return the controller that believes that it leads, by its position among the addresses, from 1."""
         return run_sync(self._leader())
 
     def topics(self, timeout_s: float = _DEADLINE_S) -> dict[str, bytes]:

@@ -160,7 +160,7 @@ class SimulatedCluster:
         return [(i, node.raft) for i, node in self.nodes.items() if node.raft is not None]
 
     def leaders(self) -> list[tuple[int, Raft]]:
-        """Return the replicas that believe to lead."""
+        """Return the replicas that believe that they lead."""
         return [(i, raft) for i, raft in self.running() if isinstance(raft.role, Leadership)]
 
     def add(self, node_id: int, disk: SimulatedDisk | None = None) -> None:

@@ -31,20 +31,23 @@ _RETRY_S = 1.0
 
 
 class ShardStore(GroupStore, Protocol):
-    """The committed records of one shard, and how far its log is in them. Every method may raise ViewFailedError."""
+    """The committed records of one shard and the applied position of its log.
+
+    Every method may raise ViewFailedError.
+    """
 
     def position(self) -> ViewPosition | None:
-        """Return how far the log is applied; None for a shard of which nothing is here."""
+        """Return the applied position of the log, or None if the view has none for this shard."""
 
     def apply(self, records: Iterable[GroupRecord], position: ViewPosition | None = None) -> None:
-        """Take over committed records in the order of the log, and with them the position behind them."""
+        """Apply committed records, in the order of the log, together with the position after them."""
 
     def clear(self) -> None:
-        """Forget everything of the shard."""
+        """Delete all entries of the shard."""
 
 
 class View(Protocol):
-    """An open view of all shards of a node. Every method but ``close`` may raise ViewFailedError."""
+    """An open view of all shards of a node. Every method except ``close`` may raise ViewFailedError."""
 
     directory: Path
 
@@ -55,14 +58,14 @@ class View(Protocol):
         """Return the shards that have a position, in order."""
 
     def begin_flush(self) -> None:
-        """Start to write to the disk what was applied until now."""
+        """Begin to flush all writes to the disk in the background."""
 
     def close(self) -> None:
         """Release the view."""
 
 
 OpenView: TypeAlias = Callable[[Path, bool], View]
-"""Open the view in a folder; True: make an empty one in place of what is there. Raises ViewFailedError."""
+"""Opens the view in a folder, or creates an empty one in its place if the flag is set. May raise ViewFailedError."""
 
 
 def open_group_view(directory: Path, is_new: bool) -> View:

@@ -43,7 +43,7 @@ class OpenSession:
         self.was_hurried = False
         """True if the request must check its partitions again."""
         self.is_changing = False
-        """Whether a request is changing the partitions, in several steps."""
+        """True while a request changes the partitions in several steps."""
         self.follower = None if state.replica is None else FollowerIdentity(*state.replica, state.lease)
         """The reading follower, None for a consumer."""
         self._held: dict[PartitionKey, tuple[Partition, ReadWaiters]] = {}

@@ -25,9 +25,9 @@ offsets fit uncompressed into a batch of Kafka's default size.
 
 _FETCHED_AT_A_STRETCH = 1_000
 _BYTES_PER_OFFSET = 256
-"""The memory that an offset takes in the responses of both protocols, beside its metadata."""
+"""The memory of an offset in the responses of both protocols, in addition to its metadata."""
 MOST_FETCHED_BYTES = 64 * 1024**2
-"""How much the offsets of one response take at most: some 260,000 of them without metadata."""
+"""The maximum memory of the offsets in one response, enough for some 260,000 of them without metadata."""
 
 
 async def offset_commit(
@@ -69,13 +69,13 @@ async def offset_fetch(
 
 
 class _Room:
-    """What is left of MOST_FETCHED_BYTES for one response."""
+    """The remainder of MOST_FETCHED_BYTES for one response."""
 
     def __init__(self) -> None:
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """Count some bytes, those that do not fit too.
+        """Count ``size`` bytes, even if they do not fit.
 
         Raises:
             TidelogError: INVALID_REQUEST
