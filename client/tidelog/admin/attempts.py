@@ -61,7 +61,7 @@ async def _one_round(missing: frozenset[K], ask: AskRound[K, T], left_ms: float)
         found = await ask(missing, left_ms)
     except TidelogError as error:
         return dict.fromkeys(missing, error)
-    silent = error_for(ErrorCode.NETWORK_EXCEPTION, "the node's answer leaves it out")
+    silent = error_for(ErrorCode.NETWORK_EXCEPTION, "the node's answer does not contain it")
     return {key: found.get(key, silent) for key in missing}
 
 

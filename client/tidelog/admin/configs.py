@@ -254,12 +254,12 @@ class ConfigAdmin(Operations):
         self, resource: ConfigResource, timeout_s: float | None
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
         if not resource.name.isdecimal():
-            raise error_for(ErrorCode._INVALID_ARG, f"{resource.name!r} is no id of a node")
+            raise error_for(ErrorCode._INVALID_ARG, f"{resource.name!r} is not a node id")
         timeout_ms = self._request_ms(timeout_s)
         await self._cluster.refresh([], timeout_ms=timeout_ms)
         node_id, request = int(resource.name), _describe_request([resource])
         if node_id not in self._cluster.metadata.brokers:
-            raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id} that serves")
+            raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered or not ready")
         connection = self._cluster.connection(node_id)
         return _described(await connection.call(lambda c: c.admin.DescribeConfigs(request, timeout=timeout_ms / 1000)))
 

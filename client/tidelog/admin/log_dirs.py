@@ -145,5 +145,5 @@ def _move_request(targets: Mapping[TopicPartitionReplica, str]) -> pb.AlterRepli
 async def _connection(client: ClusterClient, broker_id: int, timeout_ms: float) -> Connection:
     await client.refresh([], timeout_ms=timeout_ms)
     if broker_id not in client.metadata.brokers:
-        raise error_for(ErrorCode.BROKER_NOT_AVAILABLE, f"the cluster knows no node {broker_id} that is ready")
+        raise error_for(ErrorCode.BROKER_NOT_AVAILABLE, f"node {broker_id} is not registered or not ready")
     return client.connection(broker_id)

@@ -94,7 +94,7 @@ class OffsetAdmin(Operations):
         """
         for partition, spec in topic_partition_offsets.items():
             if not isinstance(spec, OffsetSpec):
-                raise TypeError(f"what is wanted of {partition!r} must be an OffsetSpec, not {spec!r}")
+                raise TypeError(f"the value for {partition!r} must be an OffsetSpec, not {spec!r}")
         wanted = {(p.topic, p.partition): spec.timestamp_ms for p, spec in topic_partition_offsets.items()}
 
         async def find() -> Outcomes[TopicPartition, ListOffsetsResultInfo]:

@@ -101,7 +101,7 @@ def _callback(key: str, callback: Any) -> Any:
 async def _settle(
     futures: Mapping[K, Future[T]], ask: Coroutine[Any, Any, Outcomes[K, T]], errors: ErrorCalls, log: logging.Logger
 ) -> None:
-    failure = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the node's answer leaves it out")
+    failure = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the node's answer does not contain it")
     outcomes: Outcomes[K, T] = {}
     try:
         outcomes = await ask

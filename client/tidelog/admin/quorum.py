@@ -37,7 +37,7 @@ class QuorumAdminConfig:
 
     def __post_init__(self) -> None:
         if bool(self.bootstrap_servers) == bool(self.bootstrap_controllers):
-            raise ValueError("one of bootstrap.servers and bootstrap.controllers must be set, and not both")
+            raise ValueError("exactly one of bootstrap.servers and bootstrap.controllers must be set")
         if self.bootstrap_controllers:
             parse_bootstrap_servers(self.bootstrap_controllers, default_port=None)
         else:

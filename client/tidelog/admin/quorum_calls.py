@@ -185,7 +185,9 @@ class Quorum:
         replica = next((r for r in (*quorum.voters, *quorum.observers) if r.replica_id == wanted), None)
         if replica is None:
             known = sorted(r.replica_id for r in (*quorum.voters, *quorum.observers))
-            raise error_for(ErrorCode.VOTER_NOT_FOUND, f"controller {wanted} is none of {known}")
+            raise error_for(
+                ErrorCode.VOTER_NOT_FOUND, f"controller {wanted} does not follow the log; known controllers: {known}"
+            )
         address = format_address(replica.host, replica.port)
         try:
             return await self._stub(address).TakeSnapshot(pb.TakeSnapshotRequest(), timeout=timeout_s)
@@ -205,7 +207,7 @@ class Quorum:
         addresses = {v.voter_id: format_address(v.endpoint.host, v.endpoint.port) for v in response.voters}
         self._leader = addresses.get(response.controller_id)
         if not addresses:
-            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "the node that answered knows no controller")
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "the node has not found any controller")
         return list(addresses.values())
 
     def _note_failure(self, rpc_error: grpc.aio.AioRpcError, address: str) -> TidelogError:

@@ -62,7 +62,7 @@ def _deletion_offsets(partitions: Iterable[TopicPartition]) -> dict[TopicPartiti
     offsets: dict[TopicPartitionKey, int] = {}
     for item in partitions:
         if item.partition < 0 or (item.offset < 0 and item.offset != OFFSET_END):
-            raise error_for(ErrorCode._INVALID_ARG, f"{item!r} has no offset to delete below: 0 or more, or OFFSET_END")
+            raise error_for(ErrorCode._INVALID_ARG, f"{item!r} must have an offset of at least 0, or OFFSET_END")
         if (item.topic, item.partition) in offsets:
             raise error_for(ErrorCode._INVALID_ARG, f"{item.topic}-{item.partition} is named twice")
         offsets[item.topic, item.partition] = item.offset

@@ -54,7 +54,7 @@ class AclOperation(_Ordered):
 
 
 class AclPermissionType(_Ordered):
-    """Whether an ACL allows or denies; ANY is for filters."""
+    """The effect of an ACL: allow or deny. ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1

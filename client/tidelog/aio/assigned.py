@@ -1,4 +1,4 @@
-"""What a consumer for asyncio reads, and where it stands: assignments, positions, look-ups."""
+"""The assignments, positions and look-ups of a consumer for asyncio."""
 
 from __future__ import annotations
 

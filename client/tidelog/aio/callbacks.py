@@ -24,7 +24,7 @@ class Callbacks:
         """Call a function now, or start a coroutine function soon."""
         try:
             outcome = callback(*arguments)
-        except Exception as error:  # noqa: BLE001 - it is the application's, and shown by its loop
+        except Exception as error:  # noqa: BLE001 - the application's error goes to its loop
             self._report(error, callback)
             return
         if inspect.isawaitable(outcome):

@@ -117,7 +117,7 @@ class Consumer(AssignedConsumer):
             ValueError: ``num_messages`` is negative or above 1,000,000.
         """
         if not 0 <= num_messages <= MAX_MESSAGES:
-            raise ValueError(f"num_messages must be at least 0, not {num_messages}, and at most {MAX_MESSAGES}")
+            raise ValueError(f"num_messages must be from 0 to {MAX_MESSAGES}, not {num_messages}")
         messages: list[Message] = []
 
         def take() -> bool:

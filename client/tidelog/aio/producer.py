@@ -219,7 +219,7 @@ class Producer:
                 while not self._take(*record):
                     await self._more_served()
         except TimeoutError as error:
-            text = f"the queue is full, after {self._max_block_s} seconds of waiting too (max.block.ms)"
+            text = f"the queue is still full after {self._max_block_s} seconds (max.block.ms)"
             raise BufferError(text) from error
         finally:
             self._waiting -= 1

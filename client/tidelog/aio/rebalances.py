@@ -22,9 +22,7 @@ class Rebalances:
     def check_outside(self, what: str) -> None:
         """Raise _STATE inside a rebalance callback, which would wait for itself."""
         if self._running is not None and asyncio.current_task() is self._running:
-            raise error_for(
-                ErrorCode._STATE, f"{what}() was called in a callback of a rebalance, which it would wait for"
-            )
+            raise error_for(ErrorCode._STATE, f"{what}() was called in a rebalance callback and would wait for it")
 
     async def serve(self, application: Any, *, is_reading: bool) -> None:
         """Make the due calls; callbacks get ``application``, and a rebalance's exception propagates.

@@ -33,7 +33,7 @@ def _parse_address(text: str, default_port: int | None) -> str:
     if separator and protocol.upper() not in _SPOKEN:
         raise _invalid(text, f"the protocol {protocol} is not supported, must be host:port")
     if address.count(":") > 1 and "[" not in address:
-        raise _invalid(text, f"an IPv6 address stands in brackets: [{address}]:{default_port or 'port'}")
+        raise _invalid(text, f"an IPv6 address must be in brackets: [{address}]:{default_port or 'port'}")
     host, port = _split(address, default_port)
     if not _HOST.fullmatch(host):
         raise _invalid(text, "must be host:port")

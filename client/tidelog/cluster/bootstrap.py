@@ -46,7 +46,7 @@ class Bootstrap:
         self._foreign.discard(server)
         if failure.code is ErrorCode.UNSUPPORTED_VERSION:
             if failure.message.startswith(_UNIMPLEMENTED):
-                raise self._refuse(server, "gRPC is served there, but not for clients: it may be a controller")
+                raise self._refuse(server, "the server speaks gRPC but does not serve clients; it may be a controller")
             return None
         found = await probe(server, min(max(timeout_s, _LEAST_TIMEOUT_S), MAX_TIMEOUT_S))
         match found:
@@ -61,7 +61,7 @@ class Bootstrap:
 
     def _follow(self, server: str, listener: str, failure: TidelogError) -> str:
         if not listener:
-            raise error_for(ErrorCode._TRANSPORT, f"{server}: the node does not know yet where it serves gRPC")
+            raise error_for(ErrorCode._TRANSPORT, f"{server}: the node does not know its gRPC address yet")
         if self._targets.get(server) == listener:
             text = f"{server}: a node that serves gRPC at {_with_address(failure.message, listener)}"
             raise error_for(failure.code, text)

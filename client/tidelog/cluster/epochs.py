@@ -57,5 +57,5 @@ def _end(result: pb.OffsetForLeaderPartitionResult) -> EpochEnd | TidelogError:
 
 
 def _missing(name: str, index: int) -> TidelogError:
-    text = f"the answer to a question for the end of an epoch says nothing of {name}-{index}"
+    text = f"the OffsetForLeaderEpoch response does not contain {name}-{index}"
     return error_for(ErrorCode.NETWORK_EXCEPTION, text)

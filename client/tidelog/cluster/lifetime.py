@@ -94,7 +94,7 @@ class Lifetime:
                 stopping.add_done_callback(_stopping.discard)
 
     def _end_in_child(self) -> None:
-        text = f"the {self._client} belongs to the process that this one was forked from: make a new one here"
+        text = f"the {self._client} belongs to the parent of this forked process: create a new one here"
         self.ended = self.ended or (ErrorCode._STATE, text)
 
     async def _end_at_exit(self) -> None:

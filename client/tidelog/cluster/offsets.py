@@ -93,7 +93,7 @@ class OffsetLookup:
             for result in topic.partitions:
                 self._take(topic.name, result)
         for name, index in self._missing.keys() & set(partitions) - self._errors.keys():
-            text = f"the answer of node {node_id} to a look-up of offsets says nothing of {name}-{index}"
+            text = f"the ListOffsets response of node {node_id} does not contain {name}-{index}"
             self._errors[name, index] = error_for(ErrorCode.NETWORK_EXCEPTION, text)
 
     def _request(self, partitions: list[TopicPartitionKey]) -> pb.ListOffsetsRequest:

@@ -114,7 +114,7 @@ class AssignedConsumer:
         with self._lock:
             for (topic, partition), _, _ in starts:
                 if self._positions.state(topic, partition) is not None:
-                    raise error_for(ErrorCode._CONFLICT, f"{topic}-{partition} is assigned already")
+                    raise error_for(ErrorCode._CONFLICT, f"{topic}-{partition} is already assigned")
             self._assigning()
             self._report(self._positions.add(starts))
 

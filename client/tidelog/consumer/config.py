@@ -39,7 +39,7 @@ def _strategies(values: tuple[str, ...]) -> None:
     not_empty(values)
     each_of(*_ASSIGNORS)(values)
     if _COOPERATIVE in values and len(values) > 1:
-        raise ValueError(f"{_COOPERATIVE} must stand alone: the others make members give up all partitions first")
+        raise ValueError(f"{_COOPERATIVE} must be the only assignor: the others revoke all partitions in a rebalance")
 
 
 def _patterns(values: tuple[str, ...]) -> None:
@@ -47,7 +47,7 @@ def _patterns(values: tuple[str, ...]) -> None:
         try:
             re.compile(value)
         except re.error as error:
-            raise ValueError(f'"{value}" is no regular expression: {error}') from error
+            raise ValueError(f'"{value}" is not a valid regular expression: {error}') from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,9 @@ class ConsumerConfig(TrackingConfig):
             self._check_remote(given)
             return self
         if self.group_remote_assignor is not None:
-            raise ConfigError("group.remote.assignor needs group.protocol=consumer: with classic a member assigns")
+            raise ConfigError(
+                "group.remote.assignor requires group.protocol=consumer: in the classic protocol, a member assigns"
+            )
         return self._resolve_classic(given)
 
     def _check_remote(self, given: Mapping[str, object]) -> None:

@@ -112,7 +112,7 @@ class Consumer(AssignedConsumer):
         """
         self._check_open()
         if not 0 <= num_messages <= MAX_MESSAGES:
-            raise ValueError(f"num_messages must be at least 0, not {num_messages}, and at most {MAX_MESSAGES}")
+            raise ValueError(f"num_messages must be from 0 to {MAX_MESSAGES}, not {num_messages}")
         deadline = _deadline(timeout)
         messages: list[Message] = []
         self._begin_poll()
@@ -246,7 +246,7 @@ class Consumer(AssignedConsumer):
 
     def _in_group(self) -> ConsumerGroup:
         if self._group is None:
-            raise error_for(ErrorCode._UNKNOWN_GROUP, "the consumer has no group: give it a group.id")
+            raise error_for(ErrorCode._UNKNOWN_GROUP, "the consumer has no group: set group.id")
         return self._group
 
     def _serve(self, *, is_reading: bool) -> None:

@@ -243,7 +243,7 @@ class Fetcher:
         if result is None and is_incremental:
             return FetchedPartition(spec, is_unchanged=True)
         if result is None:
-            text = f"the answer to a fetch says nothing of {spec.topic}-{spec.partition}"
+            text = f"the fetch response does not contain {spec.topic}-{spec.partition}"
             return FetchedPartition(spec, error=error_for(ErrorCode.NETWORK_EXCEPTION, text))
         if result.HasField("error"):
             error = error_for(result.error.code, result.error.message)
@@ -278,7 +278,7 @@ class Fetcher:
         except TidelogError as error:
             self._handle([ValidationFailed(spec, error) for spec in command.specs])
             return
-        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+        except Exception as error:  # noqa: BLE001 any error is logged, and the consumer continues
             self._log.exception("validating positions at node %d failed", command.node_id)
             failure = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
             self._handle([ValidationFailed(spec, failure) for spec in command.specs])
@@ -300,8 +300,8 @@ class Fetcher:
         except TidelogError as error:
             self._handle([CommittedFailed(spec, error) for spec in command.specs])
             return
-        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
-            self._log.exception("asking for committed offsets failed")
+        except Exception as error:  # noqa: BLE001 any error is logged, and the consumer continues
+            self._log.exception("fetching committed offsets failed")
             failure = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
             self._handle([CommittedFailed(spec, failure) for spec in command.specs])
             return
@@ -327,7 +327,7 @@ class Fetcher:
             )
         except TidelogError as error:
             return LookUpFailed(spec, error)
-        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+        except Exception as error:  # noqa: BLE001 any error is logged, and the consumer continues
             self._log.exception("looking up an offset of %s-%d failed", spec.topic, spec.partition)
             return LookUpFailed(spec, error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}"))
         return LookedUp(spec, found[key].offset, found[key].leader_epoch)
@@ -375,8 +375,8 @@ class Fetcher:
                     self._log.warning("the consumer cannot get metadata: %s", error)
                 self._wanted_topics |= topics
                 self._handle(self._refusals(topics, error))
-            except Exception:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
-                self._log.exception("the consumer's request for metadata failed; it goes on")
+            except Exception:  # noqa: BLE001 any error is logged, and the consumer continues
+                self._log.exception("the consumer's request for metadata failed; retrying")
                 self._wanted_topics |= topics
             else:
                 self._outage.end()

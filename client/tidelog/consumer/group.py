@@ -341,7 +341,7 @@ class ConsumerGroup:
     def _call(self, call: Call, consumer: Assignable) -> None:
         try:
             call(consumer)
-        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+        except Exception as error:  # noqa: BLE001 any error is logged, and the consumer continues
             # Leave the group first, because close() is not called again.
             if self._failure is None:
                 self._failure = error

@@ -67,7 +67,7 @@ class Application(Protocol):
 
 
 class GroupMember:
-    """The driver of a membership. It runs from :meth:`start` to :meth:`stop`; thread-safe methods say so."""
+    """The driver of a membership. It runs from :meth:`start` to :meth:`stop`. Thread-safe methods are marked."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class GroupMember:
         except TidelogError as error:
             self._tell_once(error)
             self._handle(CallFailed(call.call_id, error))
-        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+        except Exception as error:  # noqa: BLE001 any error is logged, and the consumer continues
             self._log.exception("a request of a member of group %s failed", self._group_id)
             self._handle(CallFailed(call.call_id, error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")))
         else:
@@ -232,8 +232,8 @@ class GroupMember:
             self._refresh.clear()
             try:
                 is_known = self._subscription is None or await self._learn_topics()
-            except Exception:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
-                self._log.exception("learning the topics of group %s failed; it goes on", self._group_id)
+            except Exception:  # noqa: BLE001 any error is logged, and the consumer continues
+                self._log.exception("fetching the topics of group %s failed; retrying", self._group_id)
                 is_known = False
             attempt = 0 if is_known else attempt + 1
             wait_ms = self._config.metadata_max_age_ms if is_known else self._cluster.backoff.wait_ms(attempt)

@@ -181,7 +181,7 @@ class GroupOffsets:
             outcome = _outcomes(response, command.offsets)
         except TidelogError as error:
             outcome = error
-        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+        except Exception as error:  # noqa: BLE001 any error is logged, and the consumer continues
             self._log.exception("a commit of group %s failed", self._group_id)
             outcome = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
         with self._lock:
@@ -269,5 +269,5 @@ def _closed() -> TidelogError:
 
 
 def _left_out(key: Key) -> TidelogError:
-    text = f"the coordinator's answer says nothing of {key[0]}-{key[1]}"
+    text = f"the coordinator's answer does not contain {key[0]}-{key[1]}"
     return error_for(ErrorCode.NETWORK_EXCEPTION, text)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 else:
     try:
         if not COMPILED:
-            raise ImportError("the pure engine is asked for")
+            raise ImportError("the pure engine is selected")
         from tidelog.producer._fast_calls import ProduceCalls
     except ImportError:
         from tidelog.producer._pure_calls import ProduceCalls

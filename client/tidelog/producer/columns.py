@@ -86,10 +86,10 @@ def _named(part: Any, key: Any, partition: Any, timestamp: Any, headers: Any) ->
         if name in found:
             raise TypeError(f'"{name}" is given twice: as a column and as an argument')
         if not isinstance(argument, int):
-            raise TypeError(f'"{name}" of a table must be a column of it, or one number for all rows')
+            raise TypeError(f'"{name}" must be a column of the table, or one number for all rows')
         found[name] = argument
     if "value" not in found:
-        raise TypeError('a table of records has a column "value"; this one does not')
+        raise TypeError('the table has no column "value"')
     return tuple(found.get(name, ANY_PARTITION if name == "partition" else None) for name in _ORDER)
 
 
@@ -121,7 +121,7 @@ def _encoded(content: Any, row: int, name: str) -> Any:
     try:
         return content.encode() if isinstance(content, str) else content
     except UnicodeEncodeError as error:
-        raise ValueError(f"{name} {row} is no text that UTF-8 has: {error}") from error
+        raise ValueError(f"{name} {row} cannot be encoded as UTF-8: {error}") from error
 
 
 def _plain(column: Any) -> Any:
@@ -203,5 +203,5 @@ def _pair(pair: Any) -> tuple[str, bytes | None]:
     name, value = (pair["key"], pair["value"]) if isinstance(pair, dict) else pair
     value = value.encode() if isinstance(value, str) else value
     if not isinstance(name, str) or not isinstance(value, bytes | None):
-        raise TypeError(f"a header must be (text, bytes), {pair!r} is not one")
+        raise TypeError(f"a header must be (text, bytes), not {pair!r}")
     return name, value

@@ -162,6 +162,8 @@ def read_config(settings: Mapping[str, object]) -> ProducerConfig:
     """
     config = parse_config(ProducerConfig, settings)
     if "buffer.memory" in settings and "queue.buffering.max.kbytes" in settings:
-        raise ConfigError('configurations "buffer.memory" and "queue.buffering.max.kbytes" are one: give one of them')
+        raise ConfigError(
+            'configurations "buffer.memory" and "queue.buffering.max.kbytes" are the same setting: set only one of them'
+        )
     check_level(config.compression_type, config.level)
     return config.resolve_idempotence("enable.idempotence" in settings)

@@ -32,7 +32,7 @@ def to_arrow(data: Any) -> Any:
     if hasattr(data, "__arrow_c_array__"):
         return _from_array(data)
     if hasattr(data, "collect") and hasattr(data, "collect_schema"):
-        raise TypeError("data is a query that has not run: give collect() of it")
+        raise TypeError("data is a lazy query: pass the result of collect()")
     return data
 
 
@@ -67,6 +67,6 @@ def _pyarrow() -> Any:
     try:
         import pyarrow
     except ModuleNotFoundError as error:
-        text = "frames and series are read by pyarrow, which is not installed: pip install 'tidelog[spark]'"
+        text = "frames and series require pyarrow: pip install 'tidelog[spark]'"
         raise ModuleNotFoundError(text) from error
     return pyarrow

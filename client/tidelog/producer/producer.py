@@ -213,7 +213,7 @@ class Producer(ProduceCalls):
         """
         self._lifetime.check()
         if self._hooks.interceptors:
-            raise error_for(ErrorCode._STATE, "produce_batch() makes no records that interceptors could see")
+            raise error_for(ErrorCode._STATE, "produce_batch() does not support interceptors")
         pieces = read_columns(data, key, partition, timestamp, headers)
         wake = functools.partial(call_soon, self._sender.wake)
         limits = _limits(self._config, self._hooks)
@@ -341,7 +341,7 @@ def _header_pairs(headers: HeadersArgument) -> tuple[tuple[str, bytes | None], .
 
 def _header_pair(pair: tuple[str, str | bytes | None]) -> tuple[str, bytes | None]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise TypeError(f"headers must be a dict or a list of (name, value), {pair!r} is not one")
+        raise TypeError(f"headers must be a dict or a list of pairs (name, value), not of {pair!r}")
     name, value = pair
     if not isinstance(name, str):
         raise TypeError(f"a header's name must be text, not {type(name).__name__}")

@@ -70,7 +70,7 @@ def _outcome(
     batch: Batch, attempt: int, result: pb.ProducePartitionResult | None, learn_leader: LearnLeader, is_first: bool
 ) -> BatchAcknowledged | BatchFailed:
     if result is None:
-        text = f"the answer to a produce request says nothing of {batch.topic}-{batch.partition}"
+        text = f"the produce response does not contain {batch.topic}-{batch.partition}"
         return BatchFailed(batch.batch_id, attempt, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
     if not result.HasField("error"):
         return BatchAcknowledged(batch.batch_id, attempt, result.base_offset, result.log_append_time_ms)

@@ -100,7 +100,7 @@ class Sender:
         """
         if self._accumulator.count:
             self._log.warning(
-                "the producer ends with %d records that are not acknowledged: flush() or close() waits for them",
+                "the producer was closed with %d unacknowledged records: call flush() or close() first",
                 self._accumulator.count,
             )
         own = (self._main, self._ager, self._statistician, self._watch, self._refresher, self._identifier, *self._tasks)
@@ -233,11 +233,13 @@ class Sender:
                 response = await self._cluster.ask_any(_init_producer_id, attempt_ms=_ID_ATTEMPT_MS)
             except TidelogError as error:
                 if not error.code.retriable and error.code not in OUTAGES:
-                    self._log.error("the producer cannot be used, it gets no producer id: %s", error)
+                    self._log.error(
+                        "the producer cannot be used, because the cluster refuses it a producer id: %s", error
+                    )
                     self._handle([ProducerIdRefused(error)])
                     self._tell_error(fatal_error(error.code, error.message))
                     return
-                self._tell_outage("the producer gets no producer id yet", error)
+                self._tell_outage("the producer is still waiting for a producer id", error)
             else:
                 self._outage.end()
                 self._handle([ProducerIdLearned(response.producer_id, response.producer_epoch)])
@@ -286,7 +288,7 @@ class Sender:
                 self._tell_outage("the producer cannot get metadata", error)
                 self._wanted_topics |= topics
             except Exception:  # noqa: BLE001 the outermost loop of this task: it asks again
-                self._log.exception("the producer's request for metadata failed; it goes on")
+                self._log.exception("the producer's request for metadata failed; retrying")
                 self._wanted_topics |= topics
             else:
                 self._outage.end()

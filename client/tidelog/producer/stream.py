@@ -83,7 +83,7 @@ class NodeStream:
                 # gRPC also raises this here when a request was cancelled during its write.
                 if _is_cancelled():
                     raise
-            except Exception as error:  # noqa: BLE001  # gRPC's for a connection that has just ended is not public
+            except Exception as error:  # noqa: BLE001  # gRPC's error for a connection that has just ended is not public
                 logger.debug("The produce stream to %s did not end in order: %r", self.address, error)
         await self.close()
 
@@ -146,6 +146,6 @@ def _is_cancelled() -> bool:
 
 def _broken(address: str, error: Exception) -> Exception:
     if not isinstance(error, grpc.aio.AioRpcError):
-        return error_for(ErrorCode._TRANSPORT, f"{address}: the produce stream is over")
+        return error_for(ErrorCode._TRANSPORT, f"{address}: the produce stream has ended")
     meant: TidelogError = rpc_error(address, error)
     return meant if meant.code.retriable else StreamRefusedError(str(meant))

@@ -29,7 +29,7 @@ class JSONSerializer(Serializer):
         try:
             return json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise SerializationError(f"no JSON: {error}") from error
+            raise SerializationError(f"invalid JSON: {error}") from error
 
 
 class JSONDeserializer(Deserializer):
@@ -48,7 +48,7 @@ class JSONDeserializer(Deserializer):
         try:
             plain = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise SerializationError(f"no JSON: {error}") from error
+            raise SerializationError(f"invalid JSON: {error}") from error
         return plain if self._from_dict is None else self._from_dict(plain, ctx)
 
 

@@ -145,7 +145,7 @@ def _parse_named(text: str) -> tuple[NamedListener, ...]:
 def _check_distinct(what: str, values: list[str], text: str) -> None:
     for value, count in Counter(values).items():
         if count > 1:
-            raise ConfigError(f'each listener must have a different {what}, {value} is there twice: "{text}"')
+            raise ConfigError(f'each listener must have a different {what}, but {value} occurs twice: "{text}"')
 
 
 def _with_protocols(listeners: tuple[NamedListener, ...], protocols: Mapping[str, str]) -> tuple[NamedListener, ...]:
@@ -179,7 +179,7 @@ def _check_known(key: str, listeners: tuple[NamedListener, ...], bound: tuple[Na
     names = [x.name for x in bound]
     for listener in listeners:
         if listener.name not in names:
-            raise ConfigError(f"{key} has {listener}, which is none of the listeners: {', '.join(names)}")
+            raise ConfigError(f"{key} has {listener}, which is not one of the listeners: {', '.join(names)}")
 
 
 def _check_reachable(advertised: tuple[NamedListener, ...]) -> None:
@@ -198,7 +198,7 @@ def _inter_broker(name: str | None, advertised: tuple[NamedListener, ...]) -> Na
         name = PLAINTEXT if PLAINTEXT in kafka else next(iter(kafka), advertised[0].name)
     if name.upper() not in by_name:
         raise ConfigError(
-            f"inter.broker.listener.name {name} is none of the advertised listeners: {', '.join(by_name)}"
+            f"inter.broker.listener.name {name} is not one of the advertised listeners: {', '.join(by_name)}"
         )
     return by_name[name.upper()]
 

@@ -60,7 +60,7 @@ def check_foreign(key: str, value: str, node: str) -> None:
 def check_foreign_count(count: int) -> None:
     """Raise POLICY_VIOLATION if a resource would have too many settings without effect."""
     if count > MAX_FOREIGN_SETTINGS:
-        text = f"{count} settings that nodes do not have, more than {MAX_FOREIGN_SETTINGS}"
+        text = f"{count} settings unknown to nodes exceed the limit of {MAX_FOREIGN_SETTINGS}"
         raise error_for(ErrorCode.POLICY_VIOLATION, text)
 
 
@@ -68,10 +68,10 @@ def _refusal(key: str, node: str) -> str | None:
     if key in FIXED_KEYS:
         return "cannot change at run time"
     if key in LISTENER_KEYS or key.startswith(_LISTENER_PREFIX):
-        return "cannot change at run time: listeners have no settings of their own"
+        return "cannot change at run time: listeners do not have separate settings"
     if DYNAMIC_KEYS.get(key) == _PASSWORD:
-        return "is a password, which the metadata log would keep in plain text"
+        return "is a password, which the metadata log would store in plain text"
     if key in SINGLE_BROKER_KEYS and not node:
-        return "can be set on a single broker alone, not on all of them"
+        return "can be set only on a single broker, not on all of them"
     size = len(key.encode())
     return f"... has {size} bytes, more than {MAX_KEY_BYTES}" if size > MAX_KEY_BYTES else None

@@ -90,7 +90,7 @@ def check_group_id(group_id: str) -> None:
     """Raise INVALID_GROUP_ID for an id that is too long for Kafka's protocol."""
     size = len(group_id.encode())
     if size > MAX_GROUP_ID_BYTES:
-        text = f"a group's id has {size} bytes, at most {MAX_GROUP_ID_BYTES} are possible"
+        text = f"a group id has {size} bytes, the limit is {MAX_GROUP_ID_BYTES}"
         raise error_for(ErrorCode.INVALID_GROUP_ID, text)
 
 

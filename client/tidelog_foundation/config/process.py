@@ -121,7 +121,7 @@ class _OneLineParser(argparse.ArgumentParser):
 def _parse_arguments(program: str, argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _OneLineParser(prog=program, allow_abbrev=False)
     parser.add_argument("file", metavar="FILE", help="a Java properties file with the settings")
-    text = "a setting that goes before the file's; may be repeated"
+    text = "a setting that overrides the file's; may be repeated"
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help=text)
     return parser.parse_args(argv)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     try:
         if os.environ.get("TIDELOG_PURE_PYTHON"):
-            raise ImportError("the pure engine is asked for")
+            raise ImportError("the pure engine is selected")
         from tidelog_foundation.records import _fast as engine
     except ImportError:
         from tidelog_foundation.records import _pure as engine

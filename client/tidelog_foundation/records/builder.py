@@ -108,7 +108,7 @@ class RecordBatchBuilder:
         """
         encoder = self._encoder
         if not encoder.count:
-            raise error_for(ErrorCode._STATE, "a batch is built of at least one record, none was appended")
+            raise error_for(ErrorCode._STATE, "a batch needs at least one record")
         if is_transactional and producer_id == NO_PRODUCER_ID:
             raise error_for(ErrorCode._STATE, "a transactional batch needs a producer id")
         packed = self._compressed()

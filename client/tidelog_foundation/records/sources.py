@@ -108,7 +108,7 @@ def timestamp_source(timestamps: Timestamps, rows: int) -> TimestampSource:
 
 def _refuse_chunks(column: object, name: str) -> None:
     if hasattr(column, "chunks"):
-        raise TypeError(f"{name}: a chunked array lies in several pieces: extend by each of its chunks")
+        raise TypeError(f"{name}: a chunked array is not supported: extend by each of its chunks")
 
 
 def _binary_column(column: Any, name: str) -> BinaryColumn:

@@ -166,7 +166,7 @@ def _summary(buffer: Buffer, position: int, header: RecordBatchHeader) -> Record
 
 
 def _negative_timestamp(timestamp_ms: int) -> TidelogError:
-    return error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp_ms}: the least is 0, or -1 for none")
+    return error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp_ms}: must be at least 0, or -1 for none")
 
 
 def _produced_fault(header: RecordBatchHeader, size: int) -> str | None:

@@ -60,12 +60,12 @@ def check_elements(raw: bytes, kind: Descriptor, limit: int = MAX_ELEMENTS) -> G
                 if counted > limit or steps > limit * _FIELDS_PER_ELEMENT:
                     raise too_many_elements(kind.name, limit)
     except IndexError:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"{len(raw)} bytes are no {kind.name}") from None
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{len(raw)} bytes are not a valid {kind.name}") from None
 
 
 def too_many_elements(name: str, limit: int = MAX_ELEMENTS) -> TidelogError:
     """Return the error of a request with more elements than the limit."""
-    text = f"a {name} of more than {limit} elements, at all depths together, is not taken: ask in several requests"
+    text = f"a {name} with more than {limit} elements at all depths is too large: split it into several requests"
     return error_for(ErrorCode.INVALID_REQUEST, text)
 
 

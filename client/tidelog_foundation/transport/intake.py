@@ -194,5 +194,5 @@ async def parse(kind: type[Message], raw: bytes, max_elements: int = MAX_ELEMENT
     try:
         return kind.FromString(raw)
     except DecodeError as error:
-        text = f"{len(raw)} bytes are no {kind.DESCRIPTOR.name}: {error}"
+        text = f"{len(raw)} bytes are not a valid {kind.DESCRIPTOR.name}: {error}"
         raise error_for(ErrorCode.INVALID_REQUEST, text) from error

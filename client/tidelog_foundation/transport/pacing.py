@@ -27,7 +27,7 @@ async def step_when_due(step: Callable[[], float | None], awake: asyncio.Event, 
         try:
             timer_ms = step()
         except Exception:
-            logger.exception("%s failed; it goes on", name)
+            logger.exception("%s failed; retrying", name)
             timer_ms = monotonic_ms() + retry_ms
         timeout_s = None if timer_ms is None else max(timer_ms - monotonic_ms(), 0) / 1000
         with contextlib.suppress(TimeoutError):

@@ -38,7 +38,7 @@ async def abort_with(
     metadata = ((ERROR_CODE_KEY, str(error.code.code)), *details)
     text = error.message.encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")
     await context.abort(grpc.StatusCode[error.code.grpc_status], text, metadata)
-    raise AssertionError("abort returns never")
+    raise AssertionError("abort never returns")
 
 
 def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:

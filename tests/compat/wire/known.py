@@ -36,7 +36,7 @@ def _matches(pattern: str, text: str) -> bool:
 _LATE = "a timeout of 0 ms or less is our default; Kafka has timed out before it begins"
 _BUG = "Kafka fails with UNKNOWN_SERVER_ERROR where the request is at fault; we say that it is"
 _KEPT = "a setting of Kafka's that nodes do not have is kept, and has no default"
-_LISTENERS = "listeners have no settings of their own; one that seems to protect them and does not is refused"
+_LISTENERS = "listeners do not have separate settings; one that seems to protect them and does not is refused"
 _TWICE = "a key of two values is refused; Kafka takes one of them"
 _ONCE = "we answer once for what is named twice"
 _EACH = "we answer for each that is named; Kafka once"

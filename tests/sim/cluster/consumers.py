@@ -265,5 +265,5 @@ def _config(rack: str) -> ConsumerConfig:
 
 
 def _says_nothing(spec: FetchSpec) -> TidelogError:
-    text = f"the answer to a fetch says nothing of {spec.topic}-{spec.partition}"
+    text = f"the fetch response does not contain {spec.topic}-{spec.partition}"
     return error_for(ErrorCode.NETWORK_EXCEPTION, text)

@@ -50,7 +50,7 @@ def test_interpreter_ends_at_once_and_says_how_many_records_were_abandoned(
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20)
     assert ended.returncode == 0
     assert ended.stderr.splitlines() == [
-        "the producer ends with 1 records that are not acknowledged: flush() or close() waits for them"
+        "the producer was closed with 1 unacknowledged records: call flush() or close() first"
     ]
 
 

@@ -198,7 +198,7 @@ def test_describe_consumer_groups_fails_alone_for_a_group_that_is_not_there(
 
 def test_describe_consumer_groups_refuses_a_group_of_connect(groups: ScriptedGroups, admin: AdminClient) -> None:
     has_classic(groups, classic("g", protocol_type="connect"))
-    with pytest.raises(KafkaException, match=r'"g" is not of consumers, its protocol type is "connect"'):
+    with pytest.raises(KafkaException, match=r'"g" is not a consumer group: its protocol type is "connect"'):
         admin.describe_consumer_groups(["g"])["g"].result(20)
 
 

@@ -224,7 +224,7 @@ def test_addresses_without_a_port_have_kafkas(text: str, addresses: tuple[str, .
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("::1", r"an IPv6 address stands in brackets: \[::1\]:9092"),
+        ("::1", r"an IPv6 address must be in brackets: \[::1\]:9092"),
         ("host:x", 'the port must be from 1 to 65535, not "x"'),
         ("host:", 'the port must be from 1 to 65535, not ""'),
         ("host:99999", 'the port must be from 1 to 65535, not "99999"'),

@@ -182,7 +182,7 @@ def test_columns_give_partition_timestamp_and_headers(cluster: FakeCluster, topi
         ((b"abc",), TypeError, "data must be"),
         (([b"a", "b"],), TypeError, "value 1: expected bytes or None, got str"),
         (([None, "b", 5],), TypeError, "value 2: expected bytes or None, got int"),
-        ((["a", "\ud800"],), ValueError, "value 1 is no text that UTF-8 has"),
+        ((["a", "\ud800"],), ValueError, "value 1 cannot be encoded as UTF-8"),
         (([b"a"], [b"k", b"l"]), ValueError, "2 keys for 1 values"),
         (([b"a"], None, [0, 1]), ValueError, "2 partitions for 1 values"),
         (([b"a"], None, -1, [1, 2]), ValueError, "2 timestamps for 1 values"),
@@ -193,9 +193,9 @@ def test_columns_give_partition_timestamp_and_headers(cluster: FakeCluster, topi
         ((pandas.DataFrame({"value": ["a"], "when": [1]}),), TypeError, 'unknown column "when": a table of'),
         ((pandas.DataFrame({"value": ["a", b"a", 1]}),), TypeError, "Arrow cannot take together"),
         ((pandas.Series([1, 2]),), TypeError, "expected an Arrow array of binary or string, got int64"),
-        ((pyarrow.table({"key": [b"a"]}),), TypeError, 'has a column "value"'),
+        ((pyarrow.table({"key": [b"a"]}),), TypeError, 'has no column "value"'),
         ((pyarrow.table({"value": [b"a"], "key": [b"a"]}), [b"k"]), TypeError, '"key" is given twice'),
-        ((pyarrow.table({"value": [b"a"]}), [b"k"]), TypeError, '"key" of a table must be a column'),
+        ((pyarrow.table({"value": [b"a"]}), [b"k"]), TypeError, '"key" must be a column of the table'),
         ((pyarrow.array([1.5]),), TypeError, "expected an Arrow array of binary or string, got double"),
         (([b"a"], None, 3), KafkaException, "has no partition 3, it has 3"),
         (([b"a"], None, [7]), KafkaException, "has no partition 7, it has 3"),
@@ -285,7 +285,7 @@ def test_frames_give_partition_and_timestamp(cluster: FakeCluster, topic: str, l
 
 
 def test_frame_of_polars_that_is_not_computed_is_refused(cluster: FakeCluster, refused: str) -> None:
-    with make(cluster) as producer, pytest.raises(TypeError, match=r"give collect\(\) of it"):
+    with make(cluster) as producer, pytest.raises(TypeError, match=r"pass the result of collect\(\)"):
         producer.produce_batch(refused, polars().LazyFrame({"value": ["a"]}))
     assert cluster.end_offset(refused, 0) == 0
 

@@ -252,7 +252,7 @@ def test_producer_purges(cluster: FakeCluster) -> None:
         ({"partition": -2}, KafkaException, "_UNKNOWN_PARTITION: partition -2"),
         ({"headers": [(b"k", b"v")]}, TypeError, "a header's name must be text, not bytes"),
         ({"headers": {"k": 5}}, TypeError, "a header's value must be text, bytes or None, not int"),
-        ({"headers": [("k",)]}, TypeError, r"must be a dict or a list of \(name, value\)"),
+        ({"headers": [("k",)]}, TypeError, r"must be a dict or a list of pairs \(name, value\)"),
         ({"headers": {"\udc80": b""}}, ValueError, "surrogates"),
     ],
 )
@@ -345,7 +345,7 @@ def test_producer_of_the_parent_is_refused_after_a_fork_and_lives_on_in_the_pare
         answer = pipe.read()
     os.waitpid(child, 0)
     assert answer == (
-        "_STATE: the producer belongs to the process that this one was forked from: make a new one here, "
+        "_STATE: the producer belongs to the parent of this forked process: create a new one here, "
         "and close() returned 0"
     )
     producer.produce("t", b"parent", partition=0)
@@ -455,7 +455,9 @@ def test_producer_that_is_there_before_the_cluster_waits_for_it_and_is_of_use(
     with make(cluster, request_timeout_ms=1_000) as producer:
         values = send(producer, 3, reports)
         # One warning for an outage: of the producer id or of metadata, whichever is missed first.
-        wait_for(lambda: "the producer gets no producer id yet" in caplog.text or "get metadata" in caplog.text)
+        wait_for(
+            lambda: "the producer is still waiting for a producer id" in caplog.text or "get metadata" in caplog.text
+        )
         cluster.start()
         assert producer.flush(20) == 0
     assert reports.errors == []

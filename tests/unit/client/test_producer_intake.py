@@ -55,7 +55,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[None]:
     except ImportError as error:
         pytest.skip(f"the compiled engine is not built: {error}")
     if request.param == "_fast_intake" and not COMPILED:
-        pytest.skip("the pure engine is asked for")
+        pytest.skip("the pure engine is selected")
     with pytest.MonkeyPatch.context() as patch:
         for module in (appender, splitting):
             patch.setattr(module, "BatchContents", chosen.BatchContents)

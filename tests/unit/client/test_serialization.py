@@ -49,10 +49,10 @@ def test_serializers_leave_none_alone(name: str) -> None:
         (ours.StringSerializer(), 7, "expected text, got int"),
         (ours.StringSerializer("ascii"), "ü", "ascii"),
         (ours.StringDeserializer(), b"\xff", "utf-8"),
-        (ours.JSONSerializer(), float("nan"), "no JSON"),
-        (ours.JSONSerializer(), {1, 2}, "no JSON"),
-        (ours.JSONDeserializer(), b"{", "no JSON"),
-        (ours.JSONDeserializer(), b"\xff\xff", "no JSON"),
+        (ours.JSONSerializer(), float("nan"), "invalid JSON"),
+        (ours.JSONSerializer(), {1, 2}, "invalid JSON"),
+        (ours.JSONDeserializer(), b"{", "invalid JSON"),
+        (ours.JSONDeserializer(), b"\xff\xff", "invalid JSON"),
     ],
 )
 def test_serializers_say_what_they_cannot_do(function: Any, value: Any, text: str) -> None:

@@ -35,7 +35,7 @@ def test_one_expression_matches_whole_names_as_the_patterns_find_them(patterns: 
     [
         ([], "_INVALID_ARG.*at least one topic"),
         (["a", "a"], "_INVALID_ARG.*each once"),
-        (["^["], r"_INVALID_ARG.*\^\[.*no regular expression"),
+        (["^["], r"_INVALID_ARG.*\^\[.*not a valid regular expression"),
         (["a/b"], "INVALID_TOPIC_EXCEPTION.*a/b"),
         ([""], "INVALID_TOPIC_EXCEPTION.*empty"),
     ],

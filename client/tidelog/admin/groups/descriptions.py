@@ -117,7 +117,7 @@ def _named(topics: pb.MemberTopics) -> MemberAssignment:
 
 def _classic_group(group: pb.DescribedGroup, coordinator: Node) -> ConsumerGroupDescription | TidelogError:
     if group.protocol_type not in ("", PROTOCOL_TYPE):
-        text = f'group "{group.group_id}" is not of consumers, its protocol type is "{group.protocol_type}"'
+        text = f'group "{group.group_id}" is not a consumer group: its protocol type is "{group.protocol_type}"'
         return error_for(ErrorCode._INVALID_ARG, text)
     try:
         members = [_classic_member(member) for member in group.members]

@@ -112,7 +112,7 @@ class GroupAdmin(Operations):
         groups = _checked(list_consumer_group_offsets_request)
         for partition in (p for group in groups for p in group.topic_partitions or ()):
             if partition.offset >= 0:
-                raise ValueError(f"{partition!r} must not have an offset: it is asked for")
+                raise ValueError(f"{partition!r} must not have an offset")
 
         async def fetch() -> Outcomes[str, ConsumerGroupTopicPartitions]:
             return await self._offsets(request_timeout).fetch(groups, require_stable)
@@ -138,7 +138,7 @@ class GroupAdmin(Operations):
             _check_named(group)
             for partition in group.topic_partitions or ():
                 if partition.offset < 0:
-                    raise ValueError(f"{partition!r} has no offset to set: it must be at least 0")
+                    raise ValueError(f"{partition!r} must have an offset of at least 0")
 
         async def commit() -> Outcomes[str, ConsumerGroupTopicPartitions]:
             return await self._offsets(request_timeout).commit(groups)
@@ -223,7 +223,7 @@ class GroupAdmin(Operations):
 
 def _group_ids(group_ids: Iterable[str]) -> list[str]:
     if isinstance(group_ids, str):
-        raise TypeError(f"group_ids must be several ids, not the one text {group_ids!r}")
+        raise TypeError(f"group_ids must be a list of ids, not the string {group_ids!r}")
     ids = list(dict.fromkeys(group_ids))
     _check_all("group_ids", ids, str)
     if not ids:
@@ -236,7 +236,7 @@ def _group_ids(group_ids: Iterable[str]) -> list[str]:
 def _check_all(name: str, values: Iterable[object], kind: type) -> None:
     for value in values:
         if not isinstance(value, kind):
-            raise TypeError(f"{name} must be of {kind.__name__}, {value!r} is not")
+            raise TypeError(f"{name} must contain only {kind.__name__}, not {value!r}")
 
 
 def _checked(groups: Sequence[ConsumerGroupTopicPartitions]) -> list[ConsumerGroupTopicPartitions]:
@@ -253,7 +253,7 @@ def _checked(groups: Sequence[ConsumerGroupTopicPartitions]) -> list[ConsumerGro
             raise ValueError(f'topic_partitions of group "{group.group_id}" must not be empty')
         for partition in partitions:
             if not partition.topic or partition.partition < 0:
-                raise ValueError(f"{partition!r} is no partition: it must have a topic and be at least 0")
+                raise ValueError(f"{partition!r} is invalid: it must have a topic and a partition of at least 0")
     return found
 
 

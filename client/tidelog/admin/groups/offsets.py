@@ -163,7 +163,7 @@ def _answer(
         item = TopicPartition(given.topic, given.partition, given.offset, given.metadata, given.leader_epoch)
         result = results.get((given.topic, given.partition))
         if result is None:
-            item.error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator's answer leaves it out")
+            item.error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator's answer does not contain it")
         elif result.HasField("error"):
             item.error = KafkaError(result.error.code, result.error.message)
             if item.error.error_code() in _OF_GROUP:

@@ -79,7 +79,7 @@ async def remove_members(
     if response.HasField("error"):
         raise error_for(response.error.code, response.error.message)
     # The response lists the members in the order of the request, and fills in the ids of those named by instance.
-    silent = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator's answer leaves it out")
+    silent = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator's answer does not contain it")
     outcomes: dict[MemberToRemove, TidelogError | None] = dict.fromkeys(leaving, silent)
     for member, left in zip(leaving, response.members, strict=False):
         outcomes[member] = error_for(left.error.code, left.error.message) if left.HasField("error") else None

@@ -51,7 +51,7 @@ class Member:
 
 
 NOBODY = Member()
-_NO_MEMBER = "the consumer is no member of its group: what it has read may be another member's"
+_NO_MEMBER = "the consumer is not a member of its group: another member may own what it has read"
 
 
 @dataclass(frozen=True, slots=True)

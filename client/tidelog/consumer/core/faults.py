@@ -40,7 +40,7 @@ def truncated(state: PartitionState, event: Validated) -> TidelogError:
 
 def without_progress(state: PartitionState, size: int) -> TidelogError:
     """Return the error of an answer whose records do not reach the requested offset."""
-    text = f"{_name(state)}: {size} bytes were fetched at offset {state.fetch_offset}, but no record from there on"
+    text = f"{_name(state)}: {size} bytes were fetched at offset {state.fetch_offset}, but no record at or after it"
     return error_for(ErrorCode.CORRUPT_MESSAGE, text)
 
 

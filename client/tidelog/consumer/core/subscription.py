@@ -47,7 +47,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise _invalid(f'"{pattern}" is no regular expression: {error}') from error
+        raise _invalid(f'"{pattern}" is not a valid regular expression: {error}') from error
 
 
 def _invalid(text: str) -> TidelogError:

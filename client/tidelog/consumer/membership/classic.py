@@ -165,7 +165,7 @@ class ClassicMembership:
         self._assigned, self._assigned_generation = self._target, self._session.generation_id
 
     def _hand_over(self, target: frozenset[Key]) -> None:
-        """Move the application to the target. It revokes first, and after a revocation the member joins again."""
+        """Give the application the target partitions. Revocations come first, and after one the member joins again."""
         revoked = self.owned - target
         if revoked:
             assert self._is_cooperative
@@ -176,7 +176,7 @@ class ClassicMembership:
         self._emit(self._handover.assign(target - self.owned, incremental=self._is_cooperative))
 
     def _prepare_join(self, now_ms: float) -> None:
-        """Revoke what the member must not keep while it joins, then join."""
+        """Revoke the partitions that the member must not keep while it joins, then join."""
         topics = self._topics or frozenset()
         kept = frozenset(key for key in self.owned if key[0] in topics) if self._is_cooperative else frozenset()
         if kept != self.owned:

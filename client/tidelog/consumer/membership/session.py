@@ -133,7 +133,7 @@ class GroupSession:
         assert not self.is_fatal or (self.phase is Phase.UNJOINED and self._told == NO_MEMBER)
 
     def join(self, protocols: Iterable[tuple[str, bytes]], now_ms: float) -> None:
-        """Send JoinGroup after the application has released what it must."""
+        """Send JoinGroup after the application has released the revoked partitions."""
         request = requests.join_group(self._settings, self.member_id, protocols, self.rejoin_reason)
         self.rejoin_reason = ""
         self._follow_up_ms = float("inf")

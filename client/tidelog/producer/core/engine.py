@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     try:
         if not RECORDS_COMPILED:
-            raise ImportError("the pure engine is asked for")
+            raise ImportError("the pure engine is selected")
         from tidelog.producer.core import _fast_columns as columns
         from tidelog.producer.core._fast_intake import BatchContents, Delivery, Intake, TopicLanes
     except ImportError:

@@ -13,7 +13,7 @@ def fatal_error(code: ErrorCode, message: str) -> TidelogError:
 
 
 def possibly_stored(error: TidelogError) -> TidelogError:
-    """Return the same error with the addition that the batch may be stored."""
+    """Return the same error with a note that the batch may be stored."""
     text = f"{error.message}; the batch may be stored"
     return type(error)(KafkaError(error.code, text, error.error.fatal()))
 

@@ -33,7 +33,7 @@ class KeyHash(enum.IntEnum):
             case KeyHash.FNV1A:
                 return fnv1a(key)
             case _:
-                raise AssertionError("no hash is taken of keys")
+                raise AssertionError("keys are not hashed")
 
 
 def murmur2(data: bytes) -> int:
