@@ -83,10 +83,12 @@ def raised_min_isr() -> Schedule:
         apply_ms=_APPLY_MS,
         every_ms=12,
     )
+    first_change_ms = 1_080  # Nodes apply it for _APPLY_MS; the image after it has the setting and the ISR.
     actions = (
-        Action(0, 1_000, "isolate", NODE, 1, 800),
-        Action(1, 1_150, "min_isr", LEADER, 0, 0, 2),
-        Action(2, 1_200 + _APPLY_MS, "kill", NODE, 0, 5_000),
+        Action(0, 1_000, "isolate", NODE, 1, 1_300),
+        Action(1, first_change_ms, "min_isr", LEADER, 0, 0, 1),
+        Action(2, 1_150, "min_isr", LEADER, 0, 0, 2),
+        Action(3, first_change_ms + 2 * _APPLY_MS + 60, "kill", NODE, 0, 5_000),
     )
     return Schedule(1, topology, 4_000, actions)
 

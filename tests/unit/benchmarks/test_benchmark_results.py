@@ -90,5 +90,5 @@ def test_page_keeps_its_words_and_gets_the_table_between_the_markers_of_that_nam
     page = f"# Rates\n{begin}\nold\n{end}\nWhat bounds each"
 
     assert with_table(page, "rates", "| new |\n") == f"# Rates\n{begin}\n| new |\n{end}\nWhat bounds each"
-    with pytest.raises(SystemExit, match="no markers"):
+    with pytest.raises(SystemExit, match="missing markers"):
         with_table(page, "costs", "| new |")
