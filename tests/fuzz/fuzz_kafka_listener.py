@@ -37,7 +37,6 @@ _SETTINGS = {
 }
 _NAMELESS = (
     "with an unexpected error",
-    "for a reason that has no name",
     "Traceback (most recent call last)",
     "never retrieved",
 )

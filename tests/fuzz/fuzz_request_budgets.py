@@ -57,7 +57,6 @@ DECOMPRESSED = 2 * 64 * MIB
 """A batch may decompress to 64 times max.message.bytes, and its buffer grows by copies."""
 NAMELESS = (
     "with an unexpected error",
-    "for a reason that has no name",
     "Traceback (most recent call last)",
     "never retrieved",
 )

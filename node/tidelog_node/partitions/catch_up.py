@@ -114,7 +114,7 @@ class CatchUp:
         try:
             await self._copy()
         except Exception:
-            logger.exception("Reading ahead failed for a reason that has no name")
+            logger.exception("Reading ahead failed with an unexpected error")
             for turn in list(self._turns.values()):
                 self._end(turn)
 

@@ -328,7 +328,7 @@ class LeaderFetcher:
                 self._pause(item.fetched, error)
             except Exception as error:
                 # One bad partition never stops a fetcher.
-                text = "Fetching %s from node %d failed for a reason that has no name"
+                text = "Fetching %s from node %d failed with an unexpected error"
                 logger.exception(text, item.fetched.partition, self.leader_id)
                 self._pause(item.fetched, TidelogError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
             if self._partitions.get(item.fetched.partition) is item.fetched:
