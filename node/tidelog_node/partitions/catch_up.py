@@ -1,14 +1,15 @@
-"""Copies what is committed of partitions that are far behind, beside a fetcher's session: reads before the appends.
+"""Read-ahead of committed records for partitions that are far behind, beside a fetcher's session.
 
-A follower's fetch acknowledges all below its offset, so it cannot leave before the last answer is in the log: leader
-and follower would work in turns. Here the next read leaves before the append. It is no follower's fetch but what any
-consumer may ask, with the leader's epoch: it acknowledges nothing and gives only what is committed, which no leader
-takes back. So it is for partitions that end below the high watermark, as none in an ISR does, and it keeps the long
-poll of the others free of their bytes.
+A follower's fetch acknowledges every record below its offset, so it must wait until the previous answer is in the
+log, and leader and follower work in turns. A read-ahead sends the next read before it appends the last answer. It is a
+consumer's fetch with the leader's epoch: it acknowledges nothing and returns only committed records, which no leader
+takes back. It serves partitions whose log ends below the high watermark; no partition in an ISR does. It also keeps
+their bytes out of the other partitions' long poll.
 
-The leader hears of a follower by its own fetches alone. After some bytes, after a second, at the high watermark and
-after any error a partition is given back to the session, whose fetch says how far it has come, or hears what is wrong.
-One read is under way at a time; while a leader does not answer it, the partitions that wait are given back as well.
+A leader learns a follower's progress only from the follower's own fetches. The read-ahead therefore returns a partition
+to the session after a number of bytes, after a second, at the high watermark, and after any error. The session's fetch
+then reports the follower's progress, or receives the error. One read is in flight at a time. While the leader does not
+answer it, the waiting partitions return to the session as well.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ logger = logging.getLogger(__name__)
 _MOST_BYTES = 64 * 1024 * 1024
 _LONGEST_MS = 1_000
 _STEPS_TO_LEAVE = 3
-"""The event loop's steps until a call that was begun is with gRPC, which sends it while the loop is busy."""
+"""Steps of the event loop until gRPC has a new call; gRPC then sends it while the loop is busy."""
 
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """A partition that is read ahead: from ``next_offset`` on, as long as it is behind and the turn is not over."""
+    """One partition's read-ahead from ``next_offset``, until the partition has caught up or the turn is over."""
 
     partition: Partition
     leader_epoch: LeaderEpoch
@@ -49,7 +50,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The answer to a read from ``offset`` on, and whether the next one of the partition is planned."""
+    """The answer to a read at ``offset``; ``goes_on`` says that the partition's next read is planned."""
 
     turn: _Turn
     offset: int
@@ -59,10 +60,10 @@ class _Read:
 
 
 class CatchUp:
-    """Part of one leader's fetcher, on its loop; ``run`` is a task.
+    """The read-ahead of one leader's fetcher, on the fetcher's event loop; ``run`` is its task.
 
-    ``read(request)`` asks the leader and raises TidelogError. ``give_back(partition)`` is called when one is fetched by
-    the session again, unless it was removed.
+    ``read(request)`` sends a fetch to the leader and raises TidelogError. ``give_back(partition)`` returns a partition
+    to the session; CatchUp does not call it for a removed partition.
     """
 
     def __init__(
@@ -82,13 +83,13 @@ class CatchUp:
         self._waiting: deque[_Turn] = deque()
         self._has_work = asyncio.Event()
         self.is_running = False
-        """Whether there is a task: only then partitions may be added."""
+        """Whether the task runs. Callers may add partitions only then."""
 
     def __contains__(self, partition: Partition) -> bool:
         return partition in self._turns
 
     def add(self, partition: Partition, leader_epoch: LeaderEpoch) -> None:
-        """Read a partition ahead from its log's end on."""
+        """Begin to read a partition ahead, from its log's end."""
         end_ms = self._clock.monotonic_ms() + _LONGEST_MS
         turn = _Turn(partition, leader_epoch, partition.log.log_end_offset, end_ms, _MOST_BYTES)
         self._turns[partition] = turn
@@ -96,7 +97,7 @@ class CatchUp:
         self._has_work.set()
 
     def remove(self, partition: Partition) -> None:
-        """Read it no more; an answer under way is ignored."""
+        """Stop the read-ahead of a partition and ignore an answer in flight."""
         self._turns.pop(partition, None)
 
     async def run(self) -> None:
@@ -119,7 +120,7 @@ class CatchUp:
                 self._end(turn)
 
     async def _copy(self) -> None:
-        """Append each answer while the next one is on its way, until there is nothing to read."""
+        """Append each answer while the next read is in flight, until no partition is left to read."""
         arrived: _Read | None = None
         while True:
             turn = self._next_turn()
@@ -137,7 +138,7 @@ class CatchUp:
                     task.cancel()
 
     async def _answer(self, task: asyncio.Task[_Read | None], turn: _Turn) -> _Read | None:
-        """Wait for an answer, unless its partition is removed; those that wait meanwhile are given back in time."""
+        """Wait for an answer, or return None once its partition is removed; end the waiting turns that expire."""
         while not (await asyncio.wait((task,), timeout=_LONGEST_MS / 1000))[0]:
             if self._turns.get(turn.partition) is not turn:
                 return None
@@ -154,7 +155,7 @@ class CatchUp:
         return None
 
     async def _ask(self, turn: _Turn) -> _Read | None:
-        """Read once and plan the next read; None when there is nothing to append."""
+        """Read once and plan the next read; return None when there is nothing to append."""
         partition, offset = turn.partition, turn.next_offset
         spec = FetchSpec(partition.topic_id, offset, self._max_bytes, turn.leader_epoch)
         wanted: dict[PartitionKey, FetchSpec] = {(partition.topic_id, partition.index): spec}
@@ -188,7 +189,7 @@ class CatchUp:
                 turn.leader_epoch, read.offset, read.records, result.high_watermark, result.log_start_offset
             )
         except TidelogError as error:
-            # The session's fetch comes to the same, and says so.
+            # The session's fetch meets the same error and reports it.
             logger.debug("Appending to %s what was read ahead failed: %s", turn.partition, error)
             self._end(turn)
             return
@@ -202,10 +203,10 @@ class CatchUp:
 
 
 def _end_offset(records: Buffer) -> int:
-    """Return the offset behind whole batches, by their lengths alone; the append checks all of them.
+    """Return the offset after the last batch, from the batches' lengths alone; the append checks their contents.
 
     Raises:
-        CorruptRecordError: there is no whole batch.
+        CorruptRecordError: The bytes hold no whole batch.
     """
     position = 0
     while True:

@@ -1,4 +1,4 @@
-"""What a fetcher knows of each of its partitions, and what it has asked its leader for."""
+"""A fetcher's state of each partition, and its requests in the leader's session."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from tidelog_node.partitions.partition import Partition
 
 @dataclass(slots=True, eq=False)
 class FetchedPartition:
-    """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with errors in a row.
+    """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with consecutive errors.
 
-    ``failing_with`` is the last of these errors, None after a success. ``is_in_sync``: it had all that was committed.
+    ``failing_with`` is the last of these errors, None after a success. ``is_in_sync`` says that the last answer left
+    the log at or above the high watermark.
     """
 
     partition: Partition
@@ -25,13 +26,13 @@ class FetchedPartition:
 
     @property
     def is_limited(self) -> bool:
-        """Whether it waits while the node's limit is exceeded."""
+        """Whether the node's replication limit applies to the partition."""
         return self.partition.throttled.follower and not self.is_in_sync
 
 
 @dataclass(frozen=True, slots=True)
 class WantedRecords:
-    """What is asked of a partition, as the leader's session has it."""
+    """A partition's request as the leader's session stores it."""
 
     fetched: FetchedPartition
     offset: int

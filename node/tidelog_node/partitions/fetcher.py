@@ -1,13 +1,15 @@
-"""Copies the logs of all partitions that one other node leads: one task, one long poll at a time.
+"""Replica fetcher of one leader: one task copies all partitions that the leader leads, one long poll at a time.
 
-The fetch of an offset acknowledges everything below it, so the next fetch leaves as soon as the last answer is in the
-logs. The partitions are those of a fetch session: a request names what has changed, and so costs what has changed
-(KIP-227). What is asked of a partition is worked out again when it was answered, and in turns of all, a few with each
-poll, since its log's start moves by retention as well. A partition with an error waits alone, longer each time; the
-others go on. For a new partition the leader is asked to end the poll, which then leaves again with it. While the node's
-limit is exceeded, throttled partitions that are not in sync are left out (KIP-73); they are when they have reached
-the leader's high watermark. Those that end below it, and are not throttled, are read ahead for a while
-(:mod:`.catch_up`).
+A fetch at an offset acknowledges every record below it, so the fetcher sends the next fetch once the last answer is in
+the logs. The partitions form a fetch session: a request names only the partitions that have changed (KIP-227).
+
+- The fetcher computes a partition's request after each answer. It also recomputes a few other partitions with each
+  poll, in turns, because retention moves the start of a log as well.
+- A partition with an error pauses alone, longer each time; the others go on.
+- For a new partition, the fetcher asks the leader to end the poll and sends the next one with the partition in it.
+- While the node's limit is exceeded, the fetcher leaves out throttled partitions that are not in sync (KIP-73). A
+  partition is in sync once its log has reached the leader's high watermark.
+- Unthrottled partitions whose log ends below the high watermark are read ahead for a while (:mod:`.catch_up`).
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ logger = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_MS = 20
 _FIRST_PAUSE_MS = 5
-"""Of a partition: its leader may hear of the same change of the metadata a few milliseconds later than this node."""
+"""A partition's first pause: its leader may receive a metadata change a few milliseconds later than this node."""
 _THROTTLED_LOOK_MS = 500
-"""The limit may be raised or taken away at any time, also while a fetcher waits for it."""
+"""Longest wait for the limit, because an operator may raise or remove it while a fetcher waits."""
 _LOOKED_AT_PER_POLL = 16
-"""So many partitions are asked in each poll whether something about them is different, though nothing was fetched."""
+"""Number of partitions whose request each poll recomputes although the last answer did not name them."""
 _REDIRECTED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -51,12 +53,12 @@ _REDIRECTED = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,
 )
-"""What a leader answers while the two nodes' metadata differ: expected, and soon over."""
+"""A leader's errors while the two nodes' metadata differ. They are expected and soon over."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetcherSettings:
-    """``replica.fetch.*`` and ``replica.socket.timeout.ms``."""
+    """The settings ``replica.fetch.*`` and ``replica.socket.timeout.ms``."""
 
     max_wait_ms: int = 500
     min_bytes: int = 1
@@ -67,10 +69,10 @@ class FetcherSettings:
 
 
 class LeaderFetcher:
-    """The fetcher of one leader. ``run`` is its task; ``add`` and ``remove`` are called on the same loop.
+    """The fetcher of one leader. ``run`` is its task; callers use ``add`` and ``remove`` on the same event loop.
 
-    ``_idle`` are partitions that are not fetched for now: after an error, or since the limit is exceeded.
-    ``_limited`` are those that wait while it is; both are few.
+    ``_idle`` holds the partitions that pause after an error or because the limit is exceeded. ``_limited`` holds the
+    partitions that the limit applies to. Both are small.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class LeaderFetcher:
         self._session_errors = 0
 
     def add(self, partition: Partition, leader_epoch: LeaderEpoch, *, is_held_back: bool = False) -> None:
-        """Copy ``partition`` in ``leader_epoch``: from now on, or from :meth:`begin_held_back` on."""
+        """Fetch ``partition`` in ``leader_epoch``, from now or from the next :meth:`begin_held_back`."""
         self.remove(partition)
         if is_held_back:
             self._held_back[partition] = FetchedPartition(partition, leader_epoch)
@@ -114,13 +116,13 @@ class LeaderFetcher:
             self._begin(FetchedPartition(partition, leader_epoch))
 
     def begin_held_back(self) -> None:
-        """Copy what was held back, all of it with one new poll."""
+        """Fetch the partitions that were held back, all with one new poll."""
         held_back, self._held_back = self._held_back, {}
         for fetched in held_back.values():
             self._begin(fetched)
 
     def remove(self, partition: Partition) -> None:
-        """Copy it no more; an answer under way is ignored."""
+        """Stop fetching a partition and ignore an answer in flight."""
         for partitions in (self._partitions, self._held_back, self._idle, self._limited):
             partitions.pop(partition, None)
         self._catch_up.remove(partition)
@@ -157,15 +159,15 @@ class LeaderFetcher:
     async def _wait_for_work(self) -> None:
         pauses = self._pauses()
         with contextlib.suppress(TimeoutError):
-            # Not wait_for, which forgets that it was cancelled when a partition was added at the same time.
+            # wait_for would lose a cancellation that arrives together with a new partition.
             async with asyncio.timeout(max(1, min(pauses)) / 1000 if pauses else None):
                 await self._added.wait()
 
     async def _poll(self) -> None:
-        """Send one request and take its answer.
+        """Send one request and apply its answer.
 
         Raises:
-            TidelogError: the call failed whole, or the leader does not know the session: the next request is full.
+            TidelogError: The call failed as a whole, or the leader does not know the session. The next request is full.
         """
         address = self._leader_address()
         asked = self._session.build()
@@ -197,10 +199,10 @@ class LeaderFetcher:
         return address
 
     async def _call(self, address: str, request: FetchRequest) -> FetchResponse | None:
-        """Return the leader's answer; when a partition is added meanwhile the leader is asked to wait no longer.
+        """Return the leader's answer; once a partition is added, ask the leader to answer without further delay.
 
-        A request without a session that waits is given up then: None. One that does not is answered soon anyhow: given
-        up for each of many partitions that come one by one, it would bring nothing of all others meanwhile.
+        Without a session, a new partition abandons a request that waits, and the result is None. A request that does
+        not wait gets its answer soon. If each of many new partitions abandoned it, the others would receive nothing.
         """
         timeout_s = (self._settings.max_wait_ms + self._settings.timeout_ms) / 1000
         if not request.max_wait_ms:
@@ -230,7 +232,7 @@ class LeaderFetcher:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _note_added(self) -> None:
-        """Have a partition that was added fetched soon: the poll that waits is ended, once."""
+        """Wake the fetcher for an added partition and end the waiting poll, once."""
         self._added.set()
         if self._waiting_poll is not None:
             address, request = self._waiting_poll
@@ -239,7 +241,7 @@ class LeaderFetcher:
             self._nudge = asyncio.create_task(self._end_wait(address, request), name=name)
 
     async def _end_wait(self, address: str, request: FetchRequest) -> None:
-        # Of no use when it is lost: the poll ends by itself then.
+        # A lost request does no harm: the poll ends at its own deadline.
         with contextlib.suppress(TidelogError):
             await self._transport.fetch(address, request.ending_wait(), self._settings.timeout_ms / 1000)
 
@@ -257,21 +259,21 @@ class LeaderFetcher:
         await asyncio.sleep(min(_FIRST_BACKOFF_MS << min(self._failures, 10), self._settings.max_backoff_ms) / 1000)
 
     def _look_at_some(self) -> None:
-        """Work out again what to ask for: of all that wait, of all that are limited, and of a few others in turn."""
+        """Recompute the requests of all idle partitions, all limited ones, and a few others in turn."""
         self._limited = {p: f for p, f in self._limited.items() if f.is_limited}
         for fetched in [*self._idle.values(), *self._limited.values()]:
             self._ask_for(fetched)
         left = min(len(self._partitions), _LOOKED_AT_PER_POLL)
         while left:
             fetched = self._turns.popleft()
-            # Those that were removed, or added anew, have no turn any more.
+            # A partition that was removed, or added again, has lost this turn.
             if self._partitions.get(fetched.partition) is fetched:
                 self._turns.append(fetched)
                 self._ask_for(fetched)
                 left -= 1
 
     def _ask_for(self, fetched: FetchedPartition) -> None:
-        """Fetch a partition from its log's end on with the next request, or leave it out while it has to wait."""
+        """Put a partition into the next request, from its log's end, or leave it out while it has to wait."""
         partition = fetched.partition
         if partition in self._catch_up:
             return
@@ -294,7 +296,7 @@ class LeaderFetcher:
         return min(self._throttle.transfer_bytes // max(len(self._limited), 1), most) if fetched.is_limited else most
 
     def _pauses(self) -> list[int]:
-        """Return in how many milliseconds each partition that waits is to be looked at again; 0 or less: now."""
+        """Return the milliseconds until each idle partition's next check; 0 or less means now."""
         now_ms, throttled_ms = self._clock.monotonic_ms(), min(self._throttle.wait_ms(), _THROTTLED_LOOK_MS)
         return [max(f.pause_until_ms - now_ms, throttled_ms if f.is_limited else 0) for f in self._idle.values()]
 
@@ -302,7 +304,7 @@ class LeaderFetcher:
         return FetchRequest(
             {key: _spec(wanted) for key, wanted in asked.wanted.items()},
             self._settings.response_max_bytes,
-            # A new session is to be there soon, so that its polls can be ended when there is more to fetch.
+            # A new session must exist soon, because only its polls can be ended early for a new partition.
             max_wait_ms=0 if asked.is_full and not self._session.was_refused else self._wait_ms(),
             min_bytes=self._settings.min_bytes,
             replica=self._identity(),
@@ -312,7 +314,7 @@ class LeaderFetcher:
         )
 
     def _wait_ms(self) -> int:
-        """A poll ends in time for the partitions that are paused."""
+        """Return the poll's longest wait, which ends in time for the paused partitions."""
         return min([self._settings.max_wait_ms, *(pause_ms for pause_ms in self._pauses() if pause_ms > 0)])
 
     async def _take(self, results: Mapping[PartitionKey, FetchResult]) -> None:
@@ -370,13 +372,13 @@ class LeaderFetcher:
         self._note_added()
 
     def _pause(self, fetched: FetchedPartition, error: TidelogError) -> None:
-        """Leave a partition alone for a while; of failures in a row for one reason only the first is worth a line."""
+        """Pause a partition. Log a warning only for the first of several consecutive failures with the same error."""
         is_news = error.code not in _REDIRECTED and error.code is not fetched.failing_with
         level = logging.WARNING if is_news else logging.DEBUG
         fetched.failing_with = error.code
         logger.log(level, "Fetching %s from node %d failed: %s", fetched.partition, self.leader_id, error)
         fetched.backoff_ms = min(max(_FIRST_PAUSE_MS, 2 * fetched.backoff_ms), self._settings.max_backoff_ms)
-        # Each end of a pause ends a poll: those of many partitions fall together.
+        # Each end of a pause ends a poll, so the ends are rounded up to a grid and coincide for many partitions.
         end_ms, grid_ms = self._clock.monotonic_ms() + fetched.backoff_ms, max(1, fetched.backoff_ms // 2)
         fetched.pause_until_ms = -(-end_ms // grid_ms) * grid_ms
 

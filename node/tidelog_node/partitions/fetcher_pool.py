@@ -1,4 +1,4 @@
-"""The fetchers of a node: one per leader that it copies partitions from."""
+"""The replica fetchers of a node, one per leader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog_node.partitions.transport import ReplicaTransport
 
 
 class FetcherPool:
-    """The fetchers of a node by leader, told by the registry (:mod:`tidelog_node.hosting.fetch_sources`)."""
+    """The node's fetchers by leader. The registry directs them (:mod:`tidelog_node.hosting.fetch_sources`)."""
 
     def __init__(
         self,
@@ -41,17 +41,17 @@ class FetcherPool:
         self._holds_back = False
 
     def hold_back(self) -> None:
-        """Let partitions that are added wait for :meth:`go_on`: many are, and each would interrupt a poll."""
+        """Hold back added partitions until :meth:`go_on`, because each one would interrupt a poll."""
         self._holds_back = True
 
     def go_on(self) -> None:
-        """Copy what was held back."""
+        """Fetch the partitions that were held back."""
         self._holds_back = False
         for fetcher, _ in self._running.values():
             fetcher.begin_held_back()
 
     def begin(self, leader_id: BrokerId) -> None:
-        """Begin to fetch from a leader."""
+        """Start the fetcher of a leader."""
         fetcher = LeaderFetcher(
             leader_id,
             self._identity,
@@ -66,23 +66,23 @@ class FetcherPool:
         self._running[leader_id] = (fetcher, task)
 
     def end(self, leader_id: BrokerId) -> None:
-        """Fetch from a leader no more."""
+        """Stop the fetcher of a leader."""
         running = self._running.pop(leader_id, None)
         if running is not None:
             running[1].cancel()
 
     def add(self, leader_id: BrokerId, partition: Partition, leader_epoch: LeaderEpoch) -> None:
-        """Copy a partition from a leader that :meth:`begin` was called for."""
+        """Fetch a partition from a leader whose fetcher :meth:`begin` has started."""
         self._running[leader_id][0].add(partition, leader_epoch, is_held_back=self._holds_back)
 
     def remove(self, leader_id: BrokerId, partition: Partition) -> None:
-        """Copy a partition from a leader no more."""
+        """Stop fetching a partition from a leader."""
         running = self._running.get(leader_id)
         if running is not None:
             running[0].remove(partition)
 
     def stop_all(self) -> None:
-        """End every fetcher."""
+        """Stop every fetcher."""
         for _, task in self._running.values():
             task.cancel()
         self._running.clear()
