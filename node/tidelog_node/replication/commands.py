@@ -1,4 +1,4 @@
-"""What a partition's replica wants done, in this order: the outputs of ``PartitionState.step``."""
+"""Outputs of ``PartitionState.step``: actions that a partition's replica carries out in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, Partition
 
 @dataclass(frozen=True, slots=True)
 class AssignEpochStart:
-    """Write to the log's epoch cache that ``leader_epoch`` begins at ``offset``, before anything is served."""
+    """Record in the log's epoch cache that ``leader_epoch`` begins at ``offset``, before the partition serves a
+    request.
+    """
 
     leader_epoch: LeaderEpoch
     offset: int
@@ -18,28 +20,28 @@ class AssignEpochStart:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceHighWatermark:
-    """The high watermark is now ``offset``: wake whoever waits for it."""
+    """Publish ``offset`` as the new high watermark and wake the requests that wait for it."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AdvanceLogStart:
-    """Records below ``offset``, which are committed, were deleted on the leader: delete them here too (KIP-107)."""
+    """Delete the records below ``offset``. They are committed, and the leader has deleted them (KIP-107)."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipLost:
-    """Answer every waiting producer and consumer NOT_LEADER_OR_FOLLOWER: the records may yet be truncated."""
+    """Answer every waiting producer and consumer NOT_LEADER_OR_FOLLOWER: a new leader may truncate the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposeIsr:
     """Send this set to the controller (AlterPartition, KIP-497) and feed the answer back with the same id.
 
-    ``isr`` holds the broker epoch that each member was last seen with, -1 when none was (KIP-903).
+    ``isr`` maps each member to its last known broker epoch, or to -1 (KIP-903).
     """
 
     proposal_id: int
@@ -50,7 +52,7 @@ class ProposeIsr:
 
 @dataclass(frozen=True, slots=True)
 class StartFetching:
-    """Fetch from ``leader_id`` as a follower in ``leader_epoch``, in place of any earlier fetching."""
+    """Fetch from ``leader_id`` as a follower in ``leader_epoch``. This replaces any earlier fetching."""
 
     leader_id: BrokerId
     leader_epoch: LeaderEpoch
@@ -58,7 +60,7 @@ class StartFetching:
 
 @dataclass(frozen=True, slots=True)
 class StopFetching:
-    """Fetch no more: this replica leads, or nobody does."""
+    """Stop fetching: this replica leads, or the partition has no leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True)
 class RestartLogAt:
-    """Drop the whole log and begin again at ``offset``."""
+    """Drop the whole log and restart it at ``offset``."""
 
     offset: int
 

@@ -1,4 +1,4 @@
-"""What happens to a partition's replica: the inputs of :class:`~tidelog_node.replication.state.PartitionState`."""
+"""Inputs of :class:`~tidelog_node.replication.state.PartitionState`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RegistrationChanged:
 
 @dataclass(frozen=True, slots=True)
 class EligibleBrokersChanged:
-    """The brokers that may be in an ISR, that is neither fenced nor shutting down, with their epochs (KIP-841/903).
+    """The brokers that may join an ISR, with their epochs: neither fenced nor shutting down (KIP-841/903).
 
     ``registered`` has the epochs of all brokers, fenced or not.
     """
@@ -43,16 +43,16 @@ class MinIsrChanged:
 
 
 class RecordsAppended(NamedTuple):
-    """This replica leads and has appended: its log now ends at ``log_end_offset``."""
+    """This replica appended records as the leader; its log now ends at ``log_end_offset``."""
 
     log_end_offset: int
 
 
 class FollowerFetched(NamedTuple):
-    """A follower asked this leader for ``fetch_offset``, and its log was found to match up to there.
+    """A follower fetched at ``fetch_offset``, and its log matches the leader's up to there.
 
-    ``log_start_offset`` is where the follower's log starts. Not to be sent for a fetch that was answered with an error
-    or a diverging epoch: such a fetch proves nothing.
+    ``log_start_offset`` is the start of the follower's log. Do not send this event for a fetch that was answered with
+    an error or a diverging epoch: such a fetch proves nothing.
     """
 
     replica_id: BrokerId
@@ -60,11 +60,11 @@ class FollowerFetched(NamedTuple):
     fetch_offset: int
     log_start_offset: int
     lease: FetchLease | None = None
-    """Of the session that the fetch belongs to."""
+    """The lease of the fetch's session."""
 
 
 class FetchLeaseEnded(NamedTuple):
-    """The next fetch of the follower's session is none of this partition as it is, or is looked at by itself."""
+    """The lease ended: later fetches of the follower's session do not count as fetches of this partition."""
 
     replica_id: BrokerId
     lease: FetchLease
@@ -72,12 +72,12 @@ class FetchLeaseEnded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Some time passed; a leader looks for followers that lag behind."""
+    """Time passed. A leader checks for followers that lag behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChangeAccepted:
-    """The controller's answer to proposal ``proposal_id``: its state of the partition from now on."""
+    """The controller accepted proposal ``proposal_id`` and returned its new state of the partition."""
 
     proposal_id: int
     leader_epoch: LeaderEpoch
@@ -87,14 +87,14 @@ class IsrChangeAccepted:
 
 @dataclass(frozen=True, slots=True)
 class IsrChangeRefused:
-    """Proposal ``proposal_id`` failed with ``code``; a lost or timed-out call has an unknown outcome and counts too."""
+    """Proposal ``proposal_id`` failed with ``code``. A lost or timed-out call has an unknown outcome."""
 
     proposal_id: int
     code: ErrorCode
 
 
 class RecordsReplicated(NamedTuple):
-    """A fetch sent in ``leader_epoch`` was answered and its records, if any, were appended to this follower's log.
+    """A fetch of ``leader_epoch`` was answered, and this follower appended its records, if any.
 
     ``log_end_offset`` and ``log_start_offset`` are this follower's own.
     """
@@ -108,10 +108,10 @@ class RecordsReplicated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDiverged:
-    """The leader of ``leader_epoch`` reported where this follower's log leaves its own (KIP-595's diverging epoch).
+    """The leader of ``leader_epoch`` reported a diverging epoch for this follower's log (KIP-595).
 
-    ``leader_end`` is the leader's largest epoch not above this follower's last one, and where it ends there;
-    ``own_end`` is the same question asked of the own log for that epoch, None when it knows none as late.
+    ``leader_end`` is the end of the leader's largest epoch that is not above this follower's last one. ``own_end`` is
+    the same lookup in the follower's log for that epoch, None when the follower's log has only later epochs.
     """
 
     leader_epoch: LeaderEpoch
@@ -122,7 +122,7 @@ class LogDiverged:
 
 @dataclass(frozen=True, slots=True)
 class LogOutOfRange:
-    """The leader of ``leader_epoch`` has no longer, or not yet, the offset at which this follower's log ends."""
+    """The leader of ``leader_epoch`` does not have the offset at which this follower's log ends."""
 
     leader_epoch: LeaderEpoch
     leader_log_start_offset: int

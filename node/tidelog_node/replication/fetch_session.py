@@ -1,22 +1,23 @@
-"""Fetch sessions of a node: what it remembers of each reader's partitions, and which of them it must look at (KIP-227).
+"""Fetch sessions of a node: the partitions of each reader, and the subset that a fetch must read (KIP-227).
 
-The rules, Kafka's where it has them (FetchSession, FetchManager, FetchSessionCache):
+The rules follow Kafka (FetchSession, FetchManager, FetchSessionCache) unless noted:
 
-- A full request makes a session, an incremental one changes it: what it names is added or asked for otherwise, what it
-  forgets goes. Each has the epoch that the session expects, one more than the last; after 2147483647 comes 1. A full
-  request ends the session that it names. A session without partitions ends.
-- All partitions of a session are fetched with each request. Kafka reads them all; here a partition is looked at only
-  while it is ``changed``: it was named, it had something that its reader has not taken yet, it failed, or its log or
-  state was changed since. Of all others a fetch finds what the last one found: for a follower an acknowledgement of
-  the same offset, which is the log's end. The session's ``lease`` has the time of that.
-- A response to an incremental request has the partitions with records, an error, a diverging epoch, a preferred read
-  replica, or another high watermark or log start than was told last, and those that the request named.
-- There are ``slots`` for sessions. When all are taken a new one takes the place of one that was not used for two
-  minutes; else of the least valuable, if that is not worth more: followers' before consumers', then by partitions.
-  One younger than two minutes is spared, except a consumer's by a follower's. Without a place there is no session.
-- Sessions have bounds beside the slots, which Kafka's do not: ``MAX_SESSION_PARTITIONS`` each, and
-  ``MAX_CACHED_PARTITIONS`` together. A session that an incremental request takes above one of them ends. A new one
-  takes the place of larger ones by the rules above, and a follower's that of the largest consumers'.
+- A full request creates a session. An incremental request changes one: it adds or updates the partitions that it names
+  and removes those that it forgets. Each request carries the epoch that the session expects, one more than the last;
+  after 2147483647 comes 1. A full request ends the session that it names. A session without partitions ends.
+- Each request fetches all partitions of its session. Kafka reads them all; Tidelog reads a partition only while it is
+  ``changed``: a request named it, it had something that its reader has not taken yet, it failed, or its log or state
+  changed since. For all others a fetch has the last fetch's result: a follower acknowledges the same offset, the end of
+  the log. The session's ``lease`` holds the time of that acknowledgement.
+- A response to an incremental request contains the partitions that the request named, and those with records, an error,
+  a diverging epoch, a preferred read replica, or a changed high watermark or log start.
+- The cache has ``slots`` for sessions. When all are taken, a new session replaces one that was unused for two minutes,
+  or else the least valuable one if that is worth less. Followers' sessions are worth more than consumers', then larger
+  ones more than smaller ones. A session younger than two minutes is spared, except a consumer's by a follower's.
+  Without a slot the reader gets no session.
+- Sessions also have bounds that Kafka's do not: ``MAX_SESSION_PARTITIONS`` each, and ``MAX_CACHED_PARTITIONS``
+  together. A session that an incremental request takes above a bound ends. A new session replaces larger ones by the
+  rules above, and a follower's session replaces the largest consumers' sessions.
 - A follower that registers anew ends the sessions of its earlier epochs.
 """
 
@@ -31,38 +32,38 @@ from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.replication.progress import NEVER_MS, FetchLease
 
 NO_SESSION = 0
-"""The id where there is no session."""
+"""The session id of a request without a session."""
 FULL_EPOCH = 0
-"""A request with it names all partitions and asks for a session."""
+"""The epoch of a request that names all partitions and asks for a session."""
 FINAL_EPOCH = -1
-"""A request with it names all partitions and asks for no session."""
+"""The epoch of a request that names all partitions and asks for no session."""
 MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
-"""How long a session must be unused to be stale, and how long a new one is spared."""
+"""The idle time after which a session is stale, and the age below which a new one is spared."""
 MAX_SESSION_PARTITIONS = 100_000
-"""As many as one request can name: a reader whose session ends for having more cannot begin one that has."""
+"""The most partitions that one request can name. After a session ends here, its reader cannot start a larger one."""
 MAX_CACHED_PARTITIONS = 500_000
-"""Of all sessions together; some hundreds of bytes each."""
+"""The bound on all sessions together; a partition takes some hundreds of bytes."""
 
 SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-"""What a request is answered with whose session cannot be gone on with: the next one names all partitions."""
+"""Errors that end a session: the reader's next request names all partitions."""
 
 TopicRef: TypeAlias = str | bytes
-"""A topic's name; or its id, in a session that goes by ids."""
+"""A topic's name, or its id in a session that uses topic ids."""
 PartitionKey: TypeAlias = tuple[TopicRef, int]
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch of the request after that of ``epoch``."""
+    """Return the session epoch that follows ``epoch``."""
     return 1 if epoch == MAX_EPOCH else epoch + 1
 
 
 class FetchSpec(NamedTuple):
-    """What a reader asks of one partition: the fields of a request's FetchPartition; None where one is absent."""
+    """The fields of a request's FetchPartition for one partition; None for an absent field."""
 
     topic_id: bytes
     fetch_offset: int
@@ -74,10 +75,10 @@ class FetchSpec(NamedTuple):
 
 @dataclass(slots=True)
 class SessionPartition:
-    """A partition of a session: what is asked of it, and the high watermark and log start that were told last.
+    """A partition of a session: its fetch spec, and the high watermark and log start that the reader last received.
 
-    ``must_answer``: it was named and not answered yet. ``name`` is its topic's, when that was asked for by its id and
-    has been found once.
+    ``must_answer``: a request named the partition, and no response has contained it yet. ``name`` is the topic's name
+    once it is resolved, for a request by topic id.
     """
 
     spec: FetchSpec
@@ -86,27 +87,27 @@ class SessionPartition:
     name: str | None = None
 
     def is_news(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Return whether the reader has to hear of these."""
+        """Return True if these offsets differ from those that the reader last received."""
         return self.must_answer or self.told != (high_watermark, log_start_offset)
 
     def tell(self, high_watermark: int, log_start_offset: int) -> None:
-        """Note that a response has these."""
+        """Record the offsets that a response contains."""
         self.told = (high_watermark, log_start_offset)
         self.must_answer = False
 
     def tell_error(self) -> None:
-        """Note that a response has an error: what follows it is news."""
+        """Record that a response contains an error, so that the next result counts as changed."""
         self.told = None
         self.must_answer = False
 
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """The partitions of one reader. ``epoch`` is what its next request must have.
+    """The partitions of one reader. ``epoch`` is the expected epoch of its next request.
 
-    ``changed`` are the partitions to look at, in order: those that waited longest first. ``replica`` is a follower's
-    identity, None for a consumer. ``cached_size`` is the number of partitions when it was last used.
-    ``uses_topic_ids`` is that of its requests, all of which have the same.
+    ``changed`` holds the partitions to read, longest waiting first. ``replica`` is a follower's identity, None for a
+    consumer. ``cached_size`` is the number of partitions at the last use. ``uses_topic_ids`` holds for all requests of
+    the session.
     """
 
     replica: tuple[BrokerId, BrokerEpoch] | None
@@ -122,31 +123,31 @@ class FetchSession:
 
     @property
     def is_privileged(self) -> bool:
-        """Whether it is a follower's."""
+        """True if the session belongs to a follower."""
         return self.replica is not None
 
     def add_in_steps(self, named: Mapping[PartitionKey, FetchSpec]) -> Generator[None, None, None]:
-        """Take in the partitions that a request names, one a step."""
+        """Add the partitions that a request names, one per step."""
         for key, spec in named.items():
             self._ask_for(key, spec)
             yield
 
     def remove(self, key: PartitionKey) -> bool:
-        """Take out a partition; return whether it was there."""
+        """Remove a partition. Return True if the session had it."""
         self.changed.pop(key, None)
         return self.partitions.pop(key, None) is not None
 
     def mark(self, key: PartitionKey) -> None:
-        """Say that a partition has to be looked at."""
+        """Mark a partition as changed."""
         if key in self.partitions:
             self.changed[key] = None
 
     def mark_all(self) -> None:
-        """Say that every partition has to be looked at."""
+        """Mark every partition as changed."""
         self.changed.update(dict.fromkeys(self.partitions))
 
     def take_changed(self) -> list[PartitionKey]:
-        """Return the partitions to look at; they count as looked at."""
+        """Return the changed partitions and clear their marks."""
         taken = list(self.changed)
         self.changed.clear()
         return taken
@@ -167,7 +168,7 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """The sessions of a node by id. ``draw_id`` returns numbers from 1 to 2147483647 that cannot be guessed."""
+    """The sessions of a node by id. ``draw_id`` returns unguessable numbers from 1 to 2147483647."""
 
     def __init__(self, slots: int, draw_id: Callable[[], int], max_partitions: int = MAX_CACHED_PARTITIONS) -> None:
         self._slots = slots
@@ -189,11 +190,11 @@ class FetchSessionCache:
         now_ms: int,
         uses_topic_ids: bool | None = None,
     ) -> FetchSession:
-        """Return the session of an incremental request, which is its use and moves its epoch on.
+        """Return the session of an incremental request and advance its epoch.
 
         Raises:
-            TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR; nothing
-                is changed.
+            TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR; the
+                cache is unchanged.
         """
         session = self._sessions.get(session_id)
         if session is None or session.replica != replica:
@@ -209,12 +210,12 @@ class FetchSessionCache:
         return session
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
-        """Note that a session is used, and how large it is."""
+        """Record the time and the size of a session at its use."""
         session.last_used_ms = now_ms
         session.cached_size = len(session.partitions)
 
     def admit(self, session: FetchSession, now_ms: int) -> tuple[bool, list[FetchSession]]:
-        """Give a new session a slot and an id; returns whether there was one, and the sessions that had to go."""
+        """Give a new session a slot and an id. Return whether it got one, and the sessions that it evicted."""
         gone = [s for s in self if _is_of_earlier_epoch(s, session)]
         for old in gone:
             del self._sessions[old.id]
@@ -232,10 +233,10 @@ class FetchSessionCache:
         return True, gone
 
     def check_size(self, session: FetchSession) -> None:
-        """Raise when a session that has grown is too large, or all together are; it is to be removed then.
+        """Raise if a session, or all sessions together, exceed their bounds. The caller then removes the session.
 
         Raises:
-            TidelogError: FETCH_SESSION_ID_NOT_FOUND: its reader goes on with a request that names all partitions.
+            TidelogError: FETCH_SESSION_ID_NOT_FOUND: the reader's next request names all partitions.
         """
         size = len(session.partitions)
         if size > MAX_SESSION_PARTITIONS or self._partitions > self._max:
@@ -244,7 +245,7 @@ class FetchSessionCache:
             raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, text)
 
     def remove(self, session_id: int) -> FetchSession | None:
-        """End a session; returns it, None when there is none."""
+        """End a session and return it, or None if there is none."""
         return self._sessions.pop(session_id, None)
 
     def check_invariants(self) -> None:
@@ -260,7 +261,7 @@ class FetchSessionCache:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def _largest(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
-        """Return the largest session that may end for a newcomer, if it is larger or the newcomer is worth more."""
+        """Return the largest session that a newcomer may evict, if it is larger or the newcomer is worth more."""
         stale = [s for s in self._sessions.values() if now_ms - s.last_used_ms > EVICTION_MS]
         evictable = stale or [s for s in self._sessions.values() if _is_evictable(s, newcomer)]
         largest = max((s for s in evictable if s in stale or not s.is_privileged), key=_value, default=None)

@@ -1,9 +1,9 @@
-"""One term of a partition's follower: it copies its leader's log, cuts what the leader does not have, learns the
-high watermark and where the log starts.
+"""One leader epoch of a partition's follower: it copies and truncates its log to match the leader's.
 
-An answer counts only when it belongs to the present leader epoch: an old leader's answer, delayed, must not add to
-or cut this log. The high watermark is the leader's, bounded by the own log's end; it goes back only with a truncation.
-What was deleted on the leader was committed: the log's start follows, never beyond the own high watermark.
+It also follows the leader's high watermark and log start. An answer counts only when it belongs to the present leader
+epoch: a delayed answer of an old leader must not add to or cut this log. The high watermark is the leader's, bounded by
+the follower's log end; only a truncation lowers it. The leader deletes only committed records, so the follower's log
+start advances with the leader's, but never beyond the follower's high watermark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog_node.replication.truncation import truncation_offset
 
 
 class FollowerState:
-    """What a follower knows in one leader epoch; ``leader_id`` is -1 while there is no leader."""
+    """Follower state of one leader epoch; ``leader_id`` is -1 while there is no leader."""
 
     def __init__(self, leader_id: BrokerId, leader_epoch: LeaderEpoch, high_watermark: int) -> None:
         self.leader_id = leader_id
@@ -29,7 +29,7 @@ class FollowerState:
         self.high_watermark = high_watermark
 
     def record_replicated(self, event: RecordsReplicated) -> list[Command]:
-        """Take in an answered fetch."""
+        """Process an answered fetch."""
         if event.leader_epoch != self.leader_epoch:
             return []
         commands: list[Command] = []
@@ -43,7 +43,7 @@ class FollowerState:
         return commands
 
     def truncate(self, event: LogDiverged) -> list[Command]:
-        """Cut the log where it leaves the leader's; the next fetch finds out whether that was far enough."""
+        """Cut the log where it diverges from the leader's. The next fetch shows whether the cut was deep enough."""
         if event.leader_epoch != self.leader_epoch:
             return []
         offset = truncation_offset(event.leader_end, event.own_end, event.log_end_offset)
@@ -51,10 +51,11 @@ class FollowerState:
         return [TruncateTo(offset)]
 
     def restart_log(self, event: LogOutOfRange) -> list[Command]:
-        """Begin again at the leader's first offset when that lies behind the own log's end, or the own log is empty.
+        """Restart the log at the leader's first offset if that is above the follower's log end or the follower's log is
+        empty.
 
-        Any other reason for OFFSET_OUT_OF_RANGE would be a log that is longer than the leader's, which the epochs
-        show first; then nothing is cut.
+        Any other OFFSET_OUT_OF_RANGE would mean a log longer than the leader's. The epochs reveal that case first, so
+        the log stays as it is.
         """
         is_behind = event.log_end_offset < event.leader_log_start_offset
         is_empty = event.log_start_offset == event.log_end_offset

@@ -1,8 +1,8 @@
 """The in-sync replica set as its leader knows it: committed, or with one change on its way to the controller.
 
-The states are Kafka's CommittedPartitionState, PendingExpandIsr and PendingShrinkIsr (KIP-497), and one in which a
-refused expand is withdrawn. The property they uphold: whatever set the controller has stored, it is a subset of
-``maximal``, so a high watermark that is the minimum over ``maximal`` is on every replica that may be elected.
+The states are Kafka's CommittedPartitionState, PendingExpandIsr and PendingShrinkIsr (KIP-497), and one that withdraws
+a refused expand. They uphold one property: the set that the controller has stored is always a subset of ``maximal``. So
+a high watermark that is the minimum over ``maximal`` is on every replica that may be elected.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class CommittedIsr:
 
 @dataclass(frozen=True, slots=True)
 class PendingExpand:
-    """``joining`` was proposed as a further member; the controller may have agreed already."""
+    """A proposal to add ``joining``. The controller may have stored it already."""
 
     committed: CommittedIsr
     joining: BrokerId
 
     @property
     def members(self) -> frozenset[BrokerId]:
-        """What counts for min.insync.replicas: a member that may not have joined does not."""
+        """Members that count toward min.insync.replicas; a replica that may not have joined does not count."""
         return self.committed.members
 
     @property
@@ -50,20 +50,20 @@ class PendingExpand:
 
     @property
     def proposed(self) -> frozenset[BrokerId]:
-        """The set that was sent to the controller."""
+        """The proposed set."""
         return self.maximal
 
 
 @dataclass(frozen=True, slots=True)
 class PendingShrink:
-    """``leaving`` were proposed to be taken out; the controller may not have agreed yet."""
+    """A proposal to remove ``leaving``. The controller may not have stored it yet."""
 
     committed: CommittedIsr
     leaving: frozenset[BrokerId]
 
     @property
     def members(self) -> frozenset[BrokerId]:
-        """What counts for min.insync.replicas: until confirmed, the old set."""
+        """Members that count toward min.insync.replicas: the old set until the controller confirms the new one."""
         return self.committed.members
 
     @property
@@ -73,15 +73,15 @@ class PendingShrink:
 
     @property
     def proposed(self) -> frozenset[BrokerId]:
-        """The set that was sent to the controller."""
+        """The proposed set."""
         return self.committed.members - self.leaving
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWithdrawal:
-    """The committed set was proposed anew, in place of an expand that may or may not be stored.
+    """A proposal of the committed set that replaces an expand of unknown outcome.
 
-    The controller stores it with a new partition epoch, so that no copy of the expand can be stored afterwards.
+    The controller stores it with a new partition epoch, so it cannot store a copy of the expand afterwards.
     """
 
     committed: CommittedIsr
@@ -99,7 +99,7 @@ class PendingWithdrawal:
 
     @property
     def proposed(self) -> frozenset[BrokerId]:
-        """The set that was sent to the controller."""
+        """The proposed set."""
         return self.committed.members
 
 

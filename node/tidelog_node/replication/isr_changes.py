@@ -1,18 +1,18 @@
-"""ISR proposals of a node on their way to the controller, as a pure state machine (KIP-497).
+"""A queue of a node's ISR proposals to the controller, as a pure state machine (KIP-497).
 
-- One proposal per partition waits: a new one takes the place of one that has not been sent. What has been proposed by
-  the next turn goes into one call, of ``max_per_request`` proposals at most, and one call is under way at a time.
-- A proposal is sent only while its partition leads in the proposal's epoch and its log is usable: a leader whose disk
-  has failed must not put others out of the ISR.
-- A proposal that was sent gets one outcome. One that is accepted, or by which the controller has elected another
-  leader, gets it at once. Any other refusal is told after a backoff, which grows with every call that has one, and ends
-  with the first that has none; the partition then proposes again, or something else.
-- A partition that has proposed again before it was told an outcome is not told it: it leads in a later epoch, in which
-  another proposal may have the same id.
-- A call without an answer has an unknown outcome. Each of its proposals is refused with the call's error; the partition
-  knows by that error that the controller may have made the change.
+- One proposal per partition waits: a new one replaces one that is not sent yet. One call carries all proposals that
+  wait at its start, at most ``max_per_request``. One call is in flight at a time.
+- The queue sends a proposal only while its partition leads in the proposal's epoch and its log is usable: a leader with
+  a failed disk must not remove others from the ISR.
+- A sent proposal gets one outcome. It gets an acceptance, or a refusal because the controller elected another leader,
+  at once. It gets any other refusal after a backoff, which grows with every call that has such a refusal and resets
+  with the first that has none. The partition then proposes the same set or another one.
+- A partition that proposes again before the outcome of its last proposal does not get that outcome: it leads in a later
+  epoch, in which another proposal may have the same id.
+- A call without an answer has an unknown outcome. The queue refuses each of its proposals with the call's error. The
+  error tells the partition that the controller may have made the change.
 
-``P`` is a replica of this process: two replicas of one partition, one after the other, are not the same.
+``P`` is a replica of this process: two successive replicas of one partition are not equal.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ P = TypeVar("P", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class IsrChangeSettings:
-    """The bounds of a call and of the backoff after one."""
+    """Bounds of a call and of the backoff after it."""
 
     first_backoff_ms: int = 50
     max_backoff_ms: int = 1_000
     max_per_request: int = 1_000
-    """Of a node that leads many partitions: the controller handles one request at a time, and bounds what it writes."""
+    """The bound on one call's proposals. The controller handles one request at a time and bounds its writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsrProposed(Generic[P]):
-    """A leader proposes a set."""
+    """A leader's proposal of a set."""
 
     partition: P
     proposal: ProposeIsr
@@ -51,14 +51,14 @@ class IsrProposed(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsInspected(Generic[P]):
-    """The answer to :class:`InspectPartitions`: the leader epoch of each whose log is usable."""
+    """The answer to :class:`InspectPartitions`: the leader epoch of each partition with a usable log."""
 
     leader_epochs: Mapping[P, LeaderEpoch]
 
 
 @dataclass(frozen=True, slots=True)
 class IsrStored:
-    """The controller has stored a set: its answer for one partition."""
+    """The controller's answer for one partition: it stored a set."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
@@ -67,7 +67,7 @@ class IsrStored:
 
 @dataclass(frozen=True, slots=True)
 class IsrRefused:
-    """The controller has refused a set, or has elected another leader: its answer for one partition."""
+    """The controller's answer for one partition: it refused a set or elected another leader."""
 
     code: ErrorCode
     message: str
@@ -75,21 +75,21 @@ class IsrRefused:
 
 @dataclass(frozen=True, slots=True)
 class IsrCallAnswered(Generic[P]):
-    """The answer to :class:`SendProposals`, which may leave partitions out."""
+    """The answer to :class:`SendProposals`. It may leave partitions out."""
 
     results: Mapping[P, IsrStored | IsrRefused]
 
 
 @dataclass(frozen=True, slots=True)
 class IsrCallFailed:
-    """The call failed as a whole, or its answer is lost."""
+    """A call that failed as a whole, or whose answer was lost."""
 
     error: TidelogError
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """A deadline may be over."""
+    """A tick: a deadline may have passed."""
 
 
 Event: TypeAlias = IsrProposed[P] | PartitionsInspected[P] | IsrCallAnswered[P] | IsrCallFailed | TimePassed
@@ -97,21 +97,21 @@ Event: TypeAlias = IsrProposed[P] | PartitionsInspected[P] | IsrCallAnswered[P] 
 
 @dataclass(frozen=True, slots=True)
 class InspectPartitions(Generic[P]):
-    """Say how these partitions are, before proposals of theirs are sent."""
+    """Report the leader epochs of these partitions before the queue sends their proposals."""
 
     partitions: tuple[P, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SendProposals(Generic[P]):
-    """Ask the controller once for these sets."""
+    """Send these sets to the controller in one call."""
 
     proposals: Mapping[P, ProposeIsr]
 
 
 @dataclass(frozen=True, slots=True)
 class SettleProposal(Generic[P]):
-    """Give the partition the outcome of its proposal."""
+    """Deliver the outcome of a proposal to its partition."""
 
     partition: P
     outcome: IsrChangeAccepted | IsrChangeRefused
@@ -122,33 +122,33 @@ Command: TypeAlias = InspectPartitions[P] | SendProposals[P] | SettleProposal[P]
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing waits."""
+    """An empty queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The next turn begins at ``at_ms``, after whatever else is proposed by then."""
+    """Proposals that wait until ``at_ms``, so that one call carries those of a whole turn."""
 
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Inspecting(Generic[P]):
-    """The partitions of the next call are looked at."""
+    """Partitions of the next call whose leader epochs are requested."""
 
     batch: Mapping[P, ProposeIsr]
 
 
 @dataclass(frozen=True, slots=True)
 class Calling(Generic[P]):
-    """A call with these proposals is under way."""
+    """A call with these proposals in flight."""
 
     batch: Mapping[P, ProposeIsr]
 
 
 @dataclass(frozen=True, slots=True)
 class BackingOff(Generic[P]):
-    """The refusals of the last call are told at ``until_ms``; until then nothing is sent."""
+    """A wait until ``until_ms`` before the queue delivers the last call's refusals and sends again."""
 
     until_ms: int
     refused: Mapping[P, IsrChangeRefused]
@@ -158,7 +158,7 @@ Phase: TypeAlias = Idle | Due | Inspecting[P] | Calling[P] | BackingOff[P]
 
 
 class IsrChangeQueue(Generic[P]):
-    """One per process. A step may be taken while the commands of another one are carried out."""
+    """The queue of one process. A step may run while the commands of an earlier one are carried out."""
 
     def __init__(self, settings: IsrChangeSettings) -> None:
         self.phase: Phase[P] = Idle()
@@ -168,13 +168,13 @@ class IsrChangeQueue(Generic[P]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to say :class:`TimePassed`; None while there is nothing to wait for."""
+        """The time of the next :class:`TimePassed`, or None without a deadline."""
         if isinstance(self.phase, Due):
             return self.phase.at_ms
         return self.phase.until_ms if isinstance(self.phase, BackingOff) else None
 
     def step(self, event: Event[P], now_ms: int) -> list[Command[P]]:
-        """Take in an event, and return what is to be done, in its order."""
+        """Process an event and return the commands in order."""
         match event:
             case IsrProposed():
                 self._waiting[event.partition] = event.proposal
@@ -278,7 +278,7 @@ def _report(partition: object, proposal: ProposeIsr, result: IsrStored | IsrRefu
     if isinstance(result, IsrStored):
         return Report(Level.INFO, "The ISR of %s is now %s", (partition, list(result.isr)))
     if result.code is ErrorCode.NEW_LEADER_ELECTED:
-        # Done, and there is nothing to try again: this node leads no more, as the metadata will say.
+        # The proposal is settled without a retry: this node no longer leads, as the metadata log will confirm.
         return Report(Level.INFO, "The ISR of %s is changed: %s", (partition, result.message))
     proposed = [broker for broker, _ in proposal.isr]
     return Report(Level.INFO, "The controller refused the ISR %s of %s: %s", (proposed, partition, result.message))

@@ -1,23 +1,23 @@
-"""One term of office of a partition's leader: follower progress, the in-sync set and the high watermark.
+"""One leader epoch of a partition's leader: follower progress, the in-sync set and the high watermark.
 
-The rules, and where they come from:
+The rules and their sources:
 
 - The high watermark is the minimum of the log ends over the *maximal* in-sync set (``isr.py``), over followers that
-  have fetched in this leader epoch (KIP-320) and over those about to join; it advances only while the committed
-  set has at least min.insync.replicas members (KIP-966), and never goes back. A member that the controller takes
-  out, say since its log directory failed, is not about to join again: nothing waits for it.
+  have fetched in this leader epoch (KIP-320) and over those about to join. It advances only while the committed set has
+  at least min.insync.replicas members (KIP-966), and never goes back. A member that the controller removes, for example
+  after its log directory failed, is not about to join again: the high watermark does not wait for it.
 - A follower joins when it has reached the high watermark and the start of the leader's epoch, and is neither fenced,
-  shutting down nor restarted (KIP-497, KIP-841, KIP-903). It leaves after ``replica.lag.time.max.ms`` without
-  having caught up. One change is on its way at a time; one of unknown outcome stays pending until the controller's
-  answer or the metadata log tells. A refused proposal is forgotten only when no earlier copy of it can still be
-  stored; otherwise the leader first withdraws it, which changes the partition epoch that every copy names.
-- A smaller set counts when the metadata log brings it, not with the controller's answer to the proposal. Who leaves may
-  become eligible to lead (KIP-966), by the min.insync.replicas of then: this leader must not commit without it by an
-  older and lower one, and the log brings a change of that before.
-- A write with acks=all is refused before the append when the set is too small; after it, it is satisfied when the high
-  watermark has passed it and the set is still large enough.
-- Records may be deleted up to the high watermark. They are gone when the logs of all replicas whose nodes live, in
-  sync or not, start behind them; a node that comes back later takes the start over from its leader (KIP-107).
+  shutting down nor restarted (KIP-497, KIP-841, KIP-903). It leaves after ``replica.lag.time.max.ms`` without catching
+  up. One change is in flight at a time. A change of unknown outcome stays pending until the controller's answer or the
+  metadata log settles it. The leader forgets a refused proposal only when the controller can no longer store an earlier
+  copy of it. Otherwise the leader first withdraws it, which changes the partition epoch that every copy names.
+- A smaller set counts when the metadata log brings it, not with the controller's answer to the proposal. A replica that
+  leaves may become eligible to lead (KIP-966), by the min.insync.replicas at that time. This leader must not commit
+  without that replica by an older and lower value, and the log brings a change of the value first.
+- The leader refuses a write with acks=all before the append when the set is too small. After the append, the write is
+  satisfied when the high watermark has passed it and the set is still large enough.
+- Records may be deleted up to the high watermark. They are gone when the logs of all replicas on live nodes, in sync or
+  not, start above them; a node that comes back later adopts the start of its leader's log (KIP-107).
 - Until the high watermark has reached the start of the epoch, the latest offset is not known (KIP-207).
 """
 
@@ -46,7 +46,7 @@ from tidelog_node.replication.isr import (
 from tidelog_node.replication.progress import NEVER_MS, NO_BROKER_EPOCH, FollowerProgress
 
 HIGH_WATERMARK = -1
-"""Asks for the deletion of all that is committed."""
+"""The requested offset that stands for the high watermark: delete all committed records."""
 
 _METADATA_WILL_TELL = (
     ErrorCode.INVALID_UPDATE_VERSION,
@@ -59,7 +59,7 @@ _METADATA_WILL_TELL = (
 
 
 class LeaderState:
-    """What a leader knows in one leader epoch. Made and driven by ``PartitionState``, dropped at the epoch's end."""
+    """Leader state of one leader epoch. ``PartitionState`` creates it, drives it, and drops it at the epoch's end."""
 
     def __init__(
         self,
@@ -85,22 +85,22 @@ class LeaderState:
         self._max_lag_ms = max_lag_ms
         self._proposal_id = 0
         self._is_in_doubt = False
-        """Whether the fate of an earlier copy of the pending proposal is unknown."""
+        """True while the outcome of an earlier copy of the pending proposal is unknown."""
         self._update_followers(registration.replicas, now_ms)
 
     @property
     def partition_epoch(self) -> PartitionEpoch:
-        """The version of the partition that a proposal is compared against."""
+        """The partition epoch that a proposal names."""
         return self.isr.committed.partition_epoch
 
     @property
     def effective_min_isr(self) -> int:
-        """``min.insync.replicas``, but never more than there are replicas."""
+        """``min.insync.replicas``, bounded by the number of replicas."""
         return min(self.min_insync_replicas, len(self.followers) + 1)
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether acks=all writes are refused and the high watermark stands still."""
+        """True while the leader refuses acks=all writes and the high watermark stands still."""
         return len(self.isr.members) < self.effective_min_isr
 
     @property
@@ -109,7 +109,7 @@ class LeaderState:
         return frozenset(self.isr.members & self.eligible.keys() - {self.local_id})
 
     def change_registration(self, registration: RegistrationChanged, now_ms: int) -> list[Command]:
-        """Take over the controller's newer state of the partition within the same leader epoch."""
+        """Apply the controller's newer state of the partition within the same leader epoch."""
         for taken_out in self.followers.keys() & (self.isr.members - registration.isr):
             self.followers[taken_out].expect_nothing()
         self.isr = CommittedIsr(registration.isr, registration.partition_epoch)
@@ -117,7 +117,7 @@ class LeaderState:
         return self.advance(now_ms)
 
     def record_append(self, log_end_offset: int, now_ms: int) -> list[Command]:
-        """Take in the leader's own append."""
+        """Process the leader's own append."""
         assert log_end_offset >= self.log_end_offset, f"{log_end_offset} < {self.log_end_offset}"
         for progress in self.followers.values():
             progress.end_lease()
@@ -125,7 +125,7 @@ class LeaderState:
         return self.advance(now_ms)
 
     def record_fetch(self, event: FollowerFetched, now_ms: int) -> list[Command]:
-        """Take in a follower's fetch that matched this log; ``check_follower`` must have passed."""
+        """Process a follower's fetch that matched this log, after ``check_follower`` passed."""
         self.check_follower(event.replica_id, event.replica_epoch)
         progress = self.followers[event.replica_id]
         progress.record_fetch(
@@ -134,20 +134,20 @@ class LeaderState:
         return [*self._maybe_expand(event.replica_id), *self.advance(now_ms)]
 
     def end_lease(self, event: FetchLeaseEnded) -> None:
-        """Count no later fetch of the session as one of this partition."""
+        """Stop counting fetches of the session as fetches of this partition."""
         progress = self.followers.get(event.replica_id)
         if progress is not None and progress.lease is event.lease:
             progress.end_lease()
 
     def check_follower(self, replica_id: BrokerId, replica_epoch: BrokerEpoch) -> None:
-        """Raise when a fetch does not come from a follower of this partition in its latest registration.
+        """Raise unless a fetch comes from a follower of this partition in its latest registration.
 
-        The metadata alone says which registration is the latest: an epoch that a fetch merely claims would let anyone
-        shut the follower out.
+        The metadata alone determines the latest registration: if a fetch's claimed epoch counted, any client could shut
+        the follower out.
 
         Raises:
-            TidelogError: UNKNOWN_LEADER_EPOCH: the follower may know of a newer assignment or registration than this
-                leader does; NOT_LEADER_OR_FOLLOWER: the fetch is from an earlier start of the follower (KIP-903).
+            TidelogError: UNKNOWN_LEADER_EPOCH: the follower may know a newer assignment or registration than this
+                leader; NOT_LEADER_OR_FOLLOWER: the fetch is from an earlier start of the follower (KIP-903).
         """
         if replica_id not in self.followers:
             text = f"node {replica_id} is not among the replicas {sorted([self.local_id, *self.followers])}"
@@ -159,7 +159,7 @@ class LeaderState:
             raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_earlier else ErrorCode.UNKNOWN_LEADER_EPOCH, text)
 
     def shrink(self, now_ms: int) -> list[Command]:
-        """Propose to take out the members that have not caught up for too long."""
+        """Propose to remove the members that have lagged for too long."""
         if not isinstance(self.isr, CommittedIsr):
             return []
         lagging = frozenset(m for m in self.isr.members if m != self.local_id and self._is_lagging(m, now_ms))
@@ -169,7 +169,7 @@ class LeaderState:
         return self._propose(PendingShrink(self.isr, lagging))
 
     def accept(self, event: IsrChangeAccepted, now_ms: int) -> list[Command]:
-        """Take over the controller's answer to the proposal in flight, unless that takes somebody out."""
+        """Apply the controller's answer to the proposal in flight, unless it removes a member."""
         if not self._is_current(event.proposal_id) or event.leader_epoch != self.leader_epoch:
             return []
         if not self.isr.committed.members <= event.isr:
@@ -199,7 +199,7 @@ class LeaderState:
         return []
 
     def advance(self, now_ms: int) -> list[Command]:
-        """Raise the high watermark as far as the replicas have come."""
+        """Raise the high watermark to the minimum that the replicas have reached."""
         if self.is_under_min_isr:
             return []
         reached = self.log_end_offset
@@ -221,15 +221,15 @@ class LeaderState:
                 yield replica_id, progress
 
     def check_enough_replicas(self) -> None:
-        """Raise NOT_ENOUGH_REPLICAS when an acks=all write must not be appended."""
+        """Raise NOT_ENOUGH_REPLICAS if the in-sync set is too small for an acks=all write."""
         if self.is_under_min_isr:
             raise error_for(ErrorCode.NOT_ENOUGH_REPLICAS, self.describe_isr("is"))
 
     def is_replicated(self, required_offset: int) -> bool:
-        """Return whether all in-sync replicas hold everything below ``required_offset``.
+        """Return True if all in-sync replicas have every record below ``required_offset``.
 
         Raises:
-            TidelogError: NOT_ENOUGH_REPLICAS_AFTER_APPEND: they do, but have become fewer than min.insync.replicas.
+            TidelogError: NOT_ENOUGH_REPLICAS_AFTER_APPEND: they do, but are now fewer than min.insync.replicas.
         """
         if self.high_watermark < required_offset:
             return False
@@ -238,7 +238,7 @@ class LeaderState:
         return True
 
     def describe_isr(self, verb: str) -> str:
-        """Return, for an error's text, who is in sync and how many must be."""
+        """Return the in-sync members and the required number of them, for an error's text."""
         members = sorted(self.isr.members)
         return f"the ISR {verb} {members}, min.insync.replicas is {self.min_insync_replicas}"
 
@@ -257,10 +257,10 @@ class LeaderState:
         return self.high_watermark
 
     def deletion_offset(self, requested_offset: int) -> int:
-        """Return below which offset a request deletes; -1 stands for the high watermark (KIP-107).
+        """Return the offset below which a request deletes; -1 stands for the high watermark (KIP-107).
 
         Raises:
-            TidelogError: OFFSET_OUT_OF_RANGE: it is neither -1 nor from 0 to the high watermark.
+            TidelogError: OFFSET_OUT_OF_RANGE: the requested offset is neither -1 nor from 0 to the high watermark.
         """
         offset = self.high_watermark if requested_offset == HIGH_WATERMARK else requested_offset
         if not 0 <= offset <= self.high_watermark:
@@ -269,9 +269,9 @@ class LeaderState:
         return offset
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """Return the least start of the logs of all replicas that live, this one's being ``log_start_offset``.
+        """Return the lowest log start of all live replicas; this replica's is ``log_start_offset``.
 
-        -1 while a follower that lives has not fetched in this leader epoch.
+        Return -1 while a live follower has not fetched in this leader epoch.
         """
         starts = (f.log_start_offset for broker_id, f in self.followers.items() if broker_id in self.eligible)
         return min([log_start_offset, *starts])
@@ -291,7 +291,7 @@ class LeaderState:
             assert self.isr.joining in self.followers
 
     def _update_followers(self, replicas: tuple[BrokerId, ...], now_ms: int) -> None:
-        """A member of the ISR gets the whole lag time before it may be taken out; others have it still to prove."""
+        """Give a member of the ISR the whole lag time before a removal; other replicas start as not caught up."""
         known = self.followers
         since = {r: now_ms if r in self.isr.members else NEVER_MS for r in replicas if r != self.local_id}
         self.followers = {r: known.get(r) or FollowerProgress(since_ms) for r, since_ms in since.items()}

@@ -1,4 +1,4 @@
-"""How far one follower has come, as its leader learns it from the follower's fetches."""
+"""Progress of one follower, which its leader learns from the follower's fetches."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerEpoch
 
 NO_BROKER_EPOCH = BrokerEpoch(-1)
 NEVER_MS = -(1 << 62)
-"""Earlier than every clock's reading."""
+"""A time before every reading of the clock."""
 
 
 @dataclass(slots=True)
 class FetchLease:
-    """When a follower's fetch session was last used: a fetch of all its partitions that have nothing new (KIP-227).
+    """The last use of a follower's fetch session, which counts as a fetch of its unchanged partitions (KIP-227).
 
-    Each fetch of the session sets ``last_fetch_ms`` in place of looking at these partitions one by one.
+    Each fetch of the session sets ``last_fetch_ms``, so the leader need not visit these partitions one by one.
     """
 
     last_fetch_ms: int
@@ -23,13 +23,13 @@ class FetchLease:
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """Kafka's ReplicaState: owned and changed by :class:`~tidelog_node.replication.leader.LeaderState` alone.
+    """Kafka's ReplicaState. Only :class:`~tidelog_node.replication.leader.LeaderState` owns and changes it.
 
-    ``log_end_offset`` is what the follower has, by its fetch in this leader epoch; unknown before its first one.
-    ``log_start_offset`` is where its log started at its last fetch.
-    ``last_caught_up_ms`` is the last time at which it had all that the leader had at its previous fetch.
-    While there is a ``lease`` the follower has all that the leader has, and every fetch of its session is one of this
-    partition at the same offset; before the leader's log grows the lease ends.
+    ``log_end_offset`` is the follower's log end by its last fetch in this leader epoch; unknown before the first one.
+    ``log_start_offset`` is the start of the follower's log at its last fetch. ``last_caught_up_ms`` is the last time at
+    which the follower had reached the leader's log end of its previous fetch. While there is a ``lease`` the follower
+    has the leader's whole log, and every fetch of its session counts as a fetch of this partition at the same offset.
+    The lease ends before the leader's log grows.
     """
 
     last_caught_up_ms: int
@@ -42,7 +42,7 @@ class FollowerProgress:
 
     @property
     def caught_up_ms(self) -> int:
-        """``last_caught_up_ms`` with what the lease adds."""
+        """``last_caught_up_ms``, including the lease."""
         return self.last_caught_up_ms if self.lease is None else max(self.last_caught_up_ms, self.lease.last_fetch_ms)
 
     def record_fetch(
@@ -54,7 +54,7 @@ class FollowerProgress:
         now_ms: int,
         lease: FetchLease | None = None,
     ) -> None:
-        """Take in a fetch whose offset was found to match the leader's log; ``lease`` is that of its session."""
+        """Process a fetch whose offset matched the leader's log; ``lease`` is that of its session."""
         self.end_lease()
         if fetch_offset >= leader_log_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -68,17 +68,17 @@ class FollowerProgress:
         self.lease = lease if fetch_offset == leader_log_end else None
 
     def end_lease(self) -> None:
-        """Count the last fetch of the lease, and none after it."""
+        """Count the last fetch of the lease and drop the lease."""
         if self.lease is not None:
             self.last_caught_up_ms = self.caught_up_ms
             self.last_fetch_ms = max(self.last_fetch_ms, self.lease.last_fetch_ms)
             self.lease = None
 
     def is_caught_up(self, leader_log_end: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Return whether the follower is at the log's end, or was recently (``replica.lag.time.max.ms``)."""
+        """Return True if the follower is at the log's end, or was recently (``replica.lag.time.max.ms``)."""
         return self.log_end_offset == leader_log_end or now_ms - self.caught_up_ms <= max_lag_ms
 
     def expect_nothing(self) -> None:
-        """Forget how recently the follower had caught up: it may not come back."""
+        """Reset the last caught-up time: the follower may not come back."""
         self.end_lease()
         self.last_caught_up_ms = NEVER_MS

@@ -1,13 +1,13 @@
-"""How fast throttled replicas are copied: Kafka's replication quota without its clock (KIP-73).
+"""A limit on the copying of throttled replicas: Kafka's replication quota without its clock (KIP-73).
 
-A node has one quota as a leader and one as a follower. Both say only when a throttled read or fetch has to wait; what
-was transferred is told to them in any case, also for replicas that do not wait because they are in sync, so that the
-limit is one on all the traffic of the throttled replicas.
+A node has one quota as a leader and one as a follower. A quota only decides whether a throttled read or fetch has to
+wait. It records every transfer, including those of in-sync replicas, which do not wait, so the limit covers all traffic
+of the throttled replicas.
 
-The rate is measured as Kafka does: over samples of one second, eleven at most, the one that grows included, and never
-over less than one second. A transfer is allowed while that rate is not above the limit; how large it will be is not
-known beforehand. So, of the transfers that asked first, never more than eleven seconds' bytes and one transfer begin
-within any ten seconds, also after an idle time.
+The quota measures the rate as Kafka does: over at most eleven samples of one second, including the current one, and
+never over less than one second. It allows a transfer while that rate is not above the limit, since the size of the
+transfer is not known beforehand. So the transfers that begin within any ten seconds, also after an idle time, take at
+most the bytes of eleven seconds plus one transfer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable
 
 ALL_REPLICAS = "*"
-"""What a topic's list of throttled replicas says for all of them."""
+"""The value that throttles all replicas of a topic."""
 
 UNLIMITED = 2**63 - 1
 """Kafka's default rate."""
@@ -29,7 +29,7 @@ SPAN_MS = SAMPLE_MS * SAMPLES
 
 
 class ReplicationQuota:
-    """The limit of one side of a node and what was transferred lately. Times are of one clock that never goes back."""
+    """The limit of one side of a node, and its recent transfers. All times are of one monotonic clock."""
 
     def __init__(self, bytes_per_second: int = UNLIMITED) -> None:
         self._bytes_per_second = bytes_per_second
@@ -43,15 +43,15 @@ class ReplicationQuota:
 
     @property
     def transfer_bytes(self) -> int:
-        """The most that one transfer should have, so that a low limit is kept as well as a high one."""
+        """The upper bound on one transfer that keeps low and high limits alike."""
         return max(self._bytes_per_second // TRANSFERS_PER_SECOND, 1)
 
     def change_rate(self, bytes_per_second: int) -> None:
-        """Take over another limit; what was transferred before still counts."""
+        """Change the limit. Earlier transfers still count."""
         self._bytes_per_second = bytes_per_second
 
     def record(self, size: int, now_ms: int) -> None:
-        """Note ``size`` transferred bytes of throttled replicas, whether they had to wait or not."""
+        """Record ``size`` transferred bytes of throttled replicas, throttled or not."""
         self._forget(now_ms)
         if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_MS:
             self._samples.append([now_ms, 0])
@@ -59,18 +59,18 @@ class ReplicationQuota:
         self._total += size
 
     def rate(self, now_ms: int) -> float:
-        """Return the bytes per second of the last seconds."""
+        """Return the rate of the last seconds in bytes per second."""
         self._forget(now_ms)
         if not self._samples:
             return 0.0
         return self._total * 1000 / max(now_ms - self._samples[0][0], SAMPLE_MS)
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Return whether a transfer of a throttled replica that is not in sync has to wait."""
+        """Return True if a transfer of a throttled replica that is not in sync has to wait."""
         return self.rate(now_ms) > self._bytes_per_second
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return after how many milliseconds, if nothing more is transferred, the limit is kept again; 0 if it is."""
+        """Return the milliseconds until the rate is within the limit if nothing more is transferred; 0 if it is now."""
         if not self.is_exceeded(now_ms):
             return 0
         total, since_ms = self._total, now_ms
@@ -91,7 +91,7 @@ class ReplicationQuota:
         assert all(later - earlier >= SAMPLE_MS for earlier, later in itertools.pairwise(begins)), begins
 
     def _duration_ms(self, size: int) -> int:
-        """Return for how long a transfer uses up the limit."""
+        """Return the time in which the limit allows ``size`` bytes."""
         return -(-size * 1000 // self._bytes_per_second) if self._bytes_per_second else SPAN_MS
 
     def _forget(self, now_ms: int) -> None:
@@ -100,7 +100,7 @@ class ReplicationQuota:
 
 
 def is_throttled(replicas: Iterable[str], index: int, broker_id: int) -> bool:
-    """Return whether a topic's list of throttled replicas names the one of a partition on a broker.
+    """Return True if a topic's list of throttled replicas contains a partition's replica on a broker.
 
     The list is ``leader.replication.throttled.replicas`` or ``follower.replication.throttled.replicas`` of the topic:
     ``partition:broker`` each, or ``*`` for all.

@@ -1,4 +1,4 @@
-"""From which replica a consumer is to read: Kafka's LeaderSelector and RackAwareReplicaSelector (KIP-392)."""
+"""Choice of the replica from which a consumer reads: Kafka's LeaderSelector and RackAwareReplicaSelector (KIP-392)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SELECTORS: Final = (LEADER_SELECTOR, RACK_AWARE_SELECTOR, *_BY_SHORT_NAME)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """A replica that has the offset which is asked for; ``lag_ms`` is how long ago it had all that its leader had."""
+    """A replica that has the requested offset; ``lag_ms`` is the time since it had all of its leader's records."""
 
     broker_id: BrokerId
     rack: str
@@ -26,15 +26,15 @@ class ReplicaView:
 
 
 class ReplicaSelector:
-    """What ``replica.selector.class`` names."""
+    """The policy that ``replica.selector.class`` names."""
 
     def __init__(self, name: str = LEADER_SELECTOR) -> None:
         self.is_rack_aware = _BY_SHORT_NAME.get(name, name) == RACK_AWARE_SELECTOR
 
     def select(self, client_rack: str, leader: ReplicaView, others: Iterable[ReplicaView]) -> ReplicaView:
-        """Return the replica to read from: of the client's rack the leader, else the one that has come furthest.
+        """Return the replica to read from: in the client's rack the leader, or else the most advanced replica.
 
-        The leader where the client names no rack, or none with a replica, or the selector knows no racks.
+        Return the leader if the client names no rack, its rack has no replica, or the selector ignores racks.
         """
         if not (self.is_rack_aware and client_rack) or leader.rack == client_rack:
             return leader

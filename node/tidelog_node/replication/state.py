@@ -1,10 +1,10 @@
-"""One partition as one replica sees it: leader, follower, or neither, moved by the metadata log.
+"""State of one replica of a partition: leader, follower, or neither, as the metadata log directs.
 
-``step`` is the only entry that changes anything. A registration with a partition epoch that is not newer than the known
-one is ignored, so metadata may be delivered again. The high watermark is carried from role to role: a new leader
-begins with the one it had as a follower, and a restarted node with its checkpoint, bounded by its log.
+``step`` is the only method that changes the state. It ignores a registration whose partition epoch is not newer than
+the known one, so metadata may be delivered again. The high watermark survives a change of role: a new leader begins
+with its high watermark as a follower, and a restarted node with its checkpoint, bounded by its log.
 
-A request's leader epoch must be this replica's own: an older one is fenced, a newer one means that this replica's
+A request's leader epoch must equal this replica's: an older one is fenced, a newer one means that this replica's
 metadata lags (KIP-320).
 """
 
@@ -45,7 +45,7 @@ _FollowerEvent = RecordsReplicated | LogDiverged | LogOutOfRange
 
 
 class PartitionState:
-    """The state machine of one replica of one partition; lives as long as the replica is open in a process."""
+    """The state machine of one replica of one partition. It lives as long as the process keeps the replica open."""
 
     def __init__(
         self, local_id: BrokerId, high_watermark: int, min_insync_replicas: int, replica_lag_time_max_ms: int
@@ -65,21 +65,21 @@ class PartitionState:
 
     @property
     def leader_id(self) -> BrokerId:
-        """Who leads, as far as this replica knows; -1 for nobody."""
+        """The leader's id as this replica knows it; -1 for no leader."""
         return self.local_id if isinstance(self.role, LeaderState) else self.role.leader_id
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """The epoch of the leader that this replica knows of."""
+        """The leader epoch that this replica knows."""
         return self.role.leader_epoch
 
     @property
     def high_watermark(self) -> int:
-        """Everything below it is committed (exclusive)."""
+        """The exclusive end of the committed records."""
         return self.role.high_watermark
 
     def step(self, event: Event, now_ms: int) -> list[Command]:
-        """Take in ``event`` and return what to do, in order."""
+        """Process ``event`` and return the commands in order."""
         match event:
             case RegistrationChanged():
                 return self._change_registration(event, now_ms)
@@ -93,7 +93,7 @@ class PartitionState:
                 return self._step_leader(self.role, event, now_ms) if isinstance(self.role, LeaderState) else []
 
     def check_leader_epoch(self, requested: LeaderEpoch | None) -> None:
-        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH when a request was made for another leader epoch."""
+        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if a request names another leader epoch."""
         if requested is None or requested == self.leader_epoch:
             return
         older = requested < self.leader_epoch
@@ -101,7 +101,7 @@ class PartitionState:
         raise error_for(code, f"leader epoch {requested} was asked for, {self.leader_epoch} is current")
 
     def require_leader(self) -> LeaderState:
-        """Return the leader's state; raises NOT_LEADER_OR_FOLLOWER when this replica does not lead."""
+        """Return the leader's state, or raise NOT_LEADER_OR_FOLLOWER if this replica does not lead."""
         if isinstance(self.role, LeaderState):
             return self.role
         text = f"node {self.local_id} does not lead; in leader epoch {self.leader_epoch} the leader is {self.leader_id}"
