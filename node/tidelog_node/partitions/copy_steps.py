@@ -1,7 +1,7 @@
-"""How a copy of a log comes nearer to its original, a step at a time; both may be used meanwhile (KIP-113).
+"""Steps that bring a copy of a log nearer to its original while both are in use (KIP-113).
 
-What is common to the two is told by their leader epochs alone, as between a follower and its leader (KIP-101): the
-original may be cut, begun again, deleted from or compacted between two steps.
+Leader epochs alone show the common prefix of the two, as between a follower and its leader (KIP-101). Between two steps
+the original may be truncated, restarted or compacted, or lose deleted records.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _MAX_BYTES_AT_ONCE = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """The copy has nothing in common with the original: it begins here."""
+    """Restart of a copy that has no record in common with its original."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo:
-    """The original was truncated, and has other records from here on."""
+    """Truncation of the copy, because the original has other records from this offset."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """What follows in the original."""
+    """Append of the original's next records."""
 
     records: bytes
 
@@ -41,7 +41,7 @@ CopyStep: TypeAlias = StartAt | TruncateTo | Append
 
 
 def apply_step(copy: PartitionLog, step: CopyStep, now_ms: int) -> None:
-    """Make a step; raises KAFKA_STORAGE_ERROR."""
+    """Apply a step to the copy; raises KAFKA_STORAGE_ERROR."""
     match step:
         case StartAt():
             copy.truncate_fully_and_start_at(step.offset)
@@ -52,7 +52,7 @@ def apply_step(copy: PartitionLog, step: CopyStep, now_ms: int) -> None:
 
 
 def next_step(original: PartitionLog, copy: PartitionLog, max_bytes: int) -> CopyStep | None:
-    """Return what brings the copy nearer to the original, None when they are the same; raises KAFKA_STORAGE_ERROR."""
+    """Return the copy's next step towards the original, None when the two are equal; raises KAFKA_STORAGE_ERROR."""
     if copy.size_in_bytes == 0:
         start = _first_base_offset(original)
         if copy.log_end_offset != start:
@@ -69,14 +69,14 @@ def next_step(original: PartitionLog, copy: PartitionLog, max_bytes: int) -> Cop
 
 
 def _first_base_offset(log: PartitionLog) -> int:
-    """A log may start inside of its first batch."""
+    """Return the base offset of the first batch, since a log may start inside it."""
     start, end = log.log_start_offset, log.log_end_offset
     records = log.read(start, 1, end) if start < end else b""
     return min(start, parse_header(records).base_offset) if records else start
 
 
 def _divergence(original: PartitionLog, copy: PartitionLog) -> CopyStep | None:
-    """KIP-101: the same offset in the same leader epoch is the same record."""
+    """Return the step to the common prefix; None when the copy is a prefix of the original (KIP-101)."""
     epoch, end_offset = original.end_offset_for_epoch(copy.latest_epoch)
     if epoch == copy.latest_epoch and end_offset >= copy.log_end_offset:
         return None
@@ -87,7 +87,7 @@ def _divergence(original: PartitionLog, copy: PartitionLog) -> CopyStep | None:
 
 
 def catch_up(original: PartitionLog, copy: PartitionLog, max_bytes: int, now_ms: int) -> bool:
-    """Copy what is left, at once; returns False when that is too much for one step of the event loop."""
+    """Copy the remaining records; returns False when they are too many for one step of the event loop."""
     copied = 0
     while (step := next_step(original, copy, max_bytes)) is not None:
         if not isinstance(step, Append) or copied > _MAX_BYTES_AT_ONCE:

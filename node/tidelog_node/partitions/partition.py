@@ -1,8 +1,8 @@
-"""One replica of one partition in this process: its log, its state machine, and those who wait for it.
+"""One replica of one partition in this process: its log, its state machine and its waiting requests.
 
-Everything runs on the event loop's thread, and a request's check, append and state change happen without a pause
-in between, so no role change can come between them. What may not run beside a flush in a thread (truncation, closing)
-takes ``disk`` first.
+Everything runs on the event loop's thread. A request's check, append and state change happen without a pause in
+between, so no role change can separate them. Truncation, closing and other work that must not run beside a flush in a
+thread takes ``disk`` first.
 """
 
 from __future__ import annotations
@@ -72,11 +72,14 @@ _TOLD_WITH_THE_NEXT_FETCH = (
     IsrChangeAccepted,
     IsrChangeRefused,
 )
-"""A fetch after one of them may find another leader, be refused, or let its follower join the ISR."""
+"""Events after which a fetch may find another leader, fail, or let its follower join the ISR."""
 
 
 class Partition:
-    """Made by the registry when the metadata names this node as a replica, closed or deleted when it no longer does."""
+    """A replica that the registry creates when the metadata assigns it to this node.
+
+    The registry closes or deletes it when the metadata no longer does.
+    """
 
     def __init__(
         self,
@@ -96,7 +99,7 @@ class Partition:
         self.disk = asyncio.Lock()
         self.waiters = PartitionWaiters()
         self.truncated_to: int | None = None
-        """The least offset that the log was truncated to since :meth:`forget_truncation`; None when it was not."""
+        """The lowest offset of a truncation since the last :meth:`forget_truncation`; None without a truncation."""
         self.throttled = ThrottledSides.of(log.config, index, state.local_id)
         self._effects = effects
         self._clock = clock
@@ -107,11 +110,11 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """Everything below it is committed (exclusive)."""
+        """The offset below which every record is committed."""
         return self.state.high_watermark
 
     def change_registration(self, registration: PartitionRegistration) -> None:
-        """Take over the metadata's state of the partition."""
+        """Apply the partition's registration from the metadata."""
         self.step(
             RegistrationChanged(
                 registration.replicas,
@@ -124,27 +127,27 @@ class Partition:
         )
 
     def change_config(self, config: TopicConfig) -> None:
-        """Take over the topic's settings."""
+        """Apply the topic's settings."""
         self.log.config = config
         self.throttled = ThrottledSides.of(config, self.index, self.state.local_id)
         self.step(MinIsrChanged(config.min_insync_replicas))
 
     def change_eligible(self, brokers: EligibleBrokersChanged) -> None:
-        """Take over which brokers there are, and which of them may be in an ISR."""
+        """Apply the set of registered brokers and the set of brokers that may be in an ISR."""
         self.step(brokers)
 
     def pass_time(self) -> None:
-        """Let a leader look for followers that lag."""
+        """Let a leader check for lagging followers."""
         self.step(TimePassed())
 
     def append(self, batch: bytes | memoryview | CheckedBatch, needs_all_replicas: bool) -> AppendInfo:
-        """Append one batch as the leader; an idempotent one that is there already is not appended again.
+        """Append one batch as the leader, unless it is a duplicate of an idempotent producer.
 
-        A writable memoryview is this log's own: its offsets are written into it. The log's ``produce_rules`` may have
+        The log takes over a writable memoryview and writes the offsets into it. The log's ``produce_rules`` may have
         checked the batch before.
 
         Raises:
-            TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or what the log refuses; nothing is appended.
+            TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or an error of the log; nothing is appended.
         """
         leader = self.state.require_leader()
         if needs_all_replicas:
@@ -160,23 +163,23 @@ class Partition:
         """Return whether all in-sync replicas hold everything below ``required_offset``, right after the append.
 
         Raises:
-            TidelogError: NOT_ENOUGH_REPLICAS_AFTER_APPEND: they do, but the ISR has become too small.
+            TidelogError: NOT_ENOUGH_REPLICAS_AFTER_APPEND: They do, but the ISR has become too small.
         """
         return self.state.require_leader().is_replicated(required_offset)
 
     def replicated(self, required_offset: int) -> Pending[None]:
-        """Return what is settled when all in-sync replicas hold everything below ``required_offset``.
+        """Return a Pending that settles once all in-sync replicas hold everything below ``required_offset``.
 
-        It fails with NOT_LEADER_OR_FOLLOWER when leadership moves first, with NOT_ENOUGH_REPLICAS_AFTER_APPEND when the
-        ISR has become too small. To be asked for right after the append, while this replica leads. Who is called when
-        it is settled is called amid a step of this partition: to answer, and not to ask it for anything.
+        It fails with NOT_LEADER_OR_FOLLOWER when leadership moves first, and with NOT_ENOUGH_REPLICAS_AFTER_APPEND when
+        the ISR has become too small. Call it right after the append, while this replica leads. Its callback runs
+        within a step of this partition, so it may answer a request but must not call the partition.
         """
         pending = self.waiters.producers.add(required_offset)
         self.waiters.complete_producers(self.state.leader)
         return pending
 
     def timed_out(self, required_offset: int, timeout_ms: int) -> TidelogError:
-        """Return the error of a producer that waited for ``timeout_ms`` (Kafka's DelayedProduce)."""
+        """Return the error for a producer that has waited for ``timeout_ms`` (Kafka's DelayedProduce)."""
         leader = self.state.leader
         text = f"{self}: offset {required_offset} is not on all in-sync replicas after {timeout_ms} ms"
         if leader is not None and leader.is_under_min_isr:
@@ -184,9 +187,9 @@ class Partition:
         return error_for(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def read_as_leader(self, request: ReadRequest, follower: FollowerIdentity | None) -> ReadResult:
-        """Read for a consumer, up to what is committed, or for a follower, up to the log's end.
+        """Read committed records for a consumer, or all records for a follower.
 
-        A follower's fetch that matches this log is also its acknowledgement of all below its offset.
+        A follower's fetch that matches this log also acknowledges every record below its offset.
 
         Raises:
             TidelogError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE.
@@ -202,7 +205,7 @@ class Partition:
         """Read for a consumer up to this follower's own high watermark (KIP-392).
 
         Raises:
-            TidelogError: as :meth:`read_as_leader`; OFFSET_NOT_AVAILABLE for an offset that the leader may have.
+            TidelogError: As :meth:`read_as_leader`; OFFSET_NOT_AVAILABLE for an offset that the leader may have.
         """
         self.state.check_leader_epoch(request.leader_epoch)
         if request.fetch_offset > self.log.log_end_offset:
@@ -212,7 +215,7 @@ class Partition:
             return read_for_consumer(self.log, request, self.high_watermark)
 
     def snapshot(self, request: ReadRequest) -> ReadResult:
-        """Return the offsets of this leader without records, for a consumer that is sent to another replica.
+        """Return this leader's offsets without records, for a consumer that the leader redirects to another replica.
 
         Raises:
             TidelogError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
@@ -222,7 +225,7 @@ class Partition:
         return ReadResult(b"", high_watermark, self.log.last_stable_offset(high_watermark), self.log.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int, leader_epoch: LeaderEpoch | None) -> tuple[int, int]:
-        """Return the leader's largest epoch not above ``epoch`` and its end; (-1, -1) when not known (KIP-320).
+        """Return the leader's largest epoch not above ``epoch`` and its end offset; (-1, -1) if unknown (KIP-320).
 
         Raises:
             TidelogError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
@@ -234,23 +237,23 @@ class Partition:
     async def find_by_timestamp(
         self, timestamp_ms: int, end_offset: int, decoding: DecodingThread
     ) -> TimestampAndOffset | None:
-        """Return the first record as late as ``timestamp_ms``, None when there is none or it is not below the end."""
+        """Return the first record at or after ``timestamp_ms``; None when there is none below ``end_offset``."""
         return await self._find(self.log.search_timestamp(timestamp_ms), end_offset, decoding)
 
     async def find_max_timestamp(self, end_offset: int, decoding: DecodingThread) -> TimestampAndOffset | None:
-        """Return the first record of the largest timestamp, None when there is none or it is not below the end."""
+        """Return the first record with the largest timestamp; None when it is missing or not below ``end_offset``."""
         with self._disk_watch:
             search = self.log.search_max_timestamp()
         return await self._find(search, end_offset, decoding)
 
     def delete_records(self, offset: int) -> Pending[None]:
-        """Delete the records below ``offset``, -1 for all that are committed (KIP-107).
+        """Delete the records below ``offset``, or all committed records when it is -1 (KIP-107).
 
-        They cannot be read here any more when this returns; what it returns is settled when that is so on every replica
-        whose node lives. It fails with NOT_LEADER_OR_FOLLOWER when leadership moves first.
+        When the method returns, this replica no longer serves the records. The result settles once the same is true of
+        every replica on a live node. It fails with NOT_LEADER_OR_FOLLOWER when leadership moves first.
 
         Raises:
-            TidelogError: NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION: the topic is only compacted; OFFSET_OUT_OF_RANGE.
+            TidelogError: NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION: The topic is only compacted; OFFSET_OUT_OF_RANGE.
         """
         leader = self.state.require_leader()
         if not self.log.config.is_deleted:
@@ -265,7 +268,7 @@ class Partition:
         return pending
 
     def low_watermark(self) -> int:
-        """Return the least log start of all replicas whose nodes live; raises NOT_LEADER_OR_FOLLOWER."""
+        """Return the lowest log start of all replicas on live nodes; raises NOT_LEADER_OR_FOLLOWER."""
         return self.state.require_leader().low_watermark(self.log.log_start_offset)
 
     def replicate(
@@ -276,7 +279,7 @@ class Partition:
         high_watermark: int,
         log_start_offset: int,
     ) -> None:
-        """Take in what the leader of ``leader_epoch`` answered to a fetch at ``fetch_offset``; ignore an old answer.
+        """Apply the answer of the leader of ``leader_epoch`` to a fetch at ``fetch_offset``; ignore a stale answer.
 
         Raises:
             TidelogError: CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR; nothing is appended.
@@ -294,7 +297,7 @@ class Partition:
         )
 
     async def truncate_diverging(self, leader_epoch: LeaderEpoch, fetch_offset: int, leader_end: EpochEnd) -> None:
-        """Cut the log where the leader of ``leader_epoch`` says that it diverges."""
+        """Truncate the log to the point where it diverges from the log of the leader of ``leader_epoch``."""
         async with self.disk:
             if not self._is_expected(leader_epoch, fetch_offset):
                 return
@@ -303,7 +306,7 @@ class Partition:
             self.step(LogDiverged(leader_epoch, leader_end, own, self.log.log_end_offset))
 
     async def restart_out_of_range(self, leader_epoch: LeaderEpoch, fetch_offset: int, leader_log_start: int) -> None:
-        """Begin the log again where the leader's begins, when the leader has no longer what comes next here."""
+        """Restart the log at the leader's log start, because the leader no longer has this log's next offset."""
         async with self.disk:
             if self._is_expected(leader_epoch, fetch_offset):
                 event = LogOutOfRange(
@@ -312,27 +315,27 @@ class Partition:
                 self.step(event)
 
     async def found(self) -> None:
-        """Make the folder of a new log, in a thread, so that its first append need not.
+        """Create the folder of a new log in a thread, so that the first append does not have to.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; it may be tried again.
+            TidelogError: KAFKA_STORAGE_ERROR; the caller may try again.
         """
         async with self.disk:
             with self._disk_watch:
                 await asyncio.to_thread(self.log.complete_founding)
 
     async def flush(self) -> int:
-        """Put the log on the disk, in a thread; returns the new recovery point."""
+        """Flush the log to the disk in a thread; returns the new recovery point."""
         async with self.disk:
             with self._disk_watch:
                 return await asyncio.to_thread(self.log.flush)
 
     def needs_flush(self) -> bool:
-        """Whether ``flush.ms`` is over for a record that is not on the disk."""
+        """Return whether ``flush.ms`` is over for a record that is not on the disk."""
         return self.log.needs_flush(self._clock.wall_ms())
 
     async def delete_expired(self) -> list[str]:
-        """Delete the segments whose time is over or that are beyond the size; returns their files' names."""
+        """Delete the segments beyond the retention time or size; returns the names of their files."""
         async with self.disk:
             with self._disk_watch:
                 deleted = self.log.delete_expired(self._clock.wall_ms(), self.high_watermark)
@@ -341,50 +344,50 @@ class Partition:
         return deleted
 
     async def remove_condemned(self) -> int:
-        """Remove from the disk, in a thread, files that were deleted ``file.delete.delay.ms`` ago; returns how many."""
+        """Remove, in a thread, the files deleted ``file.delete.delay.ms`` ago; returns their number."""
         async with self.disk:
             with self._disk_watch:
                 return await asyncio.to_thread(self.log.remove_condemned, self._clock.wall_ms())
 
     def replace_segments(self, cleaned: Segment, sources: Sequence[Segment]) -> bool:
-        """Put a cleaned segment in place of its sources, while holding ``disk``; False when they are not there."""
+        """Replace the source segments by a cleaned one; returns False when they are gone. The caller holds ``disk``."""
         with self._disk_watch:
             return self.log.replace_segments(cleaned, sources, self._clock.wall_ms())
 
     def forget_truncation(self, offset: int) -> None:
-        """Say that the cleaner has seen that the log was truncated to ``offset``."""
+        """Clear ``truncated_to``, unless the log was truncated below ``offset`` since the cleaner read it."""
         if self.truncated_to == offset:
             self.truncated_to = None
 
     def expire_producers(self) -> int:
-        """Forget producers that were silent for ``producer.id.expiration.ms``; returns how many."""
+        """Remove the state of producers idle for ``producer.id.expiration.ms``; returns their number."""
         with self._disk_watch:
             return self.log.expire_producers(self._clock.wall_ms())
 
     async def close(self) -> None:
-        """Answer everybody who waits and close the log."""
+        """Fail all waiting requests and close the log."""
         self._abandon(f"{self} is being closed on node {self.state.local_id}", ErrorCode.NOT_LEADER_OR_FOLLOWER)
         async with self.disk:
             await asyncio.to_thread(self.log.close)
 
     def go_offline(self, error: TidelogError) -> None:
-        """Answer everybody who waits, and refuse everything from now on: the log's directory has failed."""
+        """Fail all waiting requests and every later one, because the log's directory has failed."""
         self.log.go_offline(error)
         self._abandon(f"{self}: the log directory of node {self.state.local_id} failed", ErrorCode.KAFKA_STORAGE_ERROR)
 
     async def delete(self, *, is_gone: bool) -> Path:
-        """Answer everybody who waits and condemn the log; returns its directory, which is to be removed later."""
+        """Fail all waiting requests and condemn the log; returns its directory, for later removal."""
         self.note_removed(is_gone=is_gone)
         async with self.disk:
             return await asyncio.to_thread(self.log.condemn)
 
     def note_removed(self, *, is_gone: bool) -> None:
-        """Answer everybody who waits; unless the partition ``is_gone``, others hold it now, and its leader may know."""
+        """Fail all waiting requests; unless the partition ``is_gone``, other nodes still have replicas of it."""
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._abandon(f"{self} was removed from node {self.state.local_id}", code)
 
     def step(self, event: Event) -> None:
-        """Feed the state machine and do what it says."""
+        """Pass an event to the state machine and execute its commands."""
         with self._disk_watch:
             for command in self.state.step(event, self._clock.monotonic_ms()):
                 self._execute(command)
@@ -394,7 +397,7 @@ class Partition:
             self.waiters.complete_deletions(self.state.leader, self.log.log_start_offset)
 
     def end_lease(self, follower: FollowerIdentity) -> None:
-        """Do not count the fetches of a follower's session as fetches of this partition until it is read again."""
+        """Stop counting the fetches of a follower's session for this partition until the follower reads it again."""
         if follower.lease is not None:
             self.step(FetchLeaseEnded(follower.replica_id, follower.lease))
 
@@ -451,10 +454,10 @@ class Partition:
                     follower.lease,
                 )
             )
-        # As the fetch may have raised it.
+        # The fetch may have raised the high watermark.
         high_watermark, log_end = self.high_watermark, self.log.log_end_offset
         last_stable = self.log.last_stable_offset(high_watermark)
-        # Of records that are not committed the mere passing of time may change that: a fetch later may find it so.
+        # Uncommitted records may become committed by the mere passing of time, and a later fetch may find them so.
         has_all = request.fetch_offset == log_end == high_watermark
         return ReadResult(records, high_watermark, last_stable, self.log.log_start_offset, has_all=has_all)
 

@@ -1,17 +1,18 @@
-"""Moves replicas from one log directory of this node to another while they are in use (AlterReplicaLogDirs, KIP-113).
+"""Relocation of replicas between this node's log directories while they are in use (AlterReplicaLogDirs, KIP-113).
 
-The life of a move, of a partition with its folder ``a/t-0``:
+The move of a partition with the folder ``a/t-0`` has three steps:
 
-1. ``b/t-0.<uuid>-future`` is copied from ``a/t-0``, a chunk at a time, as a follower copies from its leader: where the
-   original was truncated or restarted meanwhile, leader epochs tell, and the copy follows.
-2. When it has nearly caught up, under ``partition.disk``: the copy is put on the disk up to where the original is at
-   least, and what came meanwhile copied in one step of the event loop, with the leader epochs and the producers' state.
-   The same step renames the copy to ``b/t-0.<uuid>-moved``, which is the commit, and makes it the partition's log.
-3. ``a/t-0`` is removed, ``-moved`` renamed to ``b/t-0``, the controller told.
+1. The node copies ``a/t-0`` to ``b/t-0.<uuid>-future``, a chunk at a time, as a follower copies from its leader. Leader
+   epochs show where the original was truncated or restarted meanwhile, and the copy follows.
+2. When the copy has nearly caught up, the node takes ``partition.disk`` and flushes the copy at least as far as the
+   original is flushed. It then copies the newest records in one step of the event loop, with the leader epochs and the
+   producers' state. The same step renames the copy to ``b/t-0.<uuid>-moved`` and makes it the partition's log. The
+   rename is the commit.
+3. The node removes ``a/t-0``, renames the ``-moved`` folder to ``b/t-0`` and informs the controller.
 
-A crash before the rename leaves the original in place, and the copy is resumed; after it the copy is the replica, and
-the next start takes step 3 (``loading``). At no time are there two folders that could both be taken for the replica.
-Moves are made one after the other, so that a disk reads and writes one log at a time.
+After a crash before the rename, the original is still the replica and the move resumes. After a crash behind it, the
+copy is the replica and the next start takes step 3 (``loading``). At no time could two folders both be the replica.
+The node makes one move at a time, so that a disk reads and writes one log at a time.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _RETRY_S = 5.0
 
 @dataclass(eq=False, slots=True)
 class Move:
-    """One move; ``copy`` is open from its first chunk on."""
+    """One move of a replica; ``copy`` is open from the first chunk."""
 
     partition: Partition
     target: LogDirectory
@@ -73,15 +74,15 @@ class Move:
 
     @property
     def key(self) -> PartitionKey:
-        """The partition's name and number."""
+        """The partition's topic and index."""
         return self.partition.topic, self.partition.index
 
 
 class Relocations:
-    """The moves of a node and the task that makes them; all on the event loop, with the disk's work in threads.
+    """A node's moves and the task that makes them, on the event loop, with disk work in threads.
 
-    ``on_moved`` is told each partition that is in another directory now, and its earlier folder, which is renamed to
-    ``-delete``; ``on_failure`` is told a directory whose disk refused.
+    ``on_moved`` receives each moved partition, its new directory and its earlier folder, which is renamed to
+    ``-delete``. ``on_failure`` receives each directory whose disk failed.
     """
 
     def __init__(
@@ -102,32 +103,32 @@ class Relocations:
         self._has_work = asyncio.Event()
 
     def __iter__(self) -> Iterator[Move]:
-        """Return the moves under way or waiting."""
+        """Return an iterator over the moves that are running or waiting."""
         return iter(list(self._moves.values()))
 
     def get(self, key: PartitionKey) -> Move | None:
-        """Return the move of a partition, None when there is none."""
+        """Return a partition's move; None when it has none."""
         return self._moves.get(key)
 
     def start(self, partition: Partition, target: LogDirectory, path: Path | None = None) -> None:
-        """Move a partition that is not being moved; ``path`` is the copy of a move that a stop interrupted."""
+        """Queue the move of a partition that has none; ``path`` is the copy of a move that a stop interrupted."""
         key = (partition.topic, partition.index)
         assert key not in self._moves, key
         self._moves[key] = Move(partition, target, path or target.copy_path(key))
         self._has_work.set()
 
     def change_rate(self, max_bytes_per_second: float) -> None:
-        """Take over another limit, for the move under way as well."""
+        """Change the limit, also for the running move."""
         self._rate = max_bytes_per_second
         self._chunk = int(min(_CHUNK_BYTES, max(_MIN_CHUNK_BYTES, max_bytes_per_second)))
         if self._current is not None:
-            # It may be in a pause that the old limit made long.
+            # The move may be in a long pause from the old limit.
             self._current.wake.set()
 
     async def resume(
         self, target: LogDirectory, directories: LogDirectories, held: Callable[[PartitionKey], Partition | None]
     ) -> None:
-        """Go on with the moves to a directory that a stop interrupted; set aside what is the copy of no replica here.
+        """Resume the moves to a directory that a stop interrupted; set aside copies of replicas that are not here.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -144,7 +145,7 @@ class Relocations:
                 self.start(partition, target, copy.path)
 
     async def cancel(self, key: PartitionKey) -> None:
-        """End a partition's move, if there is one, and remove its copy; returns when that is done."""
+        """Cancel a partition's move, if any, and wait until its copy is removed."""
         move = self._moves.get(key)
         if move is None:
             return
@@ -156,14 +157,14 @@ class Relocations:
             await asyncio.to_thread(self._drop, move)
 
     def abandon(self, path: Path) -> None:
-        """End the moves from or to a directory that is offline; what is copied stays for the next start."""
+        """Cancel the moves from or to a directory that is offline, but keep their copies for the next start."""
         for move in self._moves.values():
             if path in (move.target.path, move.partition.log.directory.parent):
                 move.keeps_copy = True
                 _cancel(move)
 
     async def close(self) -> None:
-        """Close what is copied, when :meth:`run` has ended; the next start resumes.
+        """Close the copies after :meth:`run` has ended; the next start resumes the moves.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -175,7 +176,7 @@ class Relocations:
                 await asyncio.to_thread(move.copy.close)
 
     async def run(self) -> None:
-        """Make one move after the other until cancelled; a step of a thread that has begun is waited for."""
+        """Make one move after the other until cancelled; a step that runs in a thread completes first."""
         try:
             while True:
                 await self._has_work.wait()
@@ -209,7 +210,7 @@ class Relocations:
             self._on_failure(move.partition.log.directory.parent, error)
 
     def _drop(self, move: Move) -> None:
-        """Close the copy of a move that did not end well; it is removed unless the next start may resume it."""
+        """Close the copy of a failed or cancelled move, and remove it unless the next start may resume it."""
         if move.copy is not None:
             close_offline(move.copy, move.copy.failure or _cancelled(move))
         if move.keeps_copy:
@@ -223,7 +224,7 @@ class Relocations:
             logger.warning("Removing what was copied of %s failed: %s", move.partition, error)
 
     async def _copy(self, move: Move) -> bool:
-        """Copy until the move is done, which gives True, or cancelled."""
+        """Copy until the move is done or cancelled; returns whether it is done."""
         partition = move.partition
         logger.info("Moving %s from %s to %s", partition, partition.log.directory.parent, move.target.path)
         log = partition.log
@@ -240,7 +241,7 @@ class Relocations:
         return False
 
     def _is_near(self, move: Move, step: CopyStep | None) -> bool:
-        """Whether what is left can be copied in one step of the event loop: there may always be something."""
+        """Return whether the rest can be copied in one step of the event loop; under load a rest always remains."""
         if step is None:
             return True
         assert move.copy is not None
@@ -271,17 +272,17 @@ class Relocations:
                 move.wake.clear()
 
     def _next_step(self, move: Move) -> CopyStep | None:
-        """Return what brings the copy nearer to the original, None when they are the same."""
+        """Return the copy's next step towards the original; None when the two are equal."""
         assert move.copy is not None
         return next_step(move.partition.log, move.copy, self._chunk)
 
     async def _swap(self, move: Move) -> bool:
-        """Make the copy the replica; returns False when the original ran away or the move was cancelled."""
+        """Make the copy the replica; returns False when the original is too far ahead or the move is cancelled."""
         partition, copy, files = move.partition, move.copy, move.files
         assert copy is not None
         assert files is not None
         async with partition.disk:
-            # Nobody but us flushes or truncates now; appends go on.
+            # No other task flushes or truncates now; appends go on.
             original, end_offset = partition.log, partition.log.log_end_offset
             while copy.log_end_offset < end_offset and not move.is_cancelled:
                 await self._take(move, self._next_step(move))
@@ -301,14 +302,14 @@ class Relocations:
         return True
 
     def _settle(self, move: Move, high_watermark: int) -> None:
-        """In a thread: put what is copied on the disk, and what the checkpoints say of it."""
+        """Flush the copy and note its checkpoint; runs in a thread."""
         assert move.copy is not None
         recovery_point = move.copy.flush()
         start = max(move.copy.log_start_offset, move.partition.log.log_start_offset)
         move.target.note(move.key, PartitionCheckpoint(recovery_point, high_watermark, start))
 
     async def _end(self, move: Move, original: PartitionLog, files: MovingFiles) -> None:
-        """Remove the original; from here on a failure of either disk is that directory's alone."""
+        """Remove the original; from here on, a disk failure concerns only its own directory."""
         source, target = original.directory.parent, move.target
         try:
             await _patiently(_make_durable, self._files, target.path)
@@ -323,7 +324,10 @@ class Relocations:
         self._on_moved(move.partition, target, condemned)
 
     async def _condemn(self, original: PartitionLog) -> Path:
-        """A folder that the disk does not rename is in a directory that is offline; if it comes back it is no rival."""
+        """Condemn the original and return its folder.
+
+        When the disk refuses the rename, the directory goes offline, so its folder is no rival even if it comes back.
+        """
         try:
             return await _patiently(original.condemn)
         except TidelogError as error:
@@ -342,7 +346,7 @@ def _cancelled(move: Move) -> TidelogError:
 
 @contextlib.contextmanager
 def _of_target(move: Move) -> Iterator[None]:
-    """Take note of an error of the directory that is moved to."""
+    """Record a storage error of the target directory."""
     try:
         yield
     except TidelogError as error:
@@ -352,7 +356,7 @@ def _of_target(move: Move) -> Iterator[None]:
 
 
 async def _in_thread(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run in a thread, and to the end also when cancelled: nothing may use a log that a thread is still at."""
+    """Run a function in a thread to its end, even when cancelled, because no other task may use its log meanwhile."""
     work = asyncio.ensure_future(asyncio.to_thread(do, *args, **kwargs))
     try:
         return await asyncio.shield(work)
@@ -362,13 +366,13 @@ async def _in_thread(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R
 
 
 async def _patiently(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run in a thread, again every few seconds while something else than the disk's failure is in the way.
+    """Run a function in a thread, and retry it every few seconds after any error but a disk failure.
 
-    A move that has taken place must be ended before anything else can be done with the replica's folders; where the
-    node stops meanwhile, the next start ends it.
+    A committed move must end before anything else may change the replica's folders. If the node stops meanwhile, the
+    next start ends the move.
 
     Raises:
-        TidelogError: KAFKA_STORAGE_ERROR, the disk has failed.
+        TidelogError: KAFKA_STORAGE_ERROR: The disk has failed.
     """
     while True:
         try:
