@@ -1,4 +1,4 @@
-"""The replicas that a node hosts, without I/O: their states, the order of an image's changes, failing and full disks.
+"""State of the replicas that a node hosts, without I/O: image changes in order, failed and full disks.
 
 ``step(event, now_ms) -> commands``; the shell is :mod:`tidelog_node.partitions.registry`.
 """

@@ -17,7 +17,7 @@ from tidelog_foundation.ids import TopicId
 from tidelog_node.hosting.commands import AssignDirectory
 
 MAX_ASSIGNMENTS_PER_REQUEST = 2_250
-"""As in Kafka's AssignmentsManager."""
+"""The limit of Kafka's AssignmentsManager."""
 _FIRST_BACKOFF_MS = 50
 _MAX_BACKOFF_MS = 1_000
 OBSOLETE = (
@@ -25,14 +25,14 @@ OBSOLETE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-"""Errors of a partition that does not exist any more, or not on this node."""
+"""Errors of a partition that no longer exists, or no longer on this node."""
 
 ReplicaKey: TypeAlias = tuple[TopicId, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentsAnswered:
-    """The controller answered a call, with an error or None for each replica that it names."""
+    """The controller's answer to a call: an error or None for each replica that it names."""
 
     errors: Mapping[ReplicaKey, ErrorCode | None]
 
@@ -44,7 +44,7 @@ class AssignmentsFailed:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentsDue:
-    """The queue's deadline is reached."""
+    """The queue's deadline has passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +71,16 @@ class AssignmentQueue:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The time at which to feed ``AssignmentsDue``, maybe past; None with nothing to send or a call under way."""
+        """The time at which to feed ``AssignmentsDue``, possibly past; None without assignments or during a call."""
         return self._not_before_ms if self._waiting and not self._sent else None
 
     @property
     def is_retrying(self) -> bool:
-        """Whether the last call failed, in whole or for one replica."""
+        """True if the last call failed, in whole or for one replica."""
         return self._backoff_ms != _FIRST_BACKOFF_MS
 
     def step(self, event: AssignmentEvent, now_ms: int) -> list[SendAssignments]:
-        """Take in ``event`` and return what to send."""
+        """Process ``event`` and return the calls to send."""
         match event:
             case AssignDirectory():
                 self._waiting[event.topic_id, event.index] = event
@@ -97,7 +97,7 @@ class AssignmentQueue:
     def check_invariants(self) -> None:
         """Assert what must hold after every step."""
         assert len(self._sent) <= MAX_ASSIGNMENTS_PER_REQUEST
-        # An assignment under way may have to be repeated.
+        # An assignment in flight may need a repetition.
         assert all((sent.topic_id, sent.index) in self._waiting for sent in self._sent)
 
     def _send(self, now_ms: int) -> list[SendAssignments]:
@@ -107,7 +107,7 @@ class AssignmentQueue:
         return [SendAssignments(self._sent)]
 
     def _answered(self, event: AssignmentsAnswered, now_ms: int) -> None:
-        """Drop the assignments that are settled."""
+        """Drop the settled assignments."""
         is_done = True
         for sent in self._sent:
             key = (sent.topic_id, sent.index)

@@ -1,7 +1,7 @@
-"""Outputs of :class:`~tidelog_node.hosting.replicas.HostedReplicas`, to be done in this order.
+"""Outputs of :class:`~tidelog_node.hosting.replicas.HostedReplicas`, in order of execution.
 
-Each is done before the next one begins, its own events included. :class:`Work` may take a while, in threads or in
-slices of the event loop; everything else is done at once.
+The shell completes each command, with its events, before it begins the next. :class:`Work` may take a while, in threads
+or in slices of the event loop. Every other command completes at once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tidelog_quorum.metadata import PartitionRegistration, TopicConfig
 
 @dataclass(frozen=True, slots=True)
 class ChangeEligible:
-    """Tell the state machine of one partition the brokers that may be in an ISR."""
+    """Give the state machine of one partition the brokers that may join an ISR."""
 
     key: PartitionKey
     brokers: EligibleBrokersChanged
 
 
 class ChangeRegistration(NamedTuple):
-    """Give a partition's state machine the metadata's state of it: ``RegistrationTaken`` or ``ReplicaRefused``."""
+    """Give a partition's state machine its metadata registration: ``RegistrationTaken`` or ``ReplicaRefused``."""
 
     key: PartitionKey
     registration: PartitionRegistration
@@ -35,7 +35,7 @@ class ChangeRegistration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TakeOffline:
-    """Answer everybody who waits for a replica with an error, and close its log soon."""
+    """Answer every request that waits for a replica with an error, and close its log soon."""
 
     key: PartitionKey
     error: TidelogError
@@ -43,20 +43,20 @@ class TakeOffline:
 
 @dataclass(frozen=True, slots=True)
 class BeginFetcher:
-    """Begin to fetch from a leader."""
+    """Start a fetcher for a leader."""
 
     leader_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True)
 class EndFetcher:
-    """Fetch from a leader no more."""
+    """Stop the fetcher of a leader."""
 
     leader_id: BrokerId
 
 
 class AddToFetcher(NamedTuple):
-    """Let a leader's fetcher copy a partition in a leader epoch, in place of an earlier one."""
+    """Add a partition to a leader's fetcher in a leader epoch, in place of an earlier one."""
 
     key: PartitionKey
     leader_id: BrokerId
@@ -64,7 +64,7 @@ class AddToFetcher(NamedTuple):
 
 
 class RemoveFromFetcher(NamedTuple):
-    """Let a leader's fetcher copy a partition no more."""
+    """Remove a partition from a leader's fetcher."""
 
     key: PartitionKey
     leader_id: BrokerId
@@ -72,17 +72,17 @@ class RemoveFromFetcher(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HoldFetches:
-    """Let added partitions wait for ``ReleaseFetches``: many are coming, and each would interrupt a poll."""
+    """Delay added partitions until ``ReleaseFetches``: many follow, and each would interrupt a poll."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFetches:
-    """Fetch what was held."""
+    """Start the fetches that ``HoldFetches`` delayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignDirectory:
-    """Tell the controller in which log directory a replica is (KIP-858); ``keeps_log``: its log was never lost."""
+    """Report a replica's log directory to the controller (KIP-858); ``keeps_log``: its log was never lost."""
 
     topic_id: TopicId
     index: int
@@ -92,7 +92,7 @@ class AssignDirectory:
 
 @dataclass(frozen=True, slots=True)
 class FailDirectory:
-    """Take a log directory offline: ``DirectoryFailed``, unless it is offline already."""
+    """Take a log directory offline. Feeds back ``DirectoryFailed``, unless it is offline already."""
 
     directory: Path
     error: TidelogError
@@ -100,38 +100,38 @@ class FailDirectory:
 
 @dataclass(frozen=True, slots=True)
 class ReportDirectories:
-    """Tell the controller with the next heartbeat, at once, which directories are offline."""
+    """Send a heartbeat with the offline directories to the controller at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailNode:
-    """Stop the node: no log directory is left."""
+    """Stop the node, because no log directory is left."""
 
     error: TidelogError
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A command that may take a while. Others may happen meanwhile, but no other work."""
+    """A command that may take a while. Other events may occur meanwhile, but no other work runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeBrokers(Work):
-    """Tell the state machines of all partitions the brokers that may be in an ISR."""
+    """Give the state machines of all partitions the brokers that may join an ISR."""
 
     brokers: EligibleBrokersChanged
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeConfigs(Work):
-    """Give partitions their topics' settings, where they are still open."""
+    """Apply topic settings to the partitions that are still open."""
 
     configs: tuple[tuple[PartitionKey, TopicConfig], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CancelMove(Work):
-    """End the move of a replica to another log directory, if there is one."""
+    """Cancel the move of a replica to another log directory, if there is one."""
 
     key: PartitionKey
 
@@ -140,7 +140,7 @@ class CancelMove(Work):
 class DeleteReplica(Work):
     """Close an open replica and rename its folder: ``FolderCondemned`` or ``CondemnRefused``.
 
-    Unless the partition ``is_gone``, others hold it now: whoever waits may ask its leader.
+    Unless the partition ``is_gone``, other nodes host it now, and waiting clients may ask its leader.
     """
 
     key: PartitionKey
@@ -151,7 +151,7 @@ class DeleteReplica(Work):
 class CondemnFolder(Work):
     """Rename the folder of a replica that is not open: ``FolderCondemned`` or ``CondemnRefused``.
 
-    Without a ``directory`` it is in any log directory that is online, or in none.
+    Without a ``directory`` the folder is in any online log directory, or in none.
     """
 
     key: PartitionKey
@@ -161,17 +161,17 @@ class CondemnFolder(Work):
 
 @dataclass(frozen=True, slots=True)
 class RemoveFolder(Work):
-    """Remove a folder that was renamed."""
+    """Remove a renamed folder."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLog(Work):
-    """Open a replica's log where its folder is, or create it: ``LogOpened`` or ``OpenRefused``.
+    """Open a replica's log in its folder, or create it: ``LogOpened`` or ``OpenRefused``.
 
-    ``assigned`` is where the metadata has it. ``is_in_sync`` and ``is_new`` are what the rules against a loss of
-    records go by, see :mod:`tidelog_node.hosting.placement`. ``last_state`` is that of a replica that is opened again.
+    ``assigned`` is the directory in the metadata. The rules against a loss of records use ``is_in_sync`` and
+    ``is_new``, see :mod:`tidelog_node.hosting.placement`. ``last_state`` is set for a replica that is opened again.
     """
 
     key: PartitionKey
@@ -187,14 +187,14 @@ class OpenLog(Work):
 
 @dataclass(frozen=True, slots=True)
 class CreateLogs(Work):
-    """Create the logs of many new replicas at a time, for the ``OpenLog`` of each to find."""
+    """Create the logs of many new replicas together. The ``OpenLog`` of each finds its log."""
 
     logs: tuple[OpenLog, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside(Work):
-    """Rename the folder of an earlier topic of the name: ``FolderSetAside`` or ``OpenRefused``."""
+    """Rename the folder of an earlier topic with the same name: ``FolderSetAside`` or ``OpenRefused``."""
 
     key: PartitionKey
     directory: Path
@@ -202,7 +202,7 @@ class SetAside(Work):
 
 @dataclass(frozen=True, slots=True)
 class MeasureSpace(Work):
-    """Ask the file system of a log directory how much room it has: ``SpaceMeasured``."""
+    """Read the free space in the file system of a log directory: ``SpaceMeasured``."""
 
     directory: Path
 
@@ -219,7 +219,7 @@ Effect: TypeAlias = (
     | FailNode
     | Report
 )
-"""What is done at once."""
+"""Commands that complete at once."""
 SomeWork: TypeAlias = (
     ChangeBrokers
     | ChangeConfigs

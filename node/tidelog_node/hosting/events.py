@@ -14,26 +14,26 @@ from tidelog_quorum.metadata import MetadataDelta, MetadataImage, PartitionRegis
 
 @dataclass(frozen=True, slots=True)
 class ImageChanged:
-    """The metadata is now ``image``, which differs from the last one by ``delta``; to be followed by ``Proceed``."""
+    """The metadata is now ``image``, which differs from the last one by ``delta``. ``Proceed`` follows."""
 
     image: MetadataImage
     delta: MetadataDelta
 
 
 class Proceed(NamedTuple):
-    """The commands so far are complete; begin the next step of an image's changes."""
+    """The earlier commands are complete; begin the next step of an image's changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultsChanged:
-    """The node's own settings of topics have changed; replicas get them with the next image."""
+    """The node's own topic settings changed. Replicas get them with the next image."""
 
     defaults: TopicConfig
 
 
 @dataclass(frozen=True, slots=True)
 class LogOpened:
-    """The log that an ``OpenLog`` asked for is open, in a log directory."""
+    """The log of an ``OpenLog`` is open in a log directory."""
 
     key: PartitionKey
     directory: Path
@@ -41,10 +41,10 @@ class LogOpened:
 
 @dataclass(frozen=True, slots=True)
 class OpenRefused:
-    """The log that an ``OpenLog`` asked for was not opened.
+    """The log of an ``OpenLog`` was not opened.
 
-    ``directory`` is the log directory that refused to open it, None when none was asked. An ``error`` without a cause
-    is a rule's refusal.
+    ``directory`` is the log directory that refused to open it, None if none was tried. An ``error`` without a cause is
+    the refusal of a rule.
     """
 
     key: PartitionKey
@@ -61,7 +61,7 @@ class RegistrationTaken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRefused:
-    """The disk refused the files of a replica that was open; ``last_state`` is that of its log.
+    """The disk refused the files of an open replica; ``last_state`` is that of its log.
 
     Without a ``key`` the replica was removed, or is offline already.
     """
@@ -87,9 +87,9 @@ class NobodyFollowed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AppendRefused:
-    """A full disk refused an append and left the log as it was.
+    """A full disk refused an append and left the log unchanged.
 
-    ``successors`` are the other brokers in sync that may lead, None when this replica does not lead.
+    ``successors`` are the other in-sync brokers that may lead, None when this replica does not lead.
     """
 
     key: PartitionKey
@@ -99,7 +99,7 @@ class AppendRefused:
 
 @dataclass(frozen=True, slots=True)
 class SpaceMeasured:
-    """The file system of a log directory has ``free`` bytes left, -1 when it does not say."""
+    """The file system of a log directory has ``free`` bytes left, or -1 if it does not report them."""
 
     directory: Path
     free: int
@@ -109,7 +109,7 @@ class SpaceMeasured:
 class DirectoryFailed:
     """A log directory is offline until the next start.
 
-    ``replicas`` are those whose open logs are in it, ``found`` those whose logs the start found there and no image has
+    ``replicas`` have open logs in it. ``found`` are the replicas whose logs the start found there and no image has
     named.
     """
 
@@ -121,7 +121,7 @@ class DirectoryFailed:
 
 @dataclass(frozen=True, slots=True)
 class FolderCondemned:
-    """The folder of a deleted replica was renamed to ``path``, to be removed after a delay; None: there was none."""
+    """The folder of a deleted replica was renamed to ``path`` and is removed after a delay; None: no folder."""
 
     key: PartitionKey
     path: Path | None
@@ -140,14 +140,14 @@ class CondemnRefused:
 
 @dataclass(frozen=True, slots=True)
 class FolderSetAside:
-    """The folder of an earlier topic of the name has another name now."""
+    """The folder of an earlier topic with the same name was renamed."""
 
     key: PartitionKey
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMoved:
-    """The log of a replica is in another log directory; ``folder`` is the earlier one, renamed."""
+    """The log of a replica moved to another log directory; ``folder`` is the earlier one, renamed."""
 
     key: PartitionKey
     directory: Path
@@ -165,7 +165,7 @@ class DirectoryPreferred:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Some time passed; folders may be due for removal."""
+    """Time passed. Folders may be due for removal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The leaders that a node's replicas are copied from: one fetcher per leader, while it has partitions to copy."""
+"""Sources of a node's replica fetchers: one fetcher per leader, while it has partitions to copy."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tidelog_node.hosting.states import PartitionKey, Source
 
 
 class FetchSources:
-    """Which leader each replica is copied from. A replica is with one fetcher at a time, and no fetcher is idle."""
+    """The leader that each replica is copied from. A replica has at most one fetcher, and no fetcher is idle."""
 
     def __init__(self) -> None:
         self._sources: dict[PartitionKey, Source] = {}
         self._copied: Counter[BrokerId] = Counter()
 
     def get(self, key: PartitionKey) -> Source | None:
-        """Return whom a replica is copied from."""
+        """Return the leader that a replica is copied from."""
         return self._sources.get(key)
 
     def start(self, key: PartitionKey, source: Source) -> list[Command]:
-        """Copy a replica from a leader, and from nobody else."""
+        """Copy a replica from this leader alone."""
         leader_id, before = source.leader_id, self._sources.get(key)
         commands = self.stop(key) if before is not None and before.leader_id != leader_id else []
         if key not in self._sources:
@@ -33,7 +33,7 @@ class FetchSources:
         return commands
 
     def stop(self, key: PartitionKey) -> list[Command]:
-        """Copy a replica no more."""
+        """Stop copying a replica."""
         source = self._sources.pop(key, None)
         if source is None:
             return []

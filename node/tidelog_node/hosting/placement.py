@@ -1,10 +1,10 @@
-"""The log directory that a replica's log is opened or created in, if its records cannot be lost by that.
+"""Choice of the log directory in which a replica's log is opened, or created if that cannot lose records.
 
-A log is opened where its folder is. A replica without a folder is created only by these rules:
+A log is opened where its folder is. The node creates a replica without a folder only by these rules:
 
-- Not while its log may be in a log directory that is offline: the one that the metadata has it in, or, of a replica
-  that was never assigned, any, unless its partition is new.
-- Not if it is the last in-sync one, and the directory that it is assigned to is not here.
+- It creates none while the replica's log may be in an offline log directory: the one that the metadata names or, for a
+  replica that was never assigned, any one, unless its partition is new.
+- It does not create the last in-sync replica if the assigned directory is missing on this node.
 
 A new log goes to the directory that an operator prefers, else to the assigned one, else to the one with the fewest.
 """
@@ -22,7 +22,7 @@ from tidelog_node.hosting.commands import OpenLog
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A log directory that is online; ``has_folder`` says that it has the folder of the replica in question."""
+    """An online log directory; ``has_folder`` says that it has the replica's folder."""
 
     path: Path
     id: DirectoryId
@@ -31,7 +31,7 @@ class Candidate:
 
 
 def place(wanted: OpenLog, candidates: Sequence[Candidate], failed: Collection[Path]) -> Path:
-    """Return the log directory for a replica; ``failed`` are those of ``log.dirs`` that are offline.
+    """Return the log directory for a replica; ``failed`` are the offline directories of ``log.dirs``.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR, the replica must not be created; without a cause, unlike a disk's refusal.

@@ -1,9 +1,9 @@
-"""The order in which a node takes over the changes of an image.
+"""The order in which a node applies the changes of an image.
 
 1. The brokers: a registration names only brokers that the partitions know.
-2. The removals: a topic that was deleted and created again under its name finds its place free.
-3. The settings: an ISR counts only by the ``min.insync.replicas`` that the controller went by (KIP-966).
-4. The replicas that this node has, among them new ones; many new ones are created together, before each is opened.
+2. The removals: a topic that was deleted and created again can use its name's folder.
+3. The settings: an ISR counts only by the ``min.insync.replicas`` that the controller used (KIP-966).
+4. The replicas of this node, among them new ones. The node creates many new ones together, before it opens each.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tidelog_quorum.metadata import MetadataDelta, PartitionChange
 
 _CHANGES_AT_A_TIME = 512
 _MANY_CHANGES = 64
-"""So many changed replicas interrupt the fetchers once, in the end."""
+"""From this many changed replicas on, the fetchers are interrupted once, at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersStep:
-    """Tell all replicas the brokers."""
+    """Give all replicas the brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalStep:
-    """Delete a replica: of a partition that ``is_gone``, or that others hold now."""
+    """Delete a replica, because its partition ``is_gone`` or other nodes host it now."""
 
     key: PartitionKey
     topic_id: TopicId
@@ -38,19 +38,19 @@ class RemovalStep:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsStep:
-    """Give the replicas of these topics, or of all, their settings."""
+    """Apply the settings of these topics, or of all, to their replicas."""
 
     topics: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
 class HoldStep:
-    """Let the fetchers wait."""
+    """Delay the fetchers."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreationStep:
-    """Create those of the replicas together that are new, if they are many."""
+    """Create the new ones among these replicas together, if they are many."""
 
     changes: Sequence[PartitionChange]
 
@@ -64,14 +64,14 @@ class ReplicaStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseStep:
-    """Let the fetchers go on."""
+    """Let the fetchers continue."""
 
 
 Step: TypeAlias = BrokersStep | RemovalStep | ConfigsStep | HoldStep | CreationStep | ReplicaStep | ReleaseStep
 
 
 class _Phase(enum.Enum):
-    """What comes next of a plan."""
+    """The part of a plan that comes next."""
 
     BROKERS = enum.auto()
     REMOVALS = enum.auto()
@@ -84,10 +84,10 @@ class _Phase(enum.Enum):
 
 
 class Plan:
-    """The steps of one image's changes that are left; each call does little, however many changes there are."""
+    """The remaining steps of one image's changes. Each call does little work, however many changes there are."""
 
     def __init__(self, broker_id: BrokerId, delta: MetadataDelta, *, concerns_all: bool) -> None:
-        """``concerns_all``: the settings of all topics may have changed."""
+        """Plan the changes of ``delta``; ``concerns_all``: the settings of all topics may have changed."""
         self._broker_id = broker_id
         self._delta = delta
         self._concerns_all = concerns_all
@@ -98,11 +98,11 @@ class Plan:
 
     @property
     def is_over(self) -> bool:
-        """Whether no step is left."""
+        """True if no step is left."""
         return self._phase is _Phase.OVER
 
     def next_step(self) -> Step | None:
-        """Return the next step; None when there is none yet, or no more."""
+        """Return the next step, or None if there is none yet or no more."""
         match self._phase:
             case _Phase.BROKERS:
                 self._phase = _Phase.REMOVALS

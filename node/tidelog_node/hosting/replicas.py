@@ -59,13 +59,13 @@ from tidelog_node.replication.events import EligibleBrokersChanged
 from tidelog_quorum.metadata import MetadataImage, PartitionRegistration, TopicConfig
 
 _MANY_NEW = 64
-"""So many new replicas in one step are worth it to create them before they are on the disk (see log.founding)."""
+"""From this many new replicas in one step on, the node creates their logs together before it opens each."""
 _MIN_FREE_BATCHES = 2
 """A disk counts as writable again once this many maximum-size batches fit."""
 
 
 class HostedReplicas:
-    """One per node and life of its process; ``directories`` are those that are online."""
+    """The hosted replicas of a node, for the life of its process; ``directories`` are the online ones."""
 
     def __init__(self, broker_id: BrokerId, directories: Mapping[Path, DirectoryId], defaults: TopicConfig) -> None:
         self._broker_id = broker_id
@@ -84,39 +84,39 @@ class HostedReplicas:
 
     @property
     def is_changing(self) -> bool:
-        """Whether changes of an image are left: ``Proceed`` is to come."""
+        """True while changes of an image are left, so that a ``Proceed`` follows."""
         return self._removal is not None or not (self._plan is None or self._plan.is_over)
 
     def offline(self, key: PartitionKey) -> Offline | None:
-        """Return why a replica of this node cannot be used; None when it can, or is none of this node's."""
+        """Return the reason why a replica of this node is offline, or None if it is not offline or not on this node."""
         state = self._replicas.get(key)
         return state.before if isinstance(state, Opening) else state if isinstance(state, Offline) else None
 
     def check_online(self, key: PartitionKey) -> None:
-        """Raise KAFKA_STORAGE_ERROR when this node has a replica that cannot be used; else do nothing."""
+        """Raise KAFKA_STORAGE_ERROR if this node has the replica and cannot use it."""
         offline = self.offline(key)
         if offline is not None:
             text = f"{key[0]}-{key[1]} is offline on node {self._broker_id}: {offline.error.message}"
             raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     def offline_states(self) -> Iterator[tuple[PartitionKey, Offline]]:
-        """Yield the replicas that may be online again when their disk takes their files."""
+        """Yield the replicas that may come online again when their disk accepts their files."""
         for key in self._replicas:
             offline = self.offline(key)
             if offline is not None and offline.reason is OfflineReason.FILES:
                 yield key, offline
 
     def retries(self) -> list[events.RetryFolder | events.RetryReplica]:
-        """Return what disks have refused and is to be tried again, one event after the other."""
+        """Return one event for each refused operation to retry."""
         return [
             *map(events.RetryFolder, self._refused_folders),
             *(events.RetryReplica(key) for key, _ in self.offline_states()),
         ]
 
     def step(self, event: events.Event, now_ms: int) -> Sequence[commands.Command]:
-        """Take in ``event`` and return what to do, in order.
+        """Process ``event`` and return the commands in order.
 
-        Each command is done, and its own events taken in, before the next.
+        The shell completes each command and feeds back its events before the next one.
         """
         match event:
             case events.LeaderFollowed():
@@ -256,7 +256,7 @@ class HostedReplicas:
         return self._open(step.key, step.topic_id)
 
     def _begin_removal(self, step: RemovalStep) -> Sequence[commands.Command]:
-        """A move of the replica is ended first, after which it may be in another state."""
+        """End a move of the replica first; the replica may change its state by that."""
         state = self._replicas.get(step.key)
         if isinstance(state, Online | SteppedBack) and state.topic_id == step.topic_id:
             self._removal = step
@@ -270,7 +270,7 @@ class HostedReplicas:
             return []
         del self._replicas[key]
         if isinstance(state, Offline):
-            # The folder of one that was offline for a while has its place still, which a new one may need.
+            # The folder of a replica that was offline still has its place, which a new replica may need.
             return [commands.CondemnFolder(key, None, 0)] if state.reason is OfflineReason.FILES else []
         return [*self._sources.stop(key), commands.DeleteReplica(key, step.is_gone)]
 
@@ -288,7 +288,7 @@ class HostedReplicas:
             state.topic_id,
             self._configs.of(key[0]),
             registration.directory_of(self._broker_id),
-            # One that is tried again was refused by the disk, not by the rules.
+            # The disk refused a replica that is retried, not the rules.
             is_in_sync=self._broker_id in registration.isr and before is None,
             is_new=registration.partition_epoch == 0,
             preferred=state.preferred,
@@ -300,7 +300,7 @@ class HostedReplicas:
         key, state = event.key, self._opening(event.key)
         failure = self._failures.get(event.directory)
         if failure is not None:
-            # It failed while the log was being opened.
+            # The directory failed while the log was being opened.
             self._replicas[key] = Offline(state.topic_id, failure, OfflineReason.DIRECTORY)
             return [commands.TakeOffline(key, failure)]
         self._replicas[key] = Online(state.topic_id, event.directory)
@@ -313,7 +313,7 @@ class HostedReplicas:
         if event.directory is not None and is_disk_failure(error):
             return [commands.FailDirectory(event.directory, error), self._open_log(key, state)]
         before = state.before
-        # Without a cause it is a rule's refusal, which the controller knows the reason of.
+        # An error without a cause is a rule's refusal, and the controller knows its reason.
         reason = OfflineReason.RULE if error.__cause__ is None else OfflineReason.FILES
         last = before.last_state if before is not None and reason is OfflineReason.FILES else None
         self._replicas[key] = Offline(state.topic_id, error, reason, last)
@@ -321,7 +321,7 @@ class HostedReplicas:
         return [*result, *self._lose(key, state.topic_id)] if reason is OfflineReason.FILES else result
 
     def _retry(self, key: PartitionKey) -> Sequence[commands.Command]:
-        """Open a replica again: one that is offline, or whose opening was given up."""
+        """Open a replica again: an offline one, or one whose opening was given up."""
         state = self.offline(key)
         if state is None or state.reason is not OfflineReason.FILES:
             return []
@@ -333,13 +333,15 @@ class HostedReplicas:
         return self._open(key, state.topic_id, state)
 
     def _place(self, key: PartitionKey, registration: PartitionRegistration) -> Sequence[commands.Command]:
-        """Tell the controller where a replica is, if it does not know; or none of that while it is stepped back."""
+        """Report a replica's directory to the controller if it does not know it, but not while the replica is stepped
+        back.
+        """
         state = self._replicas.get(key)
         result: list[commands.Command] = []
         if isinstance(state, SteppedBack):
             if registration.leader != NO_BROKER and set(registration.isr) - {self._broker_id}:
                 return []
-            # Nobody is left who could lead.
+            # No other replica can lead any more.
             state = state.online
             result = self._bring_back(key, state)
         if not isinstance(state, Online):
@@ -377,7 +379,7 @@ class HostedReplicas:
         return [] if directory is None else [self._assign(key, state, directory)]
 
     def _step_back(self, event: events.AppendRefused) -> Sequence[commands.Command]:
-        """Let others take the place of a replica, where there is one who can."""
+        """Step a replica back if another one can take its place."""
         key, state = event.key, self._replicas.get(event.key)
         leads_alone = event.successors is not None and not event.successors
         if not isinstance(state, Online) or leads_alone:
@@ -396,7 +398,7 @@ class HostedReplicas:
         for key, state in list(self._replicas.items()):
             if directory is None or not isinstance(state, SteppedBack) or state.online.directory != path:
                 continue
-            # A file system that does not say is tried.
+            # A file system that does not report its free space counts as writable.
             if not 0 <= free < _MIN_FREE_BATCHES * self._configs.of(key[0]).max_message_bytes:
                 result.append(Report(Level.INFO, "The disk of %s-%d has room again", key))
                 result.append(self._assign(key, state.online, directory))
@@ -408,7 +410,7 @@ class HostedReplicas:
         return [] if online.source is None else self._sources.start(key, online.source)
 
     def _refuse(self, event: events.ReplicaRefused) -> Sequence[commands.Command]:
-        """Take a replica offline until its disk takes its files, or its directory with it when the disk has failed."""
+        """Take a replica offline until its disk accepts its files, or its whole directory if the disk has failed."""
         key, error = event.key, event.error
         if is_disk_failure(error):
             return [commands.FailDirectory(event.last_state.directory, error)]

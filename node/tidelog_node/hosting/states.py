@@ -1,4 +1,4 @@
-"""The states of a replica that a node hosts; each has the data that belongs to it and nothing else.
+"""States of a replica that a node hosts; each state has only the data that belongs to it.
 
 ::
 
@@ -7,7 +7,7 @@
                  | v          v             v
                Offline <--------------------+
 
-A replica that is removed has no state. The folder that it leaves may have to wait for its disk: see ``RefusedFolder``.
+A removed replica has no state. If the disk refuses to rename its folder, the folder stays as a ``RefusedFolder``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PartitionKey: TypeAlias = tuple[str, int]
 
 
 class OfflineReason(enum.Enum):
-    """Why a replica cannot be used.
+    """Reasons why a replica is offline.
 
     - ``DIRECTORY``: its log directory has failed; it comes back with the next start.
-    - ``RULE``: opening it could lose records; the controller knows the reason from the directory that is missing.
-    - ``FILES``: its disk was full or refused its files, which may end: it is opened again and again.
+    - ``RULE``: opening it could lose records; the missing directory tells the controller the reason.
+    - ``FILES``: its disk was full or refused its files; the node retries to open it.
     """
 
     DIRECTORY = "directory"
@@ -40,7 +40,7 @@ class OfflineReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LastState:
-    """The log directory of a replica's log, and what a checkpoint would have said of the log.
+    """The log directory of a replica's log, and the values that a checkpoint would hold for the log.
 
     ``has_folder`` says that the log had its folder there: another folder, or none, is not the replica.
     """
@@ -61,7 +61,7 @@ class Source(NamedTuple):
 class Offline:
     """A replica that cannot be used.
 
-    ``last_state`` is what checkpoints go on to say of it, None of one whose directory failed or that was never open.
+    Checkpoints continue to store ``last_state``; None if its directory failed or it was never open.
     """
 
     topic_id: TopicId
@@ -72,7 +72,7 @@ class Offline:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A replica whose log is being opened or created; ``before`` is set when it was offline until now.
+    """A replica whose log is being opened or created; ``before`` is set if it was offline until now.
 
     ``preferred`` is the log directory that an operator chose for it.
     """
@@ -85,7 +85,7 @@ class Opening:
 class Online(NamedTuple):
     """A replica whose log is open: it leads, follows ``source``, or has no leader.
 
-    ``is_placed``: since it was opened the controller has had it in ``directory``, so that its log is what it was then.
+    ``is_placed``: the controller has recorded ``directory`` since the log was opened, so the log was never lost.
     """
 
     topic_id: TopicId
@@ -98,8 +98,8 @@ class Online(NamedTuple):
 class SteppedBack:
     """A replica whose disk is full, while others can take its place.
 
-    To the controller its directory is lost. Its log stays open, and it copies nothing; ``online`` is what it is again
-    when there is room.
+    The controller considers its directory lost. Its log stays open and it copies nothing. It returns to ``online`` when
+    the disk has room.
     """
 
     online: Online
@@ -117,7 +117,7 @@ ReplicaState: TypeAlias = Opening | Online | SteppedBack | Offline
 class RefusedFolder:
     """The folder of a deleted replica that could not be renamed.
 
-    It keeps its place. A new replica of that name, which must not inherit the records, waits for it.
+    The folder keeps its name. A new replica of that name waits for the rename, since it must not inherit the records.
     """
 
     directory: Path

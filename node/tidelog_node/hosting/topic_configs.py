@@ -1,4 +1,4 @@
-"""The settings of topics on a node: what the metadata says of each, and where it does not, the node's own."""
+"""Topic settings on a node: those in the metadata, with the node's own settings as defaults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tidelog_quorum.metadata import MetadataImage, TopicConfig, topic_config
 
 
 class TopicConfigs:
-    """Of one image at a time; all partitions of a topic share an object."""
+    """The settings of one image at a time. All partitions of a topic share an object."""
 
     def __init__(self, defaults: TopicConfig) -> None:
         self._defaults = defaults
@@ -15,12 +15,12 @@ class TopicConfigs:
         self._configs: dict[str, TopicConfig] = {}
 
     def change_defaults(self, defaults: TopicConfig) -> None:
-        """Take over the node's own settings; they hold from the next :meth:`follow` on."""
+        """Change the defaults. They apply from the next :meth:`follow` on."""
         self._defaults = defaults
         self._has_other_defaults = True
 
     def follow(self, image: MetadataImage) -> bool:
-        """Take over an image; returns whether all topics are concerned, since the node's own settings have changed."""
+        """Change to an image. Return True if it may concern all topics because the node's own settings changed."""
         self._image = image
         self._configs.clear()
         concerns_all, self._has_other_defaults = self._has_other_defaults, False

@@ -51,8 +51,7 @@ class FollowerState:
         return [TruncateTo(offset)]
 
     def restart_log(self, event: LogOutOfRange) -> list[Command]:
-        """Restart the log at the leader's first offset if that is above the follower's log end or the follower's log is
-        empty.
+        """Restart the log at the leader's first offset if that is above this log's end, or this log is empty.
 
         Any other OFFSET_OUT_OF_RANGE would mean a log longer than the leader's. The epochs reveal that case first, so
         the log stays as it is.

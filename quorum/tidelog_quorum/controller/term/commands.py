@@ -1,7 +1,6 @@
 """Commands of a controller's terms. The shell executes them in order.
 
-``Handle``, ``Encode`` and ``Propose`` come last in their list. The core takes the outcome of ``Propose`` as the next
-event, before any other one.
+``Handle``, ``Encode`` and ``Propose`` come last in their list. The outcome of ``Propose`` is the core's next event.
 """
 
 from __future__ import annotations

@@ -2,29 +2,28 @@
 
 State:
 
-- *Following*: another controller leads, or none. Requests are refused with NOT_CONTROLLER.
+- *Following*: another controller leads, or none. It refuses requests with NOT_CONTROLLER.
 - *Elected*: this controller leads an epoch. It proposes an entry of its own, the announcement, after the step of the
   engine that elected it.
-- *Announcing*: the announcement is in the log. When it is committed, this controller has seen everything that its
-  predecessors answered.
-- *Starting*: the announcement is committed. In a new cluster the records that a cluster begins with are proposed next.
-- *Serving*: requests are handled. The states from *Elected* on wait with requests.
+- *Announcing*: the announcement is in the log. Its commit proves that this controller has seen everything that
+  its predecessors answered.
+- *Starting*: the announcement is committed. In a new cluster this controller next proposes the initial records.
+- *Serving*: this controller handles requests. From *Elected* to *Starting*, requests wait.
 
 Rules:
 
-1. Another leader or epoch ends every state. Whoever waits for a commit then gets NOT_CONTROLLER: whether the entry
-   commits after all is open.
-2. A request is handled, its records are proposed and appended to the latest image, with no other request in between.
+1. Another leader or epoch ends every state. Requests that wait for a commit then get NOT_CONTROLLER, since
+   the entry may still commit.
+2. Each request is handled, proposed and applied to the latest image without another request in between.
    A request whose handling or writing outlasts the epoch in which it began gets NOT_CONTROLLER.
 3. An answer waits until everything that the request could see is committed, also when it writes nothing.
 4. An entry holds at most ``WriteLimits``. A user's operation that needs more is refused whole, before any of it is
-   written; a result that may be split becomes several entries, between which other work has its turn but no other
-   request.
-5. While too much is written and not committed, neither a request nor a slice begins.
-6. Requests and ticks take turns in the order in which they came. Between two of them other work has its turn.
-7. A tick that comes late, after a pause of this process, gives every broker a full session: the heartbeats of the
-   meantime were not heard.
-8. A request whose client has gone is dropped where it stands, and what is already written of it stays.
+   written. A result that may be split becomes several entries; between them other work runs, but no other request.
+5. While the backlog of uncommitted entries is full, neither a request nor a slice begins.
+6. Requests and ticks run in order of arrival. Between two of them other work runs.
+7. A tick that is late, after a pause of this process, gives every broker a full session: the controller missed the
+   heartbeats during the pause.
+8. A request whose client disconnected is dropped; its written entries stay.
 """
 
 from __future__ import annotations
