@@ -1,9 +1,9 @@
-"""Compacts the logs of a node: ``log.cleaner.threads`` workers that take the filthiest log, one after the other.
+"""Log compaction: ``log.cleaner.threads`` workers, each of which cleans the filthiest log, one after the other.
 
-What is decided and what is swapped in happens on the event loop, a step at a time; reading, writing and waiting for
-the disk happens in threads of their own. A log that is truncated, deleted, moved or closed meanwhile is left alone.
-A disk that refuses costs the log a pause that doubles; a log whose batches are not what was written is not cleaned
-again by this process. Neither holds up the other logs. Retention deletes old segments, of compacted topics as well.
+The event loop decides and swaps segments, a step at a time. Separate threads read, write and wait for the disk. A
+worker gives up a log that is truncated, deleted, moved or closed meanwhile. After a disk error, the log pauses, twice
+as long each time. A log with corrupt batches is left uncleaned until the next start. Neither delays the other logs.
+Retention deletes old segments, of compacted topics as well.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CleanerSettings:
-    """The settings ``log.cleaner.*``; buffers are of all threads together, in bytes."""
+    """The settings ``log.cleaner.*``; each buffer size is the total of all threads, in bytes."""
 
     threads: int
     dedupe_buffer_bytes: int
@@ -68,7 +68,7 @@ class CleanerSettings:
 
     @property
     def memory(self) -> CleanerMemory:
-        """One thread's share; the buffer is for reading and for writing."""
+        """One thread's share of the buffers; the I/O buffer is halved between reads and writes."""
         return CleanerMemory(
             self.dedupe_buffer_bytes // self.threads, self.load_factor, self.io_buffer_bytes // self.threads // 2
         )
@@ -81,16 +81,16 @@ async def clean_logs(
     clock: Clock,
     files: Files = OS_FILES,
 ) -> None:
-    """Compact the logs of topics with ``cleanup.policy=compact`` that are due, until cancelled.
+    """Compact the due logs of topics with ``cleanup.policy=compact``, until cancelled.
 
-    When it has ended, no thread is at work and no half-written segment is left.
+    On return, no thread runs and no half-written segment is left.
     """
     await _Cleaners(registry, directories, settings, clock, files).run()
 
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known of a partition's log: whether a worker has it, how often in a row the disk refused."""
+    """The cleaner's state of a partition's log; ``failures`` counts consecutive disk errors."""
 
     log: PartitionLog
     checkpoint: CleanerCheckpoint
@@ -102,7 +102,7 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A log that a worker has taken, and what it will do with it."""
+    """A log that a worker has taken, with the range to clean."""
 
     partition: Partition
     key: PartitionKey
@@ -111,7 +111,7 @@ class _Job:
 
 
 class _Cleaners:
-    """The workers and what they share; on the event loop, but for what runs in the pool's threads."""
+    """The workers and their shared state, on the event loop; blocking work runs in the pool's threads."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Cleaners:
                 await asyncio.sleep(max(self._settings.backoff_ms, 1) / 1000)
 
     async def _clean_next(self, number: int, cleaner: LogCleaner) -> bool:
-        """Clean the filthiest log; returns whether there was one."""
+        """Clean the filthiest due log; returns whether there was one."""
         job = await self._next_job()
         if job is None:
             return False
@@ -165,7 +165,7 @@ class _Cleaners:
         return True
 
     async def _next_job(self) -> _Job | None:
-        """Take the filthiest log that is due; None when there is none. One worker at a time chooses."""
+        """Take the filthiest due log; None when no log is due. One worker at a time chooses."""
         async with self._choosing:
             compacted = [p for p in self._registry if p.log.config.is_compacted and p.log.failure is None]
             await self._forget_gone()
@@ -180,20 +180,20 @@ class _Cleaners:
             return job
 
     async def _forget_gone(self) -> None:
-        """Remove the entries of partitions that this node holds no more."""
+        """Remove the entries of partitions that this node no longer holds."""
         for key in [key for key in self._watched if self._registry.get(*key) is None]:
             await self._keep(self._watched.pop(key).checkpoint.remove, [key])
 
     async def _watch(self, partition: Partition) -> None:
-        """Bring what is known of a partition in line with its log, which may be a new one or have been cut."""
+        """Update the state of a partition whose log may be new or truncated."""
         key, log, cut = _key(partition), partition.log, partition.truncated_to
         watched = self._watched.get(key)
         if watched is None or watched.log is not log:
             try:
                 checkpoint = self._directories.find(log.directory.parent).cleaner_offsets
             except TidelogError:
-                return  # The directory is offline, and the partition about to be.
-            # Another log, wherever it is: what was clean of the old one says nothing about it.
+                return  # The directory is offline, and the partition is about to be.
+            # The checkpoint of the old log does not apply to a new one, in whichever directory it is.
             stale = () if watched is None else (watched.checkpoint, checkpoint)
             if not all([await self._keep(one.remove, [key]) for one in stale]):
                 return
@@ -202,7 +202,7 @@ class _Cleaners:
             partition.forget_truncation(cut)
 
     async def _keep(self, change: Callable[..., None], *arguments: object) -> bool:
-        """Change a checkpoint in a thread; False, and a line in the log, when the disk refuses."""
+        """Change a checkpoint in a thread; log a disk error and return False."""
         try:
             await asyncio.to_thread(change, *arguments)
         except TidelogError as error:
@@ -213,7 +213,7 @@ class _Cleaners:
     async def _reset_checkpoint(self, partition: Partition, found: Cleanable) -> None:
         watched = self._watched[_key(partition)]
         offset = watched.checkpoint.get(_key(partition))
-        # Retention moves the start of a log whose old segments are deleted as well past the checkpoint: no surprise.
+        # With cleanup.policy=compact,delete, retention may move the log's start past the checkpoint: no warning.
         if not (partition.log.config.is_deleted and offset is not None and offset < found.first_dirty_offset):
             logger.warning(
                 "%s: the log has no offset %s, up to which it was clean; it is cleaned again from %d on",
@@ -225,7 +225,7 @@ class _Cleaners:
             await self._keep(watched.checkpoint.remove, [_key(partition)])
 
     def _cleanable(self, partition: Partition) -> Cleanable | None:
-        """Return what may be cleaned of a partition's log; None when its turn cannot come now."""
+        """Return the cleanable range of a partition's log; None when the log cannot be cleaned now."""
         watched = self._watched.get(_key(partition))
         if watched is None or watched.log is not partition.log or partition.truncated_to is not None:
             return None
@@ -236,7 +236,7 @@ class _Cleaners:
         return None if state is None else cleanable_range(state, partition.log.config, self._clock.wall_ms())
 
     def _take(self, partition: Partition, found: Cleanable) -> _Job | None:
-        """Take down what the log is at this moment, in one step of the event loop; None when the disk refuses."""
+        """Take a snapshot of the log in one step of the event loop; None after a disk error."""
         task = self._look(partition, lambda: _task(partition, found))
         if task is None:
             return None
@@ -245,7 +245,7 @@ class _Cleaners:
         return _Job(partition, _key(partition), watched, task)
 
     def _look(self, partition: Partition, look: Callable[[], T]) -> T | None:
-        """Return what a look at a log gives; None, and a pause for it, when the disk refuses."""
+        """Return the result of reading a log's state; after a disk error, pause the log and return None."""
         try:
             with storage_errors("Looking at", partition.log.directory):
                 return look()
@@ -270,14 +270,14 @@ class _Cleaners:
             self._report(number, job.log, cleaning)
 
     def _clean_blocking(self, cleaner: LogCleaner, job: _Job, loop: asyncio.AbstractEventLoop) -> Cleaning:
-        """Clean the log and note how far it is clean; in a thread."""
+        """Clean a log and update its checkpoint; runs in a thread."""
 
         def replace(cleaned: Segment, sources: Sequence[SourceSegment]) -> bool:
             return asyncio.run_coroutine_threadsafe(self._replace(job, cleaned, sources), loop).result()
 
         def check() -> None:
             self._check(job)
-            # Between two reads the interpreter is left to the event loop, which otherwise waits for it for 5 ms.
+            # Release the GIL between two reads; otherwise the event loop waits 5 ms for it.
             time.sleep(_BREATH_S)
 
         cleaning = cleaner.clean(job.log, self._clock.wall_ms(), replace, check)
@@ -286,7 +286,7 @@ class _Cleaners:
         return cleaning
 
     def _check(self, job: _Job) -> None:
-        """Give up when the node stops, or the log is no longer what it was; any thread."""
+        """Raise CleaningAborted when the node stops or the log has changed; safe in any thread."""
         partition, cut = job.partition, job.partition.truncated_to
         if self._stop.is_set():
             raise CleaningAborted("the node stops")
@@ -309,7 +309,7 @@ class _Cleaners:
         logger.error("%s cannot be cleaned and is left as it is until the next start: %s", job.log.name, error)
 
     def _pause(self, watched: _Watched, what: str, error: Exception) -> None:
-        """Leave a log alone for a time that doubles with each failure in a row: a full disk gets space again."""
+        """Pause a log for a time that doubles with each consecutive failure, since a full disk may get space again."""
         pause_ms = min(max(self._settings.backoff_ms, _MIN_PAUSE_MS) * 2**watched.failures, _MAX_PAUSE_MS)
         watched.failures += 1
         watched.paused_until_ms = self._clock.monotonic_ms() + pause_ms
@@ -362,7 +362,7 @@ def _task(partition: Partition, found: Cleanable) -> LogToClean:
 
 
 def _sealed(segment: Segment, config: LogConfig) -> SealedSegment:
-    """Timestamps are read where the policy needs them, because they lie on the disk."""
+    """Return a segment's description; it reads timestamps from the disk only if the policy needs them."""
     return SealedSegment(
         segment.base_offset,
         segment.size,
@@ -372,12 +372,12 @@ def _sealed(segment: Segment, config: LogConfig) -> SealedSegment:
 
 
 async def _ended(work: asyncio.Future[Cleaning], stop: threading.Event) -> Cleaning:
-    """Wait for a thread's work; when cancelled, have it give up and wait for that, so that nothing is left behind."""
+    """Wait for a thread's work; when cancelled, stop the work and wait for its end, so that no file is left behind."""
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         stop.set()
         await asyncio.wait([work])
-        # What became of it does not matter any more, but a future complains when nobody asks.
+        # The result does not matter, but asyncio warns about an exception that no task retrieves.
         work.exception()
         raise

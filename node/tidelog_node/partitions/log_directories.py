@@ -1,9 +1,9 @@
-"""All ``log.dirs`` of a node together: which partition is where, where a new one goes, checkpoints of all of them.
+"""The log directories of a node (``log.dirs``): the place of each partition, and the checkpoints of all directories.
 
-A directory that cannot be used when the process starts, or that fails later, is offline until the next start, alone:
-the others go on (KIP-112). A folder whose topic id is not the one that the metadata has for its name is set aside,
-never read: a topic that was deleted and created again must not inherit records. All methods that touch a disk block;
-they run in a thread, or before the event loop has anything else to do.
+A directory that cannot be used at the start, or that fails later, is offline until the next start. The others go on
+(KIP-112). If the topic id of a folder differs from the metadata's id for its name, the folder is set aside and never
+read, because a topic that was deleted and created again must not inherit records. All methods that touch a disk block.
+They run in a thread, or before the event loop has other work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Offsets = Mapping[PartitionKey, int]
 
 
 class LogDirectories:
-    """Opened once by a process and closed once, after its logs."""
+    """The log directories of one process, opened once and closed once, after the logs."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -56,10 +56,10 @@ class LogDirectories:
         files: Files = OS_FILES,
         producer_id_expiration_ms: int | None = None,
     ) -> LogDirectories:
-        """Lock every directory and check whose it is. One that cannot be used is offline, and said to be.
+        """Lock every directory and check its owner. A directory that cannot be used is offline, with a logged error.
 
         Raises:
-            ConfigError: no directory can be used; one is named twice, is another node's, or has the id of another.
+            ConfigError: No directory can be used; one is named twice, is another node's, or has the id of another.
             TidelogError: INCONSISTENT_CLUSTER_ID.
         """
         opened = cls(files)
@@ -82,12 +82,12 @@ class LogDirectories:
 
     @property
     def offline_ids(self) -> list[DirectoryId]:
-        """The ids of the directories that have failed since they were opened."""
+        """The ids of the directories that have failed since :meth:`open`."""
         return list(self._offline_ids)
 
     @property
     def failures(self) -> Mapping[Path, TidelogError]:
-        """Why directories are offline, those that could not be opened included."""
+        """The errors of the offline directories, including those that could not be opened."""
         return self._failures
 
     @property
@@ -106,7 +106,7 @@ class LogDirectories:
         """Return the online directory at a path.
 
         Raises:
-            TidelogError: LOG_DIR_NOT_FOUND, it is not in ``log.dirs``; KAFKA_STORAGE_ERROR, it is offline.
+            TidelogError: LOG_DIR_NOT_FOUND: It is not in ``log.dirs``. KAFKA_STORAGE_ERROR: It is offline.
         """
         wanted = Path(path)
         if wanted in self._online:
@@ -118,11 +118,11 @@ class LogDirectories:
         raise error_for(ErrorCode.LOG_DIR_NOT_FOUND, f"{wanted} is not in log.dirs: {names}")
 
     def at(self, path: Path) -> LogDirectory | None:
-        """Return the online directory at a path, None when there is none."""
+        """Return the online directory at a path, or None."""
         return self._online.get(path)
 
     def holding(self, key: PartitionKey) -> LogDirectory | None:
-        """Return the online directory that has the folder of a partition, None when none has."""
+        """Return the online directory with the folder of a partition, or None."""
         return next((d for d in self._online.values() if key in d), None)
 
     def fail(self, path: Path, error: TidelogError) -> bool:
@@ -137,15 +137,15 @@ class LogDirectories:
         return True
 
     def load(self, config: LogConfig, threads_per_directory: int = 1) -> dict[PartitionKey, FoundPartition]:
-        """Open every partition; those that a crash left are checked from their recovery point on.
+        """Open the logs of all partitions; after a crash, check each log from its recovery point.
 
-        Each directory has threads of its own (``num.recovery.threads.per.data.dir``). A directory goes offline with the
-        first log that its disk fails to open; moves that a crash interrupted after their end are ended. A log that
-        cannot be opened for another reason, and a folder that does not say which topic it is of, stay as they are;
-        the log of such a replica is opened when an image names it.
+        Each directory has its own threads (``num.recovery.threads.per.data.dir``) and goes offline with the first log
+        that its disk fails to open. Moves that a crash interrupted after their commit are completed. A log that cannot
+        be opened for another reason, and a folder without a topic id, stay unchanged; the node opens the log of such a
+        replica when an image names it.
 
         Raises:
-            ConfigError: no directory is left.
+            ConfigError: No directory is left.
         """
         loaded = load_partitions(list(self._online.values()), self.files, config, threads_per_directory)
         for path, error in loaded.failures.items():
@@ -156,32 +156,32 @@ class LogDirectories:
         return loaded.found
 
     def unopened(self) -> list[tuple[PartitionKey, LogDirectory]]:
-        """Return the partitions whose logs :meth:`load` could not open and nobody has since, with their directories."""
+        """Return the partitions whose logs :meth:`load` could not open and that are still closed, with directories."""
         places = [(key, self._online.get(path)) for key, path in self._unopened.items()]
         return [(key, directory) for key, directory in places if directory is not None]
 
     def note_opened(self, key: PartitionKey) -> None:
-        """Count a partition's log as open."""
+        """Record that a partition's log is open."""
         self._unopened.pop(key, None)
 
     def is_moving(self, key: PartitionKey) -> bool:
-        """Return whether a partition has a move that :meth:`load` could not end."""
+        """Return whether a partition has a move that :meth:`load` could not complete."""
         return key in self._moves
 
     def end_move(self, key: PartitionKey) -> None:
-        """End a move that :meth:`load` could not end.
+        """Complete a move that :meth:`load` could not complete.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, it cannot be ended now either.
+            TidelogError: KAFKA_STORAGE_ERROR: The move cannot be completed now either.
         """
         self._moves[key].end(self.online, self.files)
         del self._moves[key]
 
     def place(self, wanted: OpenLog, coming: Mapping[Path, int] = MappingProxyType({})) -> LogDirectory:
-        """Return where a replica's log is to be opened or created; ``coming`` are on their way to directories.
+        """Return the directory for a replica's log; ``coming`` counts the logs soon to be created in each directory.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, the rules of :mod:`tidelog_node.hosting.placement` refuse.
+            TidelogError: KAFKA_STORAGE_ERROR: The rules of :mod:`tidelog_node.hosting.placement` allow no directory.
         """
         candidates = [
             Candidate(path, d.id, len(d) + coming.get(path, 0), wanted.key in d) for path, d in self._online.items()
@@ -189,7 +189,7 @@ class LogDirectories:
         return self._online[place(wanted, candidates, self._failures)]
 
     def set_aside(self, path: Path) -> None:
-        """Rename a folder that the metadata does not know; its records stay for the operator.
+        """Rename a folder that the metadata does not know, and keep its records for the operator.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -201,7 +201,7 @@ class LogDirectories:
             self.files.fsync_directory(path.parent)
 
     def condemn(self, directory: LogDirectory, key: PartitionKey) -> Path:
-        """Rename the folder of a replica whose log is closed, for it to be removed later; returns its new path.
+        """Rename the folder of a replica with a closed log for later removal; returns the new path.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -211,13 +211,13 @@ class LogDirectories:
         return condemned
 
     def note_unclean(self, key: PartitionKey) -> None:
-        """Say that a log was not closed cleanly: the stop does not count as clean for its directory."""
+        """Record that a log was not closed cleanly, so that its directory's stop does not count as clean."""
         directory = self.holding(key)
         if directory is not None:
             self._unclean.add(directory.path)
 
     def note_unclean_in(self, path: Path) -> None:
-        """Say that a log in a directory was not closed cleanly."""
+        """Record that a log in a directory was not closed cleanly."""
         self._unclean.add(path)
 
     def remove_folder(self, path: Path) -> None:
@@ -229,7 +229,7 @@ class LogDirectories:
         delete_directory(self.files, path)
 
     def remove_condemned(self, path: Path) -> None:
-        """Remove a folder whose name says ``-delete``.
+        """Remove a folder with the suffix ``-delete``.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -237,7 +237,7 @@ class LogDirectories:
         remove_directory(self.files, path)
 
     def forget(self, path: Path) -> None:
-        """Count the folder of a partition no more: it is not there any longer."""
+        """Remove the folder of a partition from its directory's list, because it no longer exists."""
         topic, _, number = path.name.rpartition("-")
         if path.parent in self._online:
             self._online[path.parent].forget(topic, int(number))
@@ -245,9 +245,9 @@ class LogDirectories:
     def write_checkpoints(
         self, high_watermarks: Mapping[Path, Offsets], recovery_points: Mapping[Path, Offsets]
     ) -> dict[Path, TidelogError]:
-        """Replace these checkpoints of every directory; the maps go from a directory to its partitions.
+        """Replace the checkpoints of every directory; the maps hold the offsets by directory and partition.
 
-        Returns the directories that could not be written, with the reason.
+        Returns the directories whose files could not be written, with their errors.
         """
         failures: dict[Path, TidelogError] = {}
         for directory in self.online:
@@ -259,7 +259,7 @@ class LogDirectories:
         return failures
 
     def write_log_start_offsets(self, offsets: Mapping[Path, Offsets]) -> dict[Path, TidelogError]:
-        """Replace the checkpoint of where logs start; as :meth:`write_checkpoints`."""
+        """Replace the checkpoint of log start offsets, as :meth:`write_checkpoints` does."""
         failures: dict[Path, TidelogError] = {}
         for directory in self.online:
             try:
@@ -269,7 +269,7 @@ class LogDirectories:
         return failures
 
     def space(self, path: Path) -> tuple[int, int]:
-        """Return the total and the usable bytes of a directory's file system, -1 where it does not say (KIP-827)."""
+        """Return the total and usable bytes of a directory's file system; -1 if unknown (KIP-827)."""
         try:
             usage = shutil.disk_usage(path)
         except OSError:
@@ -277,12 +277,12 @@ class LogDirectories:
         return usage.total, usage.free
 
     def close(self, *, clean: bool, broker_epoch: BrokerEpoch = _NO_BROKER_EPOCH) -> None:
-        """Release every directory; ``clean`` says that all logs were closed, and leaves the markers.
+        """Release every directory; ``clean`` says that all logs were closed, and writes the clean shutdown markers.
 
-        None is left where :meth:`note_unclean` was called.
+        A directory for which :meth:`note_unclean` was called gets no marker.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; all are released.
+            TidelogError: KAFKA_STORAGE_ERROR; all directories are released.
         """
         failure: TidelogError | None = None
         while self._online:

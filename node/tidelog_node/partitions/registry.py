@@ -1,8 +1,9 @@
-"""The partitions that this node holds, kept as the metadata says: opened, led, followed, closed, deleted.
+"""Registry of the partitions on this node, which follows the metadata.
 
-The shell of :mod:`tidelog_node.hosting`, which decides: this opens, closes and deletes logs in threads, gives
-partitions what concerns them in single steps on the event loop, and passes on what disks and partitions did. An image's
-changes, a move and a retry never overlap; a topic of many partitions holds nobody up.
+The registry is the shell of :mod:`tidelog_node.hosting`, which makes the decisions. It opens, closes and deletes logs
+in threads, applies changes to partitions in single steps on the event loop, and reports events of disks and partitions
+to the core. The changes of an image, a move and a retry never overlap. A topic with many partitions does not delay
+other work.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ _REMOVAL_S = 1.0
 
 
 class PartitionRegistry:
-    """One per node, and the ``PartitionEffects`` of its partitions.
+    """The node's partitions by topic and index, and their ``PartitionEffects``; one per node.
 
-    ``found`` are the logs of an earlier run, taken over when the first image names them. ``on_storage_failure`` is
-    called when no log directory is left.
+    ``found`` holds the logs of an earlier run; the registry takes each over when the first image names it.
+    ``on_storage_failure`` runs when no log directory is left.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class PartitionRegistry:
         assignments: DirectoryAssignments | None = None,
         on_directory_failure: Callable[[], None] = lambda: None,
     ) -> None:
-        """Say who copies logs and who talks to the controller; once, before the first image."""
+        """Connect the fetchers and the queues to the controller; call once, before the first image."""
         self._fetchers = fetchers
         self._isr_changes = isr_changes
         self._assignments = assignments
@@ -108,22 +109,22 @@ class PartitionRegistry:
         return iter(list(self._partitions.values()))
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """Return a partition that this node holds, or None; None too when its directory is offline."""
+        """Return a partition of this node; None when it has no replica or the replica's directory is offline."""
         return self._partitions.get((topic, index))
 
     def check_online(self, topic: str, index: int) -> None:
-        """Raise KAFKA_STORAGE_ERROR when this node holds a replica in a directory that is offline; else do nothing."""
+        """Raise KAFKA_STORAGE_ERROR when this node's replica is in a directory that is offline."""
         self._hosted.check_online((topic, index))
 
     def change_defaults(self, defaults: TopicConfig) -> None:
-        """Take over the settings of topics that do not say; partitions get them with the next :meth:`apply`."""
+        """Change the default topic settings; partitions receive them with the next :meth:`apply`."""
         self._feed(events.DefaultsChanged(defaults))
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Bring the partitions to the state of ``image``, which differs from the last one by ``delta``.
 
         Raises:
-            ConfigError: two directories have the same partition, and the metadata does not say which one is right.
+            ConfigError: Two directories have the same partition, and the metadata does not tell which one is right.
         """
         async with self._changing:
             slices = TimeSlices()
@@ -146,15 +147,15 @@ class PartitionRegistry:
                     logger.error("Moves to %s go on after the next start: %s", directory.path, error.message)
 
     async def move(self, topic: str, partition: int, path: str) -> None:
-        """Begin to move a replica to another of this node's log directories (AlterReplicaLogDirs, KIP-113).
+        """Start to move a replica to another log directory of this node (AlterReplicaLogDirs, KIP-113).
 
-        Returns when the move has begun; it goes on in the background and replaces an earlier one of the replica. A move
-        to where the replica is ends one that is under way.
+        The move goes on in the background and replaces an earlier move of the replica. A move to the replica's current
+        directory cancels a running one.
 
         Raises:
-            TidelogError: LOG_DIR_NOT_FOUND, ``path`` is not in ``log.dirs``; KAFKA_STORAGE_ERROR, it or the replica's
-                own directory is offline; REPLICA_NOT_AVAILABLE, this node has no replica of that partition: should it
-                get one, it will be created there.
+            TidelogError: LOG_DIR_NOT_FOUND: ``path`` is not in ``log.dirs``. KAFKA_STORAGE_ERROR: The target or the
+                replica's own directory is offline. REPLICA_NOT_AVAILABLE: This node has no replica of the partition;
+                a later one will be created in ``path``.
         """
         target, key = self._directories.find(path), (topic, partition)
         async with self._changing:
@@ -175,12 +176,12 @@ class PartitionRegistry:
         return await describe(self._directories, self, self.relocations)
 
     async def retry_full(self) -> None:
-        """Try every few seconds, until cancelled, what disks have refused: to grow, to open and to remove replicas."""
+        """Retry every few seconds to grow, open and remove the replicas that a disk refused, until cancelled."""
         while True:
             await asyncio.sleep(_RETRY_S)
             await self._run(events.RetryDue())
             for retry in self._hosted.retries():
-                # One by one, so that an image need not wait for all of many.
+                # One lock per retry, so that an image does not wait for all retries.
                 async with self._changing:
                     was_offline = self._hosted.offline(retry.key) is not None
                     await self._run(retry)
@@ -188,9 +189,9 @@ class PartitionRegistry:
                         logger.info("%s-%d is online again", *retry.key)
 
     async def remove_folders(self) -> None:
-        """Remove the folders of deleted replicas when their delay is over, until cancelled.
+        """Remove the folders of deleted replicas after their delay, until cancelled.
 
-        A folder that a disk refuses to remove, or that is left at a stop, is removed by the next start.
+        The next start removes a folder that a disk refuses to remove, or that is left when the node stops.
         """
         while True:
             await asyncio.sleep(_REMOVAL_S)
@@ -208,10 +209,10 @@ class PartitionRegistry:
         self._feed(events.DirectoryFailed(path, error, held, tuple((key, found.topic_id) for key, found in dropped)))
 
     async def close(self) -> None:
-        """Close every log, also when one cannot be closed, which takes its directory offline.
+        """Close every log. A failure to close one takes its directory offline and does not stop the others.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, no log directory is left.
+            TidelogError: KAFKA_STORAGE_ERROR: No log directory is left.
         """
         with contextlib.suppress(TidelogError):
             await self.relocations.close()
@@ -230,26 +231,26 @@ class PartitionRegistry:
             raise next(iter(self._directories.failures.values()))
 
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """Send a partition's proposal to the controller."""
+        """Send a partition's ISR proposal to the controller."""
         assert self._isr_changes is not None
         self._isr_changes.submit(partition, proposal)
 
     def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Take note that a partition follows a leader."""
+        """Record that a partition follows a leader."""
         if self._is_held(partition):
             self._feed(events.LeaderFollowed(key_of(partition), leader_id, leader_epoch))
 
     def stop_fetching(self, partition: Partition) -> None:
-        """Take note that a partition follows nobody."""
+        """Record that a partition follows no leader."""
         if self._is_held(partition):
             self._feed(events.NobodyFollowed(key_of(partition)))
 
     def storage_failed(self, partition: Partition, error: TidelogError) -> None:
-        """A log cannot be used: its directory is offline when the disk failed, else the replica, for a while."""
+        """Take a replica with an unusable log offline for a while, or its whole directory if the disk failed."""
         self._feed(replica_refused(partition, error, is_hosted=self._is_held(partition)))
 
     def disk_is_full(self, partition: Partition, error: TidelogError) -> None:
-        """A log cannot grow for want of space, but is as it was."""
+        """Report a log that cannot grow because the disk is full; the log is unchanged."""
         if self._is_held(partition):
             self._feed(append_refused(partition, error))
 
@@ -269,7 +270,7 @@ class PartitionRegistry:
         return self._partitions.get(key_of(partition)) is partition
 
     async def _run(self, event: events.Event) -> None:
-        """Do what follows from an event, also what takes a while."""
+        """Pass an event to the core and execute its commands, including long work."""
         for command in self._hosted.step(event, self._clock.monotonic_ms()):
             if isinstance(command, commands.Work):
                 await self._work(command)
@@ -277,7 +278,7 @@ class PartitionRegistry:
                 self._execute(command)
 
     def _feed(self, event: events.Event) -> None:
-        """Do what follows from an event that comes at any time, and needs no work."""
+        """Pass an event to the core that may occur at any time and leads to no long work."""
         for command in self._hosted.step(event, self._clock.monotonic_ms()):
             assert not isinstance(command, commands.Work), command
             self._execute(command)
@@ -394,7 +395,7 @@ class PartitionRegistry:
             await self._run(events.CondemnRefused(key, path.parent, delay_ms, error))
             return
         except asyncio.CancelledError:
-            # The stop of the process: nobody closes this log in order any more.
+            # The process stops, so no task will close this log cleanly.
             self._directories.note_unclean(key)
             raise
         self._directories.forget(path)
