@@ -1,11 +1,10 @@
-"""What a node does to its partitions by the clock: lag, flushes, retention, idle producers, checkpoints.
+"""Periodic work on a node's partitions: lag checks, flushes, retention, idle producers and checkpoints.
 
-Acknowledgements do not wait for a flush, as in Kafka: what was acknowledged is on all in-sync replicas. The recovery
-point only shortens the check after a crash, the high watermark's checkpoint only saves a new leader time; without the
-log start's, records that were deleted one by one would be back after a crash.
+Acknowledgements do not wait for a flush, as in Kafka, because acknowledged records are on all in-sync replicas. The
+recovery point only shortens the check after a crash. The high watermark's checkpoint only saves a new leader time.
+Without the checkpoint of log starts, individually deleted records would reappear after a crash.
 
-Nothing that happens to one partition ends a task or holds up the other partitions: its error is logged once, until it
-is over.
+An error of one partition never ends a task or delays the other partitions. The task logs it once until it is over.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from tidelog_node.partitions.time_slices import TimeSlices
 logger = logging.getLogger(__name__)
 
 Interval = Callable[[], int]
-"""Milliseconds that may change; a longer pause that has begun takes a shorter one over within a second."""
+"""A function that returns the current interval in ms; a running pause adopts a shorter interval within a second."""
 _LOOK_S = 1.0
 
 
 async def watch_lag(registry: PartitionRegistry, replica_lag_time_max_ms: int) -> None:
-    """Shrink ISRs: look twice within ``replica.lag.time.max.ms``, until cancelled."""
+    """Check for lagging followers twice within ``replica.lag.time.max.ms``, until cancelled, to shrink ISRs."""
     while True:
         await asyncio.sleep(replica_lag_time_max_ms / 2000)
         slices = TimeSlices()
@@ -40,7 +39,7 @@ async def watch_lag(registry: PartitionRegistry, replica_lag_time_max_ms: int) -
 
 
 async def flush_logs(registry: PartitionRegistry, interval_ms: Interval) -> None:
-    """Put the logs on the disk whose ``flush.ms`` is over, one after the other in a thread, until cancelled."""
+    """Flush the logs whose ``flush.ms`` is over, one after the other in a thread, until cancelled."""
 
     async def flush(partition: Partition) -> None:
         await partition.flush()
@@ -55,14 +54,14 @@ async def delete_expired_segments(registry: PartitionRegistry, interval_ms: int)
         deleted = await partition.delete_expired()
         if deleted:
             logger.info("%s: %d segments were deleted: %s", partition, len(deleted), ", ".join(deleted))
-        # The next partition's files are a step of their own on the event loop.
+        # Each partition's files take a separate step of the event loop.
         await asyncio.sleep(0)
 
     await _Round(registry, "Deleting the old segments of", delete).repeat(lambda: interval_ms)
 
 
 async def remove_deleted_files(registry: PartitionRegistry, interval_ms: Interval) -> None:
-    """Give back the space of files whose ``file.delete.delay.ms`` is over, in a thread, until cancelled."""
+    """Remove deleted files whose ``file.delete.delay.ms`` is over, in a thread, until cancelled."""
 
     async def remove(partition: Partition) -> None:
         await partition.remove_condemned()
@@ -74,7 +73,7 @@ async def remove_deleted_files(registry: PartitionRegistry, interval_ms: Interva
 
 
 async def expire_producers(registry: PartitionRegistry, interval_ms: int) -> None:
-    """Forget producers that were silent for ``producer.id.expiration.ms`` each ``interval_ms``, until cancelled."""
+    """Remove producers idle for ``producer.id.expiration.ms``, each ``interval_ms``, until cancelled."""
 
     async def expire(partition: Partition) -> None:
         partition.expire_producers()
@@ -84,14 +83,14 @@ async def expire_producers(registry: PartitionRegistry, interval_ms: int) -> Non
 
 
 async def write_checkpoints(registry: PartitionRegistry, interval_ms: int) -> None:
-    """Write high watermarks and recovery points each ``interval_ms``, where they changed, until cancelled."""
+    """Write changed high watermarks and recovery points each ``interval_ms``, until cancelled."""
     while True:
         await asyncio.sleep(interval_ms / 1000)
         await registry.checkpoints.write()
 
 
 async def write_log_start_offsets(registry: PartitionRegistry, interval_ms: int) -> None:
-    """Write where logs start that do not start at 0 each ``interval_ms``, until cancelled."""
+    """Write the log start offsets above 0 each ``interval_ms``, until cancelled."""
     while True:
         await asyncio.sleep(interval_ms / 1000)
         await registry.checkpoints.write_log_start_offsets()
@@ -112,7 +111,7 @@ async def _pause(interval_ms: Interval) -> None:
 
 
 class _Round:
-    """One thing that is done, again and again, to every partition for which it ``is_due``."""
+    """A periodic action on every partition for which it ``is_due``."""
 
     def __init__(
         self,

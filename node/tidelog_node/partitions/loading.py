@@ -1,8 +1,8 @@
-"""Opens the logs of all directories at the start of a node, some at a time, and ends what a crash left half done.
+"""Opening of all logs when a node starts, several at a time, and completion of moves that a crash interrupted.
 
-Each directory has its own threads, and the first failure of its disk ends only its own work; another error leaves out
-one replica. What a move has left (KIP-113): a ``-moved`` folder is the replica, so the folder that it was copied from
-goes; a ``-future`` folder whose replica is there is resumed later, and set aside when the replica is nowhere.
+Each directory has its own threads. The first failure of its disk ends only its own work; another error leaves out one
+replica. An interrupted move leaves a copy (KIP-113). A ``-moved`` folder is the replica, so its source is removed. A
+``-future`` folder is resumed later if its replica exists, and set aside if not.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PROGRESS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class FoundPartition:
-    """A partition that a log directory has: opened, with the high watermark of its checkpoint.
+    """A partition from a log directory, with its open log and the high watermark of its checkpoint.
 
-    ``rivals`` are the copies of the same partition that other directories have; the metadata decides.
+    ``rivals`` are copies of the same partition in other directories; the metadata decides between them.
     """
 
     topic_id: TopicId
@@ -43,10 +43,10 @@ class FoundPartition:
     rivals: tuple[FoundPartition, ...] = ()
 
     def choose(self, topic_id: TopicId, assigned: DirectoryId) -> tuple[FoundPartition | None, list[FoundPartition]]:
-        """Return the one that is the replica, None when none is of the topic, and those that are not.
+        """Return the copy that is the replica, None when no copy is of the topic, and the other copies.
 
         Raises:
-            ConfigError: several could be, and none is where the metadata says.
+            ConfigError: Several copies are of the topic, and none is in the directory that the metadata assigns.
         """
         candidates = [self, *self.rivals]
         right = [c for c in candidates if c.topic_id == topic_id]
@@ -60,7 +60,7 @@ class FoundPartition:
 
 @dataclass(frozen=True, slots=True)
 class EndedMove:
-    """A copy that has taken the place of its replica, and has not got the replica's name yet."""
+    """A copy that has replaced its replica and does not have the replica's folder name yet."""
 
     target: LogDirectory
     key: PartitionKey
@@ -69,13 +69,13 @@ class EndedMove:
     def end(
         self, directories: Sequence[LogDirectory], files: Files, failures: dict[Path, TidelogError] | None = None
     ) -> None:
-        """Remove what the replica was copied from, and give the copy the name; may be called again after an error.
+        """Remove the source of the move and rename the copy; callers may call it again after an error.
 
-        A source whose disk fails is no rival, since its directory goes offline: it is noted in ``failures``.
+        A source on a failed disk is no rival, since its directory goes offline; ``failures`` receives the error.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
-            ConfigError: the target has another folder of that name.
+            ConfigError: The target has another folder of that name.
         """
         target, replica = self.target, self.target.partition_path(*self.key)
         with storage_errors("Listing", target.path):
@@ -109,7 +109,7 @@ class EndedMove:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPartitions:
-    """Logs that a start has found, why directories failed, and what could not be opened or ended for another reason."""
+    """The logs of a start, the errors of failed directories, and the logs and moves that failed for another reason."""
 
     found: dict[PartitionKey, FoundPartition]
     failures: dict[Path, TidelogError]
@@ -119,7 +119,7 @@ class LoadedPartitions:
 
 @dataclass(slots=True)
 class _Progress:
-    """Counts what is opened, from any thread, and says so every few seconds."""
+    """A thread-safe count of opened logs, which reports the progress every few seconds."""
 
     total: int
     lock: threading.Lock
@@ -163,7 +163,7 @@ def load_partitions(
 
 
 class _DirectoryLoad:
-    """The logs of one directory, being opened; after the first failure of the disk no other one is begun."""
+    """The opening of one directory's logs, which begins no further log after the first failure of the disk."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class _DirectoryLoad:
         }
 
     def wait(self) -> None:
-        """Add what was opened to what is loaded, or close it and add the disk's failure."""
+        """Add the opened logs to the loaded partitions; after a disk failure, close them and add the failure."""
         opened: dict[PartitionKey, FoundPartition] = {}
         unopened: dict[PartitionKey, Path] = {}
         failure: TidelogError | None = None
@@ -239,7 +239,7 @@ class _DirectoryLoad:
 
 
 def close_offline(log: PartitionLog, failure: TidelogError) -> None:
-    """Close the files of a log whose directory is offline; what the disk says to it does not matter any more."""
+    """Close the files of a log in an offline directory and ignore disk errors."""
     log.go_offline(failure)
     try:
         log.close()
@@ -260,7 +260,7 @@ def _end_moves(directories: Sequence[LogDirectory], files: Files, loaded: Loaded
 
 
 def _end_move(move: EndedMove, directories: Sequence[LogDirectory], files: Files, loaded: LoadedPartitions) -> None:
-    """End a move; one that cannot be ended now leaves its partition alone without a log, until it is."""
+    """Complete a move; until one that fails is completed, only its partition has no log."""
     try:
         move.end(directories, files, loaded.failures)
     except TidelogError as error:

@@ -1,7 +1,7 @@
-"""What a request that waits will be answered with.
+"""The future answer of a waiting request.
 
-As an asyncio future, but who waits is called in the very step in which it is settled, and not a round of the loop later
-for each who passes it on: an acknowledgement goes out with the fetch that completes it.
+Unlike an asyncio future, a Pending calls its callback in the same step in which it settles. A future takes one more
+round of the event loop per link in a chain. An acknowledgement thus leaves with the fetch that completes it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _WAITS, _IS_SETTLED, _IS_CANCELLED = range(3)
 
 
 class Pending(Generic[T]):
-    """Settled once, with a value or an error, or cancelled. On an event loop, for one who waits; may be awaited.
+    """An awaitable that settles once, with a value or an error, or is cancelled; it has one callback.
 
-    ``abandon`` is called when it is cancelled, before who waits: nobody wants the value any more. Neither it nor who
-    waits is referred to after that: they refer to this, and there is one for every request.
+    ``abandon`` runs on cancellation, before the callback, because the value is no longer wanted. The Pending then drops
+    both references: they refer back to it, and every request has a Pending.
     """
 
     __slots__ = ("_abandon", "_call", "_error", "_state", "_value")
@@ -35,24 +35,24 @@ class Pending(Generic[T]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is waited for any more, also since it was cancelled."""
+        """Whether it has a value or an error, or was cancelled."""
         return self._state != _WAITS
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it was cancelled before it was settled."""
+        """Whether it was cancelled before it settled."""
         return self._state == _IS_CANCELLED
 
     @property
     def error(self) -> BaseException | None:
-        """What it has failed with, None for a value, or while it waits."""
+        """The error that it failed with; None for a value, or before it settles."""
         return self._error
 
     def result(self) -> T:
         """Return the value, or raise the error.
 
         Raises:
-            asyncio.CancelledError: it was cancelled.
+            asyncio.CancelledError: The Pending was cancelled.
         """
         if self._error is not None:
             raise self._error
@@ -63,28 +63,28 @@ class Pending(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def then(self, call: Callable[[Pending[T]], None]) -> None:
-        """Have ``call`` called with this when it is settled or cancelled: at once when it is."""
+        """Set the callback for settlement or cancellation; run it at once if either has happened."""
         assert self._call is None, "somebody waits already"
         self._call = call
         if self._state != _WAITS:
             self._tell()
 
     def settle(self, value: T) -> None:
-        """Settle it with a value; it must not be settled."""
+        """Settle it with a value; it must not have settled before."""
         assert self._state == _WAITS, "it is settled already"
         self._state, self._value = _IS_SETTLED, value
         self._abandon = None
         self._tell()
 
     def fail(self, error: BaseException) -> None:
-        """Settle it with an error; it must not be settled."""
+        """Settle it with an error; it must not have settled before."""
         assert self._state == _WAITS, "it is settled already"
         self._state, self._error = _IS_SETTLED, error
         self._abandon = None
         self._tell()
 
     def cancel(self) -> bool:
-        """Give it up; returns whether it was still waited for."""
+        """Cancel it; returns False when it had settled before."""
         if self._state != _WAITS:
             return False
         self._state = _IS_CANCELLED
@@ -95,7 +95,7 @@ class Pending(Generic[T]):
         return True
 
     def as_future(self) -> asyncio.Future[T]:
-        """Return a future of the same outcome; cancelling it cancels this."""
+        """Return a future with the same outcome; its cancellation cancels the Pending."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: self.cancel() if done.cancelled() else None)
         self.then(lambda _: None if future.done() else self._pass_on(future))
@@ -115,6 +115,6 @@ class Pending(Generic[T]):
             return
         try:
             call(self)
-        except Exception as error:  # noqa: BLE001  # who settles it is somebody else, and has done nothing wrong
+        except Exception as error:  # noqa: BLE001  # the callback's error must not reach the code that settles
             context = {"message": "Who waited for an answer failed to take it", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)

@@ -1,7 +1,7 @@
-"""Requests that wait: producers and deletions for a watermark, readers for something new. Never threads.
+"""Waiting requests of a partition: producers and deletions wait for a watermark, readers for a change.
 
-All of it lives on the event loop's thread. A deadline is its caller's business: whoever stops waiting, also by
-cancellation, takes its entry out.
+All state lives on the event loop's thread. Callers manage their own deadlines: a caller that stops waiting, also by
+cancellation, removes its entry.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tidelog_node.replication.fetch_session import TopicRef
 class OffsetWaiters:
     """Requests that wait until a watermark of one partition reaches an offset.
 
-    Producers wait for the high watermark, deletions for the low one. A producer's batch that was there already
-    waits for an earlier offset than those before it, so the order is that of the offsets, not of the calls.
+    Producers wait for the high watermark, deletions for the low one. A duplicate batch waits for an earlier offset than
+    the requests before it, so the order is that of the offsets, not of the calls.
     """
 
     def __init__(self) -> None:
@@ -31,36 +31,36 @@ class OffsetWaiters:
         return len(self._waiting)
 
     def add(self, required_offset: int) -> Pending[None]:
-        """Return what is settled when the watermark is at ``required_offset`` or above."""
+        """Return a Pending that settles once the watermark reaches ``required_offset``."""
         pending: Pending[None] = Pending()
         heapq.heappush(self._waiting, (required_offset, next(self._calls), pending))
         return pending
 
     def complete(self, watermark: int, error: TidelogError | None = None) -> None:
-        """Answer those at or below the watermark: with success, or with ``error``."""
+        """Answer the requests at or below the watermark with success, or with ``error``."""
         while self._waiting and (self._waiting[0][0] <= watermark or self._waiting[0][2].is_settled):
             _settle(heapq.heappop(self._waiting)[2], error)
 
     def fail_all(self, error: TidelogError) -> None:
-        """Answer everybody with ``error``."""
+        """Answer all requests with ``error``."""
         while self._waiting:
             _settle(self._waiting.pop()[2], error)
 
 
 class Reader(Protocol):
-    """Who reads partitions again and again, and has to look at one when it has changed."""
+    """A repeated reader of partitions, which reads a partition again after a change."""
 
     def wake(self, topic: TopicRef, index: int) -> None:
-        """The partition has something new: look at it now."""
+        """Read the partition now, because it has something new."""
         ...
 
     def mark(self, topic: TopicRef, index: int) -> None:
-        """Something about the partition is different: look at it with the next fetch."""
+        """Read the partition with the next fetch, because its state has changed."""
         ...
 
 
 class ReadWaiters:
-    """The readers that care for one kind of change of one partition, each with what it calls the partition."""
+    """The readers that wait for one kind of change of a partition, each with its own name for the partition."""
 
     def __init__(self) -> None:
         self._waiting: set[tuple[Reader, TopicRef, int]] = set()
@@ -69,29 +69,29 @@ class ReadWaiters:
         return len(self._waiting)
 
     def add(self, reader: Reader, topic: TopicRef, index: int) -> None:
-        """Tell ``reader`` of each change until it is discarded."""
+        """Notify ``reader`` of each change until it is discarded."""
         self._waiting.add((reader, topic, index))
 
     def discard(self, reader: Reader, topic: TopicRef, index: int) -> None:
-        """Tell it no more."""
+        """Stop notifying a reader."""
         self._waiting.discard((reader, topic, index))
 
     def wake(self) -> None:
-        """Tell everybody to look now."""
+        """Tell all readers to read the partition now."""
         for reader, topic, index in self._waiting:
             reader.wake(topic, index)
 
     def mark(self) -> None:
-        """Tell everybody to look with the next fetch."""
+        """Tell all readers to read the partition with their next fetch."""
         for reader, topic, index in self._waiting:
             reader.mark(topic, index)
 
 
 class PartitionWaiters:
-    """Everybody who waits for something of one partition, by what it is.
+    """The waiting requests of one partition.
 
-    ``producers`` wait for the high watermark, ``deletions`` for the low one; who reads as a follower waits for the
-    ``log_end``, who reads as a consumer for the ``high_watermark``.
+    ``producers`` wait for the high watermark, ``deletions`` for the low one. Followers wait for the ``log_end``,
+    consumers for the ``high_watermark``.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class PartitionWaiters:
         self.high_watermark = ReadWaiters()
 
     def complete_producers(self, leader: LeaderState | None) -> None:
-        """Answer the producers whose records are replicated, or have turned out to be on too few replicas."""
+        """Answer the producers whose records are below the high watermark, with an error if the ISR is too small."""
         if leader is None or not len(self.producers):
             return
         try:
@@ -112,22 +112,22 @@ class PartitionWaiters:
             self.producers.complete(leader.high_watermark, None)
 
     def complete_deletions(self, leader: LeaderState | None, log_start_offset: int) -> None:
-        """Answer the deletions that have reached every replica; ``log_start_offset`` is the leader's own."""
+        """Answer the deletions that every replica has applied; ``log_start_offset`` is the leader's own."""
         if leader is not None and len(self.deletions):
             self.deletions.complete(leader.low_watermark(log_start_offset))
 
     def fail(self, error: TidelogError) -> None:
-        """Answer who waits for an offset with ``error``."""
+        """Answer all requests that wait for an offset with ``error``."""
         self.producers.fail_all(error)
         self.deletions.fail_all(error)
 
     def wake_readers(self) -> None:
-        """Let every reader look again."""
+        """Tell all readers to read the partition now."""
         self.log_end.wake()
         self.high_watermark.wake()
 
     def mark_readers(self) -> None:
-        """Let every reader look again with its next fetch."""
+        """Tell all readers to read the partition with their next fetch."""
         self.log_end.mark()
         self.high_watermark.mark()
 

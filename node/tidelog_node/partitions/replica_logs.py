@@ -1,4 +1,4 @@
-"""Where the log of a replica comes from: found by the start in a log directory, or created by the metadata's word."""
+"""The source of a replica's log: a log directory at the start, or a new log that the metadata asks for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OpenedLog:
 
     @classmethod
     def of(cls, log: PartitionLog, directory: LogDirectory, wanted: OpenLog) -> OpenedLog:
-        """Return a log that was opened in a directory; one that is open again starts where it did."""
+        """Return a log opened in a directory; a reopened log keeps its last log start and high watermark."""
         checkpoint = directory.checkpoint(wanted.key).high_watermark
         high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
         if wanted.last_state is None:
@@ -42,9 +42,9 @@ class OpenedLog:
 
 
 class ReplicaLogs:
-    """Holds what the start has found until the first image names it; on the event loop, the disk's work in threads.
+    """The logs of an earlier run until the first image names them; on the event loop, with disk work in threads.
 
-    ``fail_directory`` is told a directory whose disk refused.
+    ``fail_directory`` receives each directory whose disk failed.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class ReplicaLogs:
         self._coming: Counter[Path] = Counter()
 
     def __iter__(self) -> Iterator[tuple[PartitionKey, FoundPartition]]:
-        """Yield every log that nobody has taken over, those of which a partition has several one by one."""
+        """Yield every log that no replica has taken over, including each rival copy of a partition."""
         for key, found in list(self._found.items()):
             for one in (found, *found.rivals):
                 yield key, one
 
     def drop_failed(self, path: Path) -> list[tuple[PartitionKey, FoundPartition]]:
-        """Let go of the partitions that have a log in a directory, which is offline."""
+        """Remove and return the logs of partitions with a log in an offline directory."""
         gone = {key for key, one in self if one.log.directory.parent == path}
         dropped = [(key, one) for key, one in self if key in gone]
         for key in gone:
@@ -73,19 +73,19 @@ class ReplicaLogs:
         return dropped
 
     def drop_all(self) -> list[tuple[PartitionKey, FoundPartition]]:
-        """Let go of everything."""
+        """Remove and return all logs."""
         dropped = list(self)
         self._found.clear()
         return dropped
 
     async def take(self, wanted: OpenLog) -> OpenedLog | None:
-        """Return the log of a replica that was found, which changes hands without a pause; None when there is none.
+        """Remove and return the found log of a replica, or None; the caller takes it over without a pause.
 
-        A folder of an earlier topic of the name is set aside.
+        A folder of an earlier topic with the same name is set aside.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
-            ConfigError: several directories have it, and none is where the metadata says.
+            ConfigError: Several directories have the log, and none is the one that the metadata assigns.
         """
         key = wanted.key
         if self._directories.is_moving(key):
@@ -105,10 +105,10 @@ class ReplicaLogs:
     async def open_in(self, directory: LogDirectory, wanted: OpenLog) -> OpenedLog:
         """Open or create the log of a replica in a directory.
 
-        One that had a folder is not created anew, as it has had records.
+        A log that had a folder is never created again, because it had records.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; INCONSISTENT_TOPIC_ID, the folder is of an earlier topic of the name.
+            TidelogError: KAFKA_STORAGE_ERROR; INCONSISTENT_TOPIC_ID: The folder is of an earlier topic of that name.
         """
         log = await asyncio.to_thread(open_log, directory, wanted)
         self._directories.note_opened(wanted.key)
@@ -117,8 +117,8 @@ class ReplicaLogs:
     async def create_ahead(self, wanted: Sequence[OpenLog]) -> None:
         """Create the logs of many new replicas, several at a time, for :meth:`take` to find.
 
-        They are on the disk before their first record, not when this returns. What cannot be created is left to
-        :meth:`open_in`, which says why.
+        A log is on the disk before its first record, not when the method returns. If a log cannot be created,
+        :meth:`open_in` tries again and reports the error.
         """
         groups = iter([wanted[i : i + _LOGS_PER_CALL] for i in range(0, len(wanted), _LOGS_PER_CALL)])
 
@@ -135,7 +135,7 @@ class ReplicaLogs:
         for one in group:
             directory = self._place_of_new(one)
             if directory is not None:
-                # It is counted by its directory only when its thread comes to it.
+                # The directory counts the log only once the thread has created it.
                 self._coming[directory.path] += 1
                 places.append((one, directory))
         try:
@@ -158,7 +158,7 @@ class ReplicaLogs:
             return None
 
     async def set_aside_all(self) -> None:
-        """Set aside what no image has named."""
+        """Set aside the logs that no image has named."""
         for _, unknown in self.drop_all():
             await self._set_aside(unknown)
 
@@ -177,7 +177,7 @@ class ReplicaLogs:
 
 
 def open_log(directory: LogDirectory, wanted: OpenLog) -> PartitionLog:
-    """Open or create a log in a directory, as :meth:`ReplicaLogs.open_in` does; in a thread."""
+    """Open or create a log in a directory for :meth:`ReplicaLogs.open_in`; runs in a thread."""
     if wanted.last_state is not None and wanted.last_state.has_folder:
         directory.check_folder(*wanted.key)
     return directory.open_log(*wanted.key, wanted.topic_id, wanted.config)
@@ -186,7 +186,7 @@ def open_log(directory: LogDirectory, wanted: OpenLog) -> PartitionLog:
 def _create_logs(
     places: Sequence[tuple[OpenLog, LogDirectory]],
 ) -> list[tuple[OpenLog, LogDirectory, PartitionLog]]:
-    """Create logs one after the other, up to the first that the disk refuses."""
+    """Create logs one after the other until the disk refuses one."""
     created = []
     for one, directory in places:
         try:
