@@ -1,4 +1,4 @@
-"""The shell around logs and replication state: appends, fetchers, waiting requests, metadata applied to partitions."""
+"""The shell around logs and replication state: appends, fetchers, waiting requests and metadata changes."""
 
 from tidelog_node.partitions.clock import Clock, SystemClock
 from tidelog_node.partitions.decoding import INLINE_BYTES, MAX_INLINE_SIZE, DecodingThread

@@ -1,8 +1,8 @@
-"""What a node writes down of its logs every few seconds, so that its next start knows: per log directory one file each.
+"""Checkpoint files of a node's logs, which it writes every few seconds for its next start, one set per log directory.
 
-Every log that has a folder in a directory must be in its files: one that is left out would be checked from its first
-record on, and show records again that were deleted. So the logs of the start are in them before anybody has taken them
-over, those of replicas that are offline for a while, and the copies of moves, which may soon be replicas.
+Every log with a folder in a directory must be in its files. The next start would check a missing log from its first
+record and show deleted records again. The files therefore include logs from the start that no replica has taken over
+yet, logs of replicas that are offline for a while, and copies of moves, which may soon be replicas.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ ByDirectory = dict[Path, dict[PartitionKey, int]]
 
 
 class Checkpoints:
-    """Reads what it writes on the event loop, from what the registry owns; writes in threads.
+    """The writer of checkpoint files, which reads the registry's state on the event loop and writes in threads.
 
-    ``fail_directory`` is told a directory whose files cannot be written, unless it is full or the process has no file
-    handles or memory: then the old files stay in place, and the next call writes.
+    ``fail_directory`` receives each directory whose files cannot be written. If the directory is full, or the process
+    has no file handles or memory left, the old files stay in place and the next call writes.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Checkpoints:
         self._unwritten: set[Path] = set()
 
     def current(self) -> tuple[ByDirectory, ByDirectory]:
-        """Return the high watermarks and the recovery points, by log directory."""
+        """Return the high watermarks and recovery points by log directory."""
         high_watermarks: ByDirectory = {}
         recovery_points: ByDirectory = {}
         for key, state in self._states():
@@ -61,15 +61,15 @@ class Checkpoints:
         return high_watermarks, recovery_points
 
     async def write(self) -> None:
-        """Write the high watermarks and the recovery points, where they changed."""
+        """Write the changed high watermarks and recovery points."""
         self.note_failures(await asyncio.to_thread(self._directories.write_checkpoints, *self.current()))
 
     async def write_log_start_offsets(self) -> None:
-        """Write where the logs start that do not start at 0."""
+        """Write the log start offsets above 0."""
         self.note_failures(await asyncio.to_thread(self._directories.write_log_start_offsets, self.log_start_offsets()))
 
     def log_start_offsets(self) -> ByDirectory:
-        """Return where the logs start that do not start at 0, by log directory."""
+        """Return the log start offsets above 0 by log directory."""
         offsets: ByDirectory = {}
         for key, state in self._states():
             if state.checkpoint.log_start_offset:
@@ -77,7 +77,7 @@ class Checkpoints:
         return offsets
 
     def note_failures(self, failures: Mapping[Path, TidelogError]) -> None:
-        """Take note of the directories whose files were not written."""
+        """Record the directories whose files were not written, and take failed ones offline."""
         for path, error in failures.items():
             if is_directory_failure(error):
                 self._fail_directory(path, error)

@@ -1,4 +1,4 @@
-"""The two clocks of a node: one that never goes back for lags and deadlines, one that users see in timestamps."""
+"""The two clocks of a node: a monotonic one for lags and deadlines, and a wall clock for timestamps."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the shells read the time from; tests bring their own."""
+    """The clocks that the shells read; tests supply their own."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment; never goes back."""
+        """Return the milliseconds since an arbitrary moment; the value never decreases."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the Unix epoch."""
         ...
 
 
@@ -22,9 +22,9 @@ class SystemClock:
     """The machine's clocks."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment; never goes back."""
+        """Return the milliseconds since an arbitrary moment; the value never decreases."""
         return time.monotonic_ns() // 1_000_000
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Closes the logs of replicas that went offline, in the background."""
+"""Background closing of the logs of offline replicas."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tidelog_node.partitions.loading import close_offline
 
 
 class ClosingLogs:
-    """Owned by the registry, on the event loop; files are closed in threads."""
+    """The closing logs of a registry, on the event loop; threads close the files."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, log: PartitionLog, error: TidelogError, lock: asyncio.Lock | None = None) -> None:
-        """Close the files of a log in a thread, when the holder of ``lock`` is done with it."""
+        """Close the files of a log in a thread, once ``lock`` is free."""
 
         async def close() -> None:
             async with lock or contextlib.nullcontext():

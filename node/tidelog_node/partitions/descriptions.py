@@ -1,4 +1,4 @@
-"""What a node says of its log directories and of the replicas in them (KIP-113, KIP-827)."""
+"""Descriptions of a node's log directories and of the replicas in them (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tidelog_node.partitions.relocation import Move
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """A replica in a log directory; ``is_future`` marks the copy that a move under way is making.
+    """A replica in a log directory; ``is_future`` marks the copy of a running move.
 
-    ``offset_lag`` is how far the high watermark, or for a copy the current replica's end, is ahead of this log's end.
+    ``offset_lag`` is the distance from this log's end to the high watermark, or for a copy to the replica's log end.
     """
 
     topic: str
@@ -29,7 +29,7 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryDescription:
-    """One of ``log.dirs``; ``error`` says why it is offline. Bytes are those of its file system, -1 if not known."""
+    """One of ``log.dirs``, with the ``error`` of an offline one and the bytes of its file system, -1 if unknown."""
 
     path: Path
     error: TidelogError | None
@@ -41,7 +41,7 @@ class LogDirectoryDescription:
 async def describe(
     directories: LogDirectories, partitions: Iterable[Partition], moves: Iterable[Move]
 ) -> list[LogDirectoryDescription]:
-    """Return every directory of ``log.dirs``: those that are online with their replicas, and the others."""
+    """Return every directory of ``log.dirs``, the online ones with their replicas."""
     replicas: dict[Path, list[ReplicaDescription]] = {}
     for partition in partitions:
         log = partition.log

@@ -1,4 +1,4 @@
-"""Tells the controller in which log directory each replica of this node is: :mod:`tidelog_node.hosting.assignments`."""
+"""Reports of each replica's log directory to the controller, the shell of :mod:`tidelog_node.hosting.assignments`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ logger = logging.getLogger(__name__)
 
 
 class AssignmentController(Protocol):
-    """The controller as far as directories go."""
+    """The controller's call for directory assignments."""
 
     async def assign_replicas_to_dirs(self, request: pb.AssignReplicasToDirsRequest) -> pb.AssignReplicasToDirsResponse:
-        """Send the request to the leading controller; raises TidelogError when the call failed whole."""
+        """Send the request to the leading controller; raises TidelogError when the call failed as a whole."""
         ...
 
 
 class DirectoryAssignments:
-    """The queue of assignments and the task that empties it; the event loop's."""
+    """The queue of directory assignments on the event loop; ``run`` is the task that sends them."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class DirectoryAssignments:
         self._has_work = asyncio.Event()
 
     def submit(self, assignment: AssignDirectory) -> None:
-        """Queue where a replica is, in place of what was to be said of it before."""
+        """Queue a replica's directory, in place of an earlier unsent one."""
         self._queue.step(assignment, self._clock.monotonic_ms())
         self._has_work.set()
 
     async def run(self) -> None:
-        """Send what is queued until cancelled."""
+        """Send the queued assignments until cancelled."""
         while True:
             await self._wait()
             for command in self._queue.step(AssignmentsDue(), self._clock.monotonic_ms()):
@@ -88,7 +88,7 @@ class DirectoryAssignments:
 def assignments_request(
     broker_id: BrokerId, broker_epoch: BrokerEpoch, assignments: Iterable[AssignDirectory]
 ) -> pb.AssignReplicasToDirsRequest:
-    """Return the request that tells the controller where replicas are."""
+    """Return the request with the replicas' directories."""
     directories: dict[tuple[DirectoryId, bool], pb.DirectoryAssignment] = {}
     topics: dict[tuple[DirectoryId, bool, TopicId], pb.DirectoryAssignmentTopic] = {}
     for assignment in assignments:
@@ -104,7 +104,7 @@ def assignments_request(
 
 
 def assignments_answered(response: pb.AssignReplicasToDirsResponse) -> AssignmentsAnswered:
-    """Return what the controller said of each replica."""
+    """Return the controller's answer for each replica."""
     return AssignmentsAnswered(
         {
             (TopicId(topic.topic_id), result.index): (

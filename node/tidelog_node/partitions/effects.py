@@ -1,4 +1,4 @@
-"""What a partition asks of its node: the commands that concern more than its own log, and what its disk did."""
+"""A partition's calls to its node: commands that concern more than its own log, and disk errors."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 
 
 class PartitionEffects(Protocol):
-    """Where a partition's commands go that concern more than its own log."""
+    """Actions that the node performs for a partition beyond the partition's own log."""
 
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """Send a proposal to the controller and feed its answer back."""
+        """Send an ISR proposal to the controller and pass its answer to the partition."""
         ...
 
     def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Copy from a leader, in place of any earlier one."""
+        """Fetch the partition from a leader, in place of any earlier leader."""
         ...
 
     def stop_fetching(self, partition: Partition) -> None:
-        """Copy no more."""
+        """Stop the partition's replica fetcher."""
         ...
 
     def storage_failed(self, partition: Partition, error: TidelogError) -> None:
-        """The partition's log cannot be used: its disk has failed, or its own files."""
+        """Handle an unusable log after a failure of its disk or of its own files."""
         ...
 
     def disk_is_full(self, partition: Partition, error: TidelogError) -> None:
-        """The partition's log is as it was, and cannot grow."""
+        """Handle a full disk: the partition's log is unchanged and cannot grow."""
         ...
 
 
 class DiskWatch:
-    """Reports a log that went offline, or that a disk refused; the error goes on to the caller.
+    """A context manager that reports disk errors of a partition to its node and lets them propagate.
 
-    What the process lacks, such as file handles, concerns the caller alone while the log is as it was.
+    If the process lacks a resource such as file handles and the log is unchanged, only the caller sees the error.
     """
 
     __slots__ = ("_effects", "_partition")

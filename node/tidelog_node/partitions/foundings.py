@@ -1,7 +1,7 @@
-"""Makes the folders of new replicas in threads, where many were created at once (see ``log.founding``).
+"""Creation of the folders of new replicas in threads, for many replicas at once (see ``log.founding``).
 
-In the background, and at once for those that are about to get their first records: making a folder takes several
-flushes of the disk, for which the event loop must not wait.
+A folder takes several flushes of the disk, and the event loop must not wait for them. The node creates folders in the
+background, or immediately for replicas that are about to receive their first records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _BATCH = 50
 
 
 class Foundings:
-    """Owned by the registry; ``run`` is a task of the node. ``on_failure`` is told a replica whose disk refused."""
+    """The queue of new replicas without a folder; ``run`` is a task of the node.
+
+    ``on_failure`` receives each replica whose folder the disk refused.
+    """
 
     def __init__(self, on_failure: Callable[[Partition, TidelogError], None]) -> None:
         self._on_failure = on_failure
@@ -29,12 +32,12 @@ class Foundings:
         return len(self._waiting)
 
     def add(self, partition: Partition) -> None:
-        """Take on a new replica."""
+        """Queue a new replica."""
         self._waiting.append(partition)
         self._has_work.set()
 
     async def run(self) -> None:
-        """Work until cancelled; whoever created many replicas is left alone for a second."""
+        """Create folders until cancelled, a second after the first replica is queued."""
         while True:
             await self._has_work.wait()
             self._has_work.clear()
@@ -46,7 +49,7 @@ class Foundings:
 
 
 async def found_all(partitions: Iterable[Partition]) -> None:
-    """Make the folders of those that have none, several at a time; what a disk refuses, the append says."""
+    """Create the missing folders, several at a time; a disk error appears again in the append, which reports it."""
     unfounded = [partition.found() for partition in partitions if not partition.log.is_founded]
     if unfounded:
         await asyncio.gather(*unfounded, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The asyncio shell of :class:`~tidelog_node.replication.isr_changes.IsrChangeQueue`: its calls and its log lines."""
+"""The asyncio shell of :class:`~tidelog_node.replication.isr_changes.IsrChangeQueue`: calls and log lines."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _Event: TypeAlias = core.Event[Partition]
 
 
 class IsrController(Protocol):
-    """The controller as far as ISR changes go."""
+    """The controller's call for ISR changes."""
 
     async def alter_partition(self, request: pb.AlterPartitionRequest) -> pb.AlterPartitionResponse:
-        """Send the request to the leading controller; raises TidelogError when the call failed whole."""
+        """Send the request to the leading controller; raises TidelogError when the call failed as a whole."""
         ...
 
 
 class IsrChanges:
-    """One per node, on its event loop. ``run`` is its task."""
+    """The node's queue of ISR proposals, on its event loop; ``run`` is its task."""
 
     def __init__(self, controller: IsrController, broker_id: BrokerId, broker_epoch: Callable[[], BrokerEpoch]) -> None:
         self._core: core.IsrChangeQueue[Partition] = core.IsrChangeQueue(SETTINGS)
@@ -44,12 +44,12 @@ class IsrChanges:
         self._call: Mapping[Partition, ProposeIsr] | None = None
 
     def submit(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """Queue a proposal, in place of an earlier one of the same partition that has not been sent."""
+        """Queue a proposal, in place of an earlier unsent one of the same partition."""
         self._step(core.IsrProposed(partition, proposal))
         self._has_work.set()
 
     async def run(self) -> None:
-        """Send what is queued until cancelled."""
+        """Send the queued proposals until cancelled."""
         while True:
             if self._call is not None:
                 call, self._call = self._call, None
@@ -88,14 +88,14 @@ class IsrChanges:
 
 
 def inspected(partitions: Iterable[AnyPartition]) -> core.PartitionsInspected[AnyPartition]:
-    """Return the leader epochs of the partitions whose log is usable."""
+    """Return the leader epochs of the partitions with a usable log."""
     return core.PartitionsInspected({p: p.state.leader_epoch for p in partitions if p.log.failure is None})
 
 
 def alter_partition_request(
     broker_id: BrokerId, broker_epoch: BrokerEpoch, proposals: Mapping[AnyPartition, ProposeIsr]
 ) -> pb.AlterPartitionRequest:
-    """Return the message that proposes these sets."""
+    """Return the request with these proposals."""
     topics: dict[TopicId, pb.AlterPartitionTopic] = {}
     for partition, proposal in proposals.items():
         topic = topics.setdefault(partition.topic_id, pb.AlterPartitionTopic(topic_id=partition.topic_id))
@@ -114,7 +114,7 @@ def alter_partition_request(
 def alter_partition_answer(
     response: pb.AlterPartitionResponse, proposals: Iterable[AnyPartition]
 ) -> core.IsrCallAnswered[AnyPartition]:
-    """Return what the controller has answered of these partitions; those that it leaves out are not in it."""
+    """Return the controller's answers for these partitions, without those that its response omits."""
     asked = {(p.topic_id, p.index): p for p in proposals}
     answered = ((asked.get((TopicId(t.topic_id), r.index)), r) for t in response.topics for r in t.partitions)
     return core.IsrCallAnswered({partition: _result(r) for partition, r in answered if partition is not None})

@@ -1,4 +1,4 @@
-"""The newest metadata image of this node, and those who wait for something to appear in it."""
+"""The newest metadata image of this node, and waiting for a change in it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class MetadataCache:
-    """Written by the metadata follower after the partitions have taken a change over; read by the handlers.
+    """The node's newest metadata image.
 
-    ``inter_broker_listener`` is the name of the listener by which nodes fetch from each other.
+    The metadata follower publishes an image after the partitions have applied it; the handlers read it.
+    ``inter_broker_listener`` is the name of the listener through which nodes fetch from each other.
     """
 
     def __init__(self, inter_broker_listener: str = GRPC) -> None:
@@ -30,7 +31,7 @@ class MetadataCache:
         self._changed = asyncio.Event()
 
     def publish(self, image: MetadataImage) -> None:
-        """Replace the image and wake those who wait."""
+        """Replace the image and wake all waiters."""
         self.image = image
         self._brokers = image.brokers
         self._names_ahead = image.topic_names
@@ -38,15 +39,16 @@ class MetadataCache:
         changed.set()
 
     def publish_brokers(self, image: MetadataImage) -> None:
-        """Make the nodes' addresses known ahead of the rest: followers need them to take the image over.
+        """Publish the addresses of nodes and the names of topics ahead of the rest of the image.
 
-        And the topics' ids: followers ask by them as soon as they have taken it over, which may be sooner than here.
+        The partitions' fetchers need the addresses to apply the image. Followers on other nodes fetch by topic id as
+        soon as they have applied it, perhaps before this node has.
         """
         self._brokers = image.brokers
         self._names_ahead = image.topic_names
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic of an id, None when there is none; its replicas may be yet to come."""
+        """Return the name of the topic with an id, or None; its replicas may not exist on this node yet."""
         known = TopicId(topic_id)
         return self.image.topic_names.get(known) or self._names_ahead.get(known)
 
@@ -59,7 +61,7 @@ class MetadataCache:
         if endpoint is not None:
             return str(endpoint)
         if self._unreachable.get(broker_id) != broker.broker_epoch:
-            # Once for each start of the other node, for this is asked with each fetch.
+            # Log once per registration of the other node, because every fetch calls this method.
             self._unreachable[broker_id] = broker.broker_epoch
             logger.error(
                 "Node %d has no listener %s, which this node's inter.broker.listener.name is: it has %s",
@@ -70,13 +72,13 @@ class MetadataCache:
         return None
 
     async def next_image(self, seen: MetadataImage) -> MetadataImage:
-        """Return the newest image as soon as it is another one than ``seen``; those between are passed over."""
+        """Return the newest image as soon as it differs from ``seen``; the caller may miss images in between."""
         while self.image is seen:
             await self._changed.wait()
         return self.image
 
     async def wait_until(self, condition: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """Wait until the image fulfils a condition; returns whether it did in time."""
+        """Wait until the image meets a condition; returns whether it did so in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not condition(self.image):

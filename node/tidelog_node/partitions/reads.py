@@ -1,4 +1,4 @@
-"""What a fetch of one partition asks for and gets. Reads of a log, no state of its own."""
+"""Requests and results of a fetch of one partition, and stateless reads of its log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog_node.replication import EpochEnd, FetchLease, find_divergence
 
 
 class FollowerIdentity(NamedTuple):
-    """Which replica fetches, in which registration, and in which session if any."""
+    """A fetching replica, with the broker epoch of its registration and the lease of its session, if any."""
 
     replica_id: BrokerId
     replica_epoch: BrokerEpoch
@@ -25,10 +25,10 @@ class FollowerIdentity(NamedTuple):
 class ReadRequest:
     """A fetch of one partition.
 
-    ``leader_epoch`` is the one that the reader believes in, None for "do not check" (KIP-320), and
-    ``last_fetched_epoch`` that of the last record it has, None for none, or "do not check". ``log_start_offset`` is
-    where a follower's log starts. A request that ``is_held_back`` gets no records now. One that ``is_repeated`` was
-    looked at before, and has counted as the acknowledgement of this offset.
+    ``leader_epoch`` is the reader's known leader epoch; None skips the check (KIP-320). ``last_fetched_epoch`` is the
+    epoch of the reader's last record; None means no record, or skips the check. ``log_start_offset`` is the start of a
+    follower's log. A request that ``is_held_back`` gets no records now. A request that ``is_repeated`` was read before
+    and has already acknowledged its offset.
     """
 
     fetch_offset: int
@@ -43,9 +43,9 @@ class ReadRequest:
 
 @dataclass(slots=True)
 class ReadResult:
-    """What a fetch of one partition gives: records, or where the follower's log diverges.
+    """The result of a fetch of one partition: records, or the point where the reader's log diverges.
 
-    ``aborted`` are the transactions among the records that a read_committed reader drops; None for other readers.
+    ``aborted`` lists the transactions whose records a read_committed reader drops; None for other readers.
     """
 
     records: bytes
@@ -55,11 +55,11 @@ class ReadResult:
     aborted: tuple[AbortedTransaction, ...] | None = None
     diverging: EpochEnd | None = None
     has_all: bool = False
-    """Whether the same fetch finds nothing else until the partition changes."""
+    """Whether the same fetch finds nothing new until the partition changes."""
 
 
 def read_for_consumer(log: PartitionLog, request: ReadRequest, high_watermark: int) -> ReadResult:
-    """Return committed records: below the high watermark, or the last stable offset with read_committed.
+    """Return committed records below the high watermark, or below the last stable offset with read_committed.
 
     Raises:
         TidelogError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -76,7 +76,7 @@ def read_for_consumer(log: PartitionLog, request: ReadRequest, high_watermark: i
 
 
 def read_for_follower(log: PartitionLog, request: ReadRequest) -> bytes:
-    """Return all records that are there, committed or not.
+    """Return records up to the log's end, committed or not.
 
     Raises:
         TidelogError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -85,10 +85,10 @@ def read_for_follower(log: PartitionLog, request: ReadRequest) -> bytes:
 
 
 def read_divergence(log: PartitionLog, request: ReadRequest, high_watermark: int) -> ReadResult | None:
-    """Return the answer that says where a reader's log leaves this one, None when it is a prefix or did not say.
+    """Return the result with the divergence of a reader's log; None if it is a prefix or the request has no epoch.
 
     Raises:
-        TidelogError: OFFSET_OUT_OF_RANGE: this log does not reach back to the reader's end, or knows nothing of it.
+        TidelogError: OFFSET_OUT_OF_RANGE: This log starts above the reader's end, or does not know its epoch.
     """
     if request.last_fetched_epoch is None:
         return None
@@ -107,13 +107,13 @@ def read_divergence(log: PartitionLog, request: ReadRequest, high_watermark: int
 
 
 def epoch_at(log: PartitionLog, offset: int) -> LeaderEpoch:
-    """Return the leader epoch that the record at an offset has or will have; -1 when it is not known."""
+    """Return the leader epoch of the present or future record at an offset; -1 if unknown."""
     epochs = (entry.epoch for entry in reversed(log.epoch_entries) if entry.start_offset <= offset)
     return next(epochs, NO_EPOCH)
 
 
 def epoch_end(answer: tuple[int, int]) -> EpochEnd | None:
-    """Return a log's answer to "where does this epoch end", None for "not known"."""
+    """Return a log's answer about an epoch's end as an EpochEnd; None if the log does not know the epoch."""
     epoch, end_offset = answer
     return None if epoch < 0 else EpochEnd(LeaderEpoch(epoch), end_offset)
 

@@ -1,4 +1,4 @@
-"""What partitions and their disks did, as the events that :class:`~tidelog_node.hosting.HostedReplicas` takes."""
+"""Events of partitions and their disks for :class:`~tidelog_node.hosting.HostedReplicas`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidelog_quorum.metadata import PartitionRegistration
 
 
 def key_of(partition: Partition) -> PartitionKey:
-    """Return the name of a partition."""
+    """Return a partition's topic and index."""
     return partition.topic, partition.index
 
 
 def last_state(log: PartitionLog, high_watermark: int) -> LastState:
-    """Return what a checkpoint would say of a log now."""
+    """Return the state that a checkpoint of a log would have now."""
     checkpoint = PartitionCheckpoint(log.recovery_point, high_watermark, log.log_start_offset)
     return LastState(log.directory.parent, checkpoint, log.is_founded)
 
@@ -25,7 +25,7 @@ def last_state(log: PartitionLog, high_watermark: int) -> LastState:
 def change_registration(
     partition: Partition, registration: PartitionRegistration
 ) -> RegistrationTaken | ReplicaRefused:
-    """Give a partition the metadata's state of it; a role that the log cannot take is not taken."""
+    """Apply a registration to a partition; return ReplicaRefused when a storage error of its log prevents that."""
     try:
         partition.change_registration(registration)
     except TidelogError as error:
@@ -36,12 +36,12 @@ def change_registration(
 
 
 def replica_refused(partition: Partition, error: TidelogError, *, is_hosted: bool = True) -> ReplicaRefused:
-    """Return that the disk refused a partition's files; unless it ``is_hosted``, it was removed or went offline."""
+    """Return the event of a disk error in a partition's files; ``is_hosted`` is False for a removed or offline one."""
     state = last_state(partition.log, partition.high_watermark)
     return ReplicaRefused(key_of(partition) if is_hosted else None, error, state)
 
 
 def append_refused(partition: Partition, error: TidelogError) -> AppendRefused:
-    """Return that a full disk refused an append."""
+    """Return the event of an append that a full disk refused."""
     leader = partition.state.leader
     return AppendRefused(key_of(partition), error, None if leader is None else leader.successors)

@@ -1,9 +1,8 @@
-"""How fast a node sends and fetches throttled replicas: its two quotas with its clock (KIP-73).
+"""A node's two replication quotas, for sending and fetching throttled replicas, with its clock (KIP-73).
 
-Which replicas are throttled, a topic's ``leader.replication.throttled.replicas`` and
-``follower.replication.throttled.replicas`` say; how fast, the node's ``leader.replication.throttled.rate`` and
-``follower.replication.throttled.rate``. In order that ISRs keep still, a replica that is in sync never waits, on either
-side; its bytes count nevertheless.
+A topic's ``leader.replication.throttled.replicas`` and ``follower.replication.throttled.replicas`` select the throttled
+replicas. The node's ``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate`` set the rates. An
+in-sync replica never waits on either side, so that ISRs stay stable, but its bytes count.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from tidelog_node.replication.quota import ReplicationQuota, is_throttled
 
 @dataclass(frozen=True, slots=True)
 class ThrottledSides:
-    """Whether a replica is throttled: what it sends as a leader, and what it fetches as a follower."""
+    """Whether a replica's sending as a leader, and its fetching as a follower, are throttled."""
 
     leader: bool
     follower: bool
 
     @classmethod
     def of(cls, config: TopicConfig, index: int, broker_id: BrokerId) -> ThrottledSides:
-        """Return what a topic's settings say of a partition's replica."""
+        """Return the throttled sides of a partition's replica from the topic's settings."""
         return cls(
             is_throttled(config.leader_replication_throttled_replicas, index, broker_id),
             is_throttled(config.follower_replication_throttled_replicas, index, broker_id),
@@ -33,7 +32,7 @@ class ThrottledSides:
 
 
 class ReplicationThrottle:
-    """One side of a node: what it sends as a leader, or what it fetches as a follower."""
+    """The throttle of one side of a node: of sending as a leader, or of fetching as a follower."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -41,7 +40,7 @@ class ReplicationThrottle:
 
     @property
     def bytes_per_second(self) -> int:
-        """The limit."""
+        """The limit in bytes per second."""
         return self._quota.bytes_per_second
 
     @property
@@ -51,30 +50,30 @@ class ReplicationThrottle:
 
     @property
     def transfer_bytes(self) -> int:
-        """The most that one response should have of throttled replicas that are not in sync."""
+        """The most bytes of throttled replicas out of sync that one response should contain."""
         return self._quota.transfer_bytes
 
     def wait_ms(self) -> int:
-        """Return for how many milliseconds they have to wait; 0 while the limit is kept."""
+        """Return the wait of throttled replicas out of sync, in ms; 0 while the limit is not exceeded."""
         return self._quota.wait_ms(self._clock.monotonic_ms())
 
     def record(self, size: int) -> None:
-        """Note bytes of throttled replicas, in sync or not."""
+        """Count bytes of throttled replicas, in sync or not."""
         self._quota.record(size, self._clock.monotonic_ms())
 
     def change_rate(self, bytes_per_second: int) -> None:
-        """Take over another limit."""
+        """Change the limit."""
         self._quota.change_rate(bytes_per_second)
 
 
 class ReplicationThrottles:
-    """Both sides; one per node. Without :meth:`change_rates` nothing is limited."""
+    """The node's throttles for both sides. They set no limit until the first :meth:`change_rates`."""
 
     def __init__(self, clock: Clock) -> None:
         self.leader = ReplicationThrottle(clock)
         self.follower = ReplicationThrottle(clock)
 
     def change_rates(self, leader_bytes_per_second: int, follower_bytes_per_second: int) -> None:
-        """Take over ``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate``."""
+        """Apply ``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate``."""
         self.leader.change_rate(leader_bytes_per_second)
         self.follower.change_rate(follower_bytes_per_second)

@@ -1,4 +1,4 @@
-"""Lets long work on the event loop give way to requests and heartbeats, by the time that it has taken."""
+"""Time slices, in which long work on the event loop yields to requests and heartbeats."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ SLICE_S = 0.005
 
 
 class TimeSlices:
-    """Made at the start of the work; ``if slices.is_over: await slices.give_way()`` between two of its steps.
+    """Time slices of one piece of work, from its start.
 
-    Or ``async for item in slices.of(items)``, or ``await slices.result_of(steps)`` for a generator.
+    Between two steps, write ``if slices.is_over: await slices.give_way()``. For a loop, use ``async for item in
+    slices.of(items)``; for a generator, ``await slices.result_of(steps)``.
     """
 
     __slots__ = ("_end_s",)
@@ -25,23 +26,23 @@ class TimeSlices:
 
     @property
     def is_over(self) -> bool:
-        """Whether others should have their turn."""
+        """Whether the slice has ended and other tasks should run."""
         return time.perf_counter() >= self._end_s
 
     async def give_way(self) -> None:
-        """Let everything run that is ready, then begin the next slice."""
+        """Let all ready tasks run, then begin the next slice."""
         await asyncio.sleep(0)
         self._end_s = time.perf_counter() + SLICE_S
 
     async def of(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """Yield the items one by one; others have their turn in between."""
+        """Yield the items one by one; other tasks run between slices."""
         for item in items:
             yield item
             if self.is_over:
                 await self.give_way()
 
     async def result_of(self, steps: Generator[None, None, T]) -> T:
-        """Take all steps of a generator, and return what it returns; others have their turn in between."""
+        """Run a generator to its end and return its result; other tasks run between slices."""
         with contextlib.closing(steps):
             while True:
                 try:

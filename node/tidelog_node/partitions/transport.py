@@ -1,4 +1,4 @@
-"""How a follower reaches a leader: one call, so that another listener than gRPC can stand behind it."""
+"""The transport of followers' fetches: a single call, so that a listener other than gRPC can implement it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class ReplicaTransport(Protocol):
-    """Sends fetches of followers to other nodes."""
+    """A transport of followers' fetches to other nodes."""
 
     async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
-        """Send one fetch to ``host:port``; raises TidelogError when the call failed whole."""
+        """Send one fetch to ``host:port``; raises TidelogError when the call failed as a whole."""
         ...
 
     async def close(self) -> None:
@@ -28,7 +28,7 @@ class ReplicaTransport(Protocol):
 
 
 class GrpcReplicaTransport:
-    """One channel per node, opened at first use."""
+    """A transport over gRPC with one channel per node, opened at first use."""
 
     def __init__(self) -> None:
         self._channels: dict[str, tuple[grpc.aio.Channel, LogServiceAsyncStub]] = {}
@@ -37,7 +37,7 @@ class GrpcReplicaTransport:
         """Send one fetch to ``host:port``.
 
         Raises:
-            TidelogError: the leader refused the call, or the transport's own error.
+            TidelogError: The leader refused the call, or the transport failed.
         """
         if address not in self._channels:
             channel = open_channel(address)
