@@ -45,7 +45,7 @@ class Verdict:
     """The result of :func:`tidelog_chaos.checker.check`; both mappings have only names that occurred."""
 
     valid: bool
-    """Whether there is no anomaly."""
+    """True if there is no anomaly."""
     anomalies: dict[str, list[Case]]
     permitted: dict[str, list[Case]]
     """Findings that a correct log may show; docs/chaos.md lists them with the reasons."""

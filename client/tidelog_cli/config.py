@@ -70,12 +70,12 @@ class _Target:
 
     @property
     def is_topic(self) -> bool:
-        """Whether it is a topic."""
+        """True if the resource is a topic."""
         return self.resource.restype is ResourceType.TOPIC
 
     @property
     def is_node(self) -> bool:
-        """Whether it is a node, or all nodes."""
+        """True if the resource is a node, or all nodes."""
         return self.resource.restype is ResourceType.BROKER
 
     @property

@@ -103,7 +103,7 @@ class ProcessHandle:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process exists, possibly paused."""
+        """True if the process exists, possibly paused."""
         return self._process is not None and self._process.poll() is None
 
     @property

@@ -67,7 +67,7 @@ class GroupNotes:
 
     @property
     def reorders_commits(self) -> bool:
-        """Whether a commit of a member may follow a later one of its own."""
+        """True if a commit of a member may follow a later one of its own."""
         return bool(self.settings.get("reorders_commits"))
 
     def __bool__(self) -> bool:

@@ -76,7 +76,7 @@ class Transactions:
         self.invoke_positions = array("q")
         """The event of the invocation, UNKNOWN if it is not there."""
         self.polls = bytearray()
-        """Whether it polled at all, even without a result."""
+        """True for a transaction that polled, even without a result."""
         self.starts = array("q", [0])
         self.values = array("q")
         """Numbers of pairs of key and value."""

@@ -18,7 +18,7 @@ class Visibility:
         self.first_reader = array("q", [UNKNOWN]) * len(transactions.value_names)
         """The first ``ok`` transaction that polled each value, or UNKNOWN."""
         self.committed = bytearray(kind == OK for kind in transactions.types)
-        """Whether each transaction is known to have taken effect."""
+        """True for each transaction that is known to have taken effect."""
         for transaction, value, _ in transactions.reads():
             if transactions.types[transaction] == OK and self.first_reader[value] == UNKNOWN:
                 self.first_reader[value] = transaction

@@ -52,7 +52,7 @@ class Run:
 
     @property
     def is_good(self) -> bool:
-        """Whether there is no anomaly and no problem."""
+        """True if there is no anomaly and no problem."""
         return self.verdict.valid and not self.problems
 
 

@@ -94,7 +94,7 @@ class Library(Protocol):
 
     @property
     def is_kafkas(self) -> bool:
-        """Whether it speaks Kafka's protocol, so that it needs the addresses of the Kafka listeners."""
+        """True if the library speaks Kafka's protocol and needs the addresses of the Kafka listeners."""
 
     @property
     def producer_defaults(self) -> Mapping[str, Any]:
@@ -102,7 +102,7 @@ class Library(Protocol):
 
     @property
     def reorders_commits(self) -> bool:
-        """Whether a consumer may repeat an unanswered commit after a later one."""
+        """True if a consumer may repeat an unanswered commit after a later one."""
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the packages other than Tidelog, by name."""

@@ -48,22 +48,22 @@ class PartitionView:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether fewer replicas are in sync than the target number."""
+        """True if fewer replicas are in sync than the target number."""
         return len(self.info.isr) < self.replication_factor
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Whether the loss of one more replica stops producers with acks=all."""
+        """True if the loss of one more replica stops producers with acks=all."""
         return len(self.info.isr) == self.min_isr
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether producers with acks=all are stopped."""
+        """True if producers with acks=all are stopped."""
         return self.info.leader is None or len(self.info.isr) < self.min_isr
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether it has no live leader."""
+        """True if the partition has no live leader."""
         return self.info.leader is None or self.info.leader.id not in self.live_nodes
 
     @property
@@ -94,12 +94,12 @@ class TopicFilter:
 
     @property
     def chooses_partitions(self) -> bool:
-        """Whether the options select partitions."""
+        """True if the options select partitions."""
         return self.under_replicated or self.at_min_isr or self.under_min_isr or self.unavailable
 
     @property
     def needs_min_isr(self) -> bool:
-        """Whether the topics' min.insync.replicas must be known."""
+        """True if the topics' min.insync.replicas must be known."""
         return self.at_min_isr or self.under_min_isr
 
     def wants(self, partition: PartitionView) -> bool:

@@ -288,7 +288,7 @@ class LocalLog:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the files are closed."""
+        """True if the files are closed."""
         return self._is_closed
 
     def close_files(self) -> None:

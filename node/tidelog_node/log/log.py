@@ -170,7 +170,7 @@ class PartitionLog(LogReader):
 
     @property
     def is_founded(self) -> bool:
-        """Whether the directory exists."""
+        """True if the directory exists."""
         return self._founding is None
 
     def complete_founding(self) -> None:

@@ -83,7 +83,7 @@ class CatchUp:
         self._waiting: deque[_Turn] = deque()
         self._has_work = asyncio.Event()
         self.is_running = False
-        """Whether the task runs. Callers may add partitions only then."""
+        """True if the task runs. Callers may add partitions only then."""
 
     def __contains__(self, partition: Partition) -> bool:
         return partition in self._turns

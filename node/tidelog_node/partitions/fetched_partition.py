@@ -26,7 +26,7 @@ class FetchedPartition:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the node's replication limit applies to the partition."""
+        """True if the node's replication limit applies to the partition."""
         return self.partition.throttled.follower and not self.is_in_sync
 
 

@@ -35,12 +35,12 @@ class Pending(Generic[T]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has a value or an error, or was cancelled."""
+        """True if it has a value or an error, or was cancelled."""
         return self._state != _WAITS
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it was cancelled before it settled."""
+        """True if it was cancelled before it settled."""
         return self._state == _IS_CANCELLED
 
     @property

@@ -55,7 +55,7 @@ class ReadResult:
     aborted: tuple[AbortedTransaction, ...] | None = None
     diverging: EpochEnd | None = None
     has_all: bool = False
-    """Whether the same fetch finds nothing new until the partition changes."""
+    """True if the same fetch finds nothing new until the partition changes."""
 
 
 def read_for_consumer(log: PartitionLog, request: ReadRequest, high_watermark: int) -> ReadResult:

@@ -17,7 +17,7 @@ from tidelog_node.replication.quota import ReplicationQuota, is_throttled
 
 @dataclass(frozen=True, slots=True)
 class ThrottledSides:
-    """Whether a replica's sending as a leader, and its fetching as a follower, are throttled."""
+    """True if a replica's sending as a leader, and its fetching as a follower, are throttled."""
 
     leader: bool
     follower: bool
@@ -45,7 +45,7 @@ class ReplicationThrottle:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether a throttled replica that is not in sync has to wait."""
+        """True if a throttled replica that is not in sync has to wait."""
         return self._quota.is_exceeded(self._clock.monotonic_ms())
 
     @property

@@ -1,16 +1,16 @@
-"""Connections that brokers hold to the leading controller, and the examination of a broker whose connection broke.
+"""Connections of brokers to the leading controller, and the examination of a broker whose connection broke.
 
 Rules (docs/decisions/0007):
 
-1. A broker holds one call per registration; a later call replaces the one before, whose end then says nothing. The end
-   of the leadership ends all calls and says nothing either.
-2. When a broker's call breaks, the controller connects to the broker's listeners: those whose advertised address is the
-   one that the call came from, for at others somebody in between may answer.
+1. A broker keeps one call open per registration. A later call replaces the one before, whose end then has no meaning.
+   The end of the leadership ends all calls and has no meaning either.
+2. When a broker's call breaks, the controller connects to the broker's listeners at the address from which the call
+   came. It skips listeners that advertise another address, where a proxy may answer.
 3. Only refusals by all of these listeners, several times in a row, mean that the process is gone. A listener that
-   accepts belongs to a process that lives; silence may be the network's, and ends the examination.
-4. The broker is reported as refused since the begin of that round, unless it holds another call by then. A heartbeat
-   that was handled later counts, so that the controller may not believe it; then there is another round.
-5. A broker is examined once at a time, and few brokers at once; the others wait for their turn.
+   accepts belongs to a live process. Silence may be a network failure, and ends the examination.
+4. The controller reports the broker as refused since the start of that round, unless the broker has another call by
+   then. A heartbeat that was handled later outweighs the report; then another round follows.
+5. A broker has at most one examination at a time, and few brokers are examined at once; the others wait.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 _REFUSALS = 3
-"""Refusals in a row: a listener that is opened again meanwhile is heard."""
+"""Refusals in a row that count as gone. Several are needed because a listener may be opened again meanwhile."""
 _ATTEMPTS = 12
-"""The most in a round: a process that ends may close its connections some time before its listeners."""
+"""The maximum of attempts in a round. An ending process may close its connections some time before its listeners."""
 _PAUSE_MS = 30
 _ROUNDS = 3
 _MAX_AT_ONCE = 32
@@ -43,16 +43,16 @@ class Answer(enum.Enum):
     """Outcome of connecting to a listener."""
 
     REFUSED = enum.auto()
-    """Nobody listens."""
+    """No listener is open."""
     HEARD = enum.auto()
-    """Somebody listens, or did a moment ago: a connection that waits to be accepted is reset when a listener closes."""
+    """A listener is open, or was a moment ago: a closing listener resets the connections that it has not accepted."""
     NONE = enum.auto()
-    """No answer: the network may be broken, too."""
+    """No answer. The network may be broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A broker has a call open, over a connection from ``origin`` (None: not known)."""
+    """A broker opened a call, over a connection from ``origin``, None if unknown."""
 
     call_id: int
     broker: Broker
@@ -68,14 +68,14 @@ class Broke:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """This controller has ended a call."""
+    """This controller ended a call."""
 
     call_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class ListenersFound:
-    """The ports of a broker's listeners at the address that its call came from; answers ``FindListeners``."""
+    """The ports of a broker's listeners at the address of its call; the answer to ``FindListeners``."""
 
     broker: Broker
     ports: Sequence[int]
@@ -83,7 +83,7 @@ class ListenersFound:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The outcome at each of a broker's listeners; answers ``Connect``."""
+    """The outcome at each of a broker's listeners; the answer to ``Connect``."""
 
     broker: Broker
     answers: Sequence[Answer]
@@ -98,7 +98,7 @@ class PauseEnded:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The controller has handled a ``Report``; ``is_settled`` is its answer, True also when it cannot answer."""
+    """The controller handled a ``Report``; ``is_settled`` is its answer, True also if it cannot answer."""
 
     broker: Broker
     is_settled: bool
@@ -106,7 +106,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class FindListeners:
-    """Find out which of a broker's listeners are at an address."""
+    """Find the listeners of a broker that are at an address."""
 
     broker: Broker
     origin: IpAddress
@@ -124,7 +124,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Let time pass between two attempts."""
+    """Wait between two attempts."""
 
     broker: Broker
     pause_ms: int
@@ -132,7 +132,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Submit to the controller that all listeners of a broker, at these ports, refuse."""
+    """Report to the controller that all listeners of a broker, at these ports, refuse."""
 
     refused: BrokerRefused
     origin: IpAddress
@@ -166,7 +166,7 @@ class _Examination:
 
 
 class BrokerConnections:
-    """Lives as long as the process; looks at the committed image of ``controller``."""
+    """The connections of a process, for its whole life. It reads the committed image of ``controller``."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -177,11 +177,11 @@ class BrokerConnections:
         self._commands: list[Command] = []
 
     def is_held(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
-        """Return whether a broker has a call open now, of that registration."""
+        """Return True if a broker has a call open now for that registration."""
         return (broker_id, broker_epoch) in self._held
 
     def step(self, event: Event, now_ms: int) -> list[Command]:
-        """Take an event and return what is to be done, in order."""
+        """Process an event and return the commands in order."""
         self._commands = []
         match event:
             case Held(call_id, broker, origin):
@@ -219,7 +219,7 @@ class BrokerConnections:
             assert examination.refusals <= min(examination.attempts, _REFUSALS)
 
     def _end_call(self, call_id: int) -> bool:
-        """Forget a call; return whether it was the broker's latest."""
+        """Remove a call. Return True if it was the broker's latest."""
         broker, _ = self._calls.pop(call_id)
         if self._held.get(broker) != call_id:
             return False

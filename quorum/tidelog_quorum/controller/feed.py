@@ -1,18 +1,18 @@
-"""The committed metadata log as it is given to followers: entries, parts of large ones, and snapshots.
+"""The feed of committed metadata to followers: entries, parts of large ones, and snapshots.
 
 Rules:
 
-1. A follower asks for one response at a time. What it gets is looked up then, so that a slow follower costs nothing but
-   its place.
-2. A shared tail of the log is kept, bounded in entries and bytes. A follower that asks for the beginning, or for what
-   the tail has dropped, first gets an image as a snapshot, batch by batch, and then what follows it from the tail.
-3. Followers that need a snapshot at about the same time get the same one: it is good as long as the tail goes on where
-   it ends, and is dropped when nobody has used it for a while.
-4. An entry that is too large for a response is cut into parts; once begun, all of them follow, also when the tail has
-   dropped the entry meanwhile.
-5. Each follower is told the voters at first and whenever they change, with the next response or by one of its own.
-6. A follower for which there is nothing new waits, and gets an empty response after an interval, so that it notices a
-   dead controller. Every response names the committed offset and the leader.
+1. A follower requests one response at a time. The feed looks its content up at that time, so a slow follower takes no
+   memory beyond its position.
+2. Followers share a tail of the log, bounded in entries and bytes. A follower that requests the beginning, or an entry
+   that the tail has dropped, first gets an image as a snapshot, batch by batch, and then the entries after it.
+3. Followers that need a snapshot at about the same time get the same one. It is valid while the tail continues from its
+   end, and is dropped after a time without use.
+4. An entry that is too large for a response is cut into parts. A follower that got the first part gets all of them,
+   even if the tail drops the entry meanwhile.
+5. Each follower gets the voters at first and whenever they change, with the next response or in one of its own.
+6. A follower with nothing new waits, and gets an empty response after an interval, so that it detects a dead
+   controller. Every response names the committed offset and the leader.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FeedEntry:
 
 @dataclass(frozen=True, slots=True)
 class FeedResponse:
-    """One response; ``leader_id`` is -1 for none, ``voters`` None when the follower knows them."""
+    """One response. ``leader_id`` is -1 for no leader; ``voters`` is None if the follower knows them."""
 
     entries: Sequence[FeedEntry]
     committed_offset: int
@@ -65,7 +65,7 @@ class FeedResponse:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A follower wants all that is committed from an offset on."""
+    """A follower joined. It wants all committed entries from an offset on."""
 
     follower_id: int
     from_offset: int
@@ -73,28 +73,28 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A follower has gone."""
+    """A follower left."""
 
     follower_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A follower takes one more response."""
+    """A follower is ready for one more response."""
 
     follower_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """A follower has waited for an idle interval."""
+    """A follower waited for an idle interval."""
 
     follower_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class BatchEncoded:
-    """A batch of a snapshot; answers ``EncodeBatch``."""
+    """A batch of a snapshot is encoded; the answer to ``EncodeBatch``."""
 
     follower_id: int
     batch: bytes
@@ -103,7 +103,7 @@ class BatchEncoded:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Entries are committed, and lead to an image."""
+    """Entries were committed, with their resulting image."""
 
     entries: Sequence[CommittedEntry]
     image: MetadataImage
@@ -111,21 +111,21 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """An image has come as a snapshot; the entries before it are not known here."""
+    """A snapshot replaced the image. The entries before it are not available here."""
 
     image: MetadataImage
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderTold:
-    """Another controller leads; -1 for none."""
+    """The leader changed; -1 for none."""
 
     leader_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class VotersTold:
-    """The controllers that have a vote."""
+    """The voters changed."""
 
     voters: VoterSet
 
@@ -140,14 +140,14 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class KeepImage:
-    """Keep an image to encode its batches."""
+    """Keep an image for the encoding of its batches."""
 
     image: MetadataImage
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeBatch:
-    """Encode a batch of the image of an offset for a follower; answered by ``BatchEncoded``."""
+    """Encode a batch of an image, named by its offset, for a follower. Answered by ``BatchEncoded``."""
 
     follower_id: int
     offset: int
@@ -156,7 +156,7 @@ class EncodeBatch:
 
 @dataclass(frozen=True, slots=True)
 class DropImage:
-    """Forget the image of an offset."""
+    """Drop the image of an offset."""
 
     offset: int
 
@@ -169,11 +169,11 @@ class _Phase(enum.Enum):
     """The event that a follower waits for."""
 
     BUSY = enum.auto()
-    """``Ready``: it has a response, or has just joined."""
+    """``Ready``: the follower has a response, or has just joined."""
     ENCODING = enum.auto()
     """``BatchEncoded``."""
     IDLE = enum.auto()
-    """Something new, or ``Waited``."""
+    """Any new content, or ``Waited``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,10 @@ class _Snapshot:
 
 @dataclass(slots=True)
 class _Follower:
-    """``position`` is the next offset that it wants; ``parts`` is the rest of the entry before, ``told`` the voters.
+    """Progress of a follower.
 
-    While it gets a snapshot, ``batches`` is how many it has.
+    ``position`` is the next offset to send, ``parts`` the rest of the entry before it, and ``told`` the voters that
+    it knows. During a snapshot, ``batches`` is the number of sent batches.
     """
 
     follower_id: int
@@ -206,7 +207,7 @@ class _Entry:
 
 
 class MetadataFeed:
-    """Lives as long as the process."""
+    """The feed of a process, for its whole life."""
 
     def __init__(self, limits: FeedLimits | None = None) -> None:
         self.voters = VoterSet()
@@ -223,7 +224,7 @@ class MetadataFeed:
         self._commands: list[Command] = []
 
     def step(self, event: Event, now_ms: int) -> list[Command]:
-        """Take an event and return what is to be done, in order."""
+        """Process an event and return the commands in order."""
         self._commands = []
         match event:
             case Joined(follower_id, from_offset):
@@ -288,7 +289,7 @@ class MetadataFeed:
         del self._tail[:dropped]
 
     def _restore(self, image: MetadataImage) -> None:
-        """Begin anew: followers that are not beyond the image get it as a snapshot too."""
+        """Restart from an image. Followers that are not beyond it get it as a snapshot."""
         self._tail.clear()
         self._tail_bytes = 0
         self._tail_start = image.offset + 1
@@ -310,7 +311,7 @@ class MetadataFeed:
             self._respond(follower, ())
 
     def _give_next(self, follower: _Follower) -> None:
-        """Give a follower what comes next, or let it wait."""
+        """Send a follower its next content, or let it wait."""
         if follower.parts:
             part, *rest = follower.parts
             follower.parts = tuple(rest)
@@ -328,7 +329,7 @@ class MetadataFeed:
             self._give_entries(follower)
 
     def _give_entries(self, follower: _Follower) -> None:
-        """Give the next entries; one that is cut comes alone, in several responses."""
+        """Send the next entries. A large entry is sent alone, in several responses."""
         index = bisect_left(self._tail, follower.position, key=lambda e: e.offset)
         first, *rest = self._tail[index].parts
         if rest:
@@ -387,7 +388,7 @@ class MetadataFeed:
         self._commands.append(Respond(follower.follower_id, response))
 
     def _drop_images(self) -> None:
-        """Drop the images that are neither the current snapshot nor sent to anybody."""
+        """Drop the images that are neither the current snapshot nor in use by a follower."""
         used = {f.snapshot.offset for f in self._followers.values() if f.snapshot is not None}
         if self._snapshot is not None:
             used.add(self._snapshot.offset)

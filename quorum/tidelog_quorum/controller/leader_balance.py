@@ -60,7 +60,7 @@ class LeaderBalance:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the next step has work to do."""
+        """True if the next step has work to do."""
         return self._census is not None or bool(self._waiting)
 
     def restart(self, now_ms: int) -> None:

@@ -42,7 +42,7 @@ class Settling:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the queue is empty."""
+        """True if the queue is empty."""
         return not self._waiting
 
     def waiting(self) -> frozenset[tuple[TopicId, int]]:

@@ -87,7 +87,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this controller may handle requests."""
+        """True if this controller may handle requests."""
         return self._active_epoch is not None
 
     def activate(self, epoch: int, now_ms: int) -> None:

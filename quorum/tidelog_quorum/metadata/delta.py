@@ -42,7 +42,7 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no field has a change."""
+        """True if no field has a change."""
         return self == MetadataDelta()
 
 

@@ -62,7 +62,7 @@ class BrokerRegistration:
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker may lead partitions and join their ISR (KIP-841)."""
+        """True if the broker may lead partitions and join their ISR (KIP-841)."""
         return not (self.fenced or self.in_controlled_shutdown)
 
     @property
@@ -140,7 +140,7 @@ class PartitionRegistration:
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether a reassignment is in progress."""
+        """True if a reassignment is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)
 
     def __post_init__(self) -> None:

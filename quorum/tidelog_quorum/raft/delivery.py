@@ -65,7 +65,7 @@ class Delivery:
 
     @property
     def is_restoring(self) -> bool:
-        """Whether the listener's state is being replaced."""
+        """True while the listener's state is being replaced."""
         return not self._restored.is_set()
 
     def deliver(self, item: Commit | RestoreSnapshot | ReadReady) -> None:

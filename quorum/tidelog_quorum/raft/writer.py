@@ -64,7 +64,7 @@ class StorageWriter:
 
     @property
     def takes_chunks(self) -> bool:
-        """Whether there is space for snapshot chunks: chunks that the disk has not taken yet are in memory."""
+        """True if there is space for snapshot chunks. Unwritten chunks stay in memory."""
         return self._chunk_bytes_in - self._chunk_bytes_out < _MAX_QUEUED_CHUNK_BYTES
 
     async def close(self) -> None:

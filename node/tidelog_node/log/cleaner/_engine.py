@@ -20,6 +20,6 @@ else:
         from tidelog_node.log.cleaner import _pure as engine
 
 COMPILED: bool = engine.__name__.endswith("._fast")
-"""Whether the compiled engine is in use."""
+"""True if the compiled engine is in use."""
 
 __all__ = ["COMPILED", "engine"]

@@ -59,7 +59,7 @@ class BatchFile:
 
     @property
     def is_there(self) -> bool:
-        """Whether the file exists."""
+        """True if the file exists."""
         return self._handle != _NOT_THERE
 
     @property

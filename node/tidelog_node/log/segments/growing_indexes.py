@@ -33,7 +33,7 @@ class GrowingIndexes:
 
     @property
     def is_full(self) -> bool:
-        """Whether an index is full, so that the segment must end."""
+        """True if an index is full, so that the segment must end."""
         return self.offset_index.is_full or self.time_index.is_full
 
     def load(self, offset_data: bytearray, time_data: bytearray, segment_size: int, next_offset: int) -> None:

@@ -44,7 +44,7 @@ class OffsetIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether the index is full."""
+        """True if the index is full."""
         return len(self._data) // OFFSET_ENTRY_SIZE >= self._max_entries
 
     def append(self, last_offset: int, position: int) -> None:
@@ -137,7 +137,7 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether the only free entry is the one reserved for sealing the segment."""
+        """True if the only free entry is the one reserved for sealing the segment."""
         return len(self._data) // TIME_ENTRY_SIZE >= self._max_entries - 1
 
     @property

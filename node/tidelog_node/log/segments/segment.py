@@ -172,12 +172,12 @@ class Segment:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the files of the indexes are there, which are written when the batches are on the disk."""
+        """True if the index files exist. They are written once the batches are on the disk."""
         return self._indexes.has_files
 
     @property
     def has_unsaved_indexes(self) -> bool:
-        """Whether the indexes exist only in memory."""
+        """True if the indexes exist only in memory."""
         return not self._indexes.is_saved
 
     def offset_entries(self) -> list[tuple[int, int]]:

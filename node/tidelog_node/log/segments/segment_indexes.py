@@ -65,7 +65,7 @@ class SegmentIndexes:
 
     @property
     def has_files(self) -> bool:
-        """Whether both files exist, which means that the segment was whole on the disk when they were written."""
+        """True if both files exist. The segment was complete on the disk when they were written."""
         names = self._files.listdir(self._paths.directory)
         return all(self._paths.of(suffix).name in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
 

@@ -1,4 +1,4 @@
-"""A controller's terms: becoming the leader, serving requests, and answering them when they are committed."""
+"""A controller's terms: election, handling of requests, and their answers after commit."""
 
 from tidelog_quorum.controller.term.backlog import WriteLimits
 from tidelog_quorum.controller.term.commands import (

@@ -1,4 +1,4 @@
-"""The entries that a leading controller has written and that are not committed, and the limits of its writes."""
+"""Uncommitted entries of a leading controller, and the limits of its writes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WriteLimits:
-    """Limits of what a controller writes to the metadata log.
+    """Limits of a controller's writes to the metadata log.
 
-    ``records_per_operation`` and ``entry_bytes`` bound an atomic entry. Kafka's MAX_RECORDS_PER_USER_OP is 10,000,
-    which counts partitions too; here each partition may come with a topic of its own, so that one request can create
-    2,000 topics of 5 partitions. The bytes stay far below what gRPC carries, together with the entries that share the
-    message.
+    ``records_per_operation`` and ``entry_bytes`` bound an atomic entry. Kafka's MAX_RECORDS_PER_USER_OP is 10,000 and
+    counts partitions too; here each partition may come with a topic of its own, so that one request can create 2,000
+    topics of 5 partitions. The bytes stay far below gRPC's limit, together with the entries that share the message.
     """
 
     records_per_operation: int = 20_000
@@ -26,7 +25,7 @@ class WriteLimits:
 class Backlog:
     """Offsets and sizes of uncommitted entries, bounded so that a slow quorum slows its clients down.
 
-    An entry that is begun while there is room is written whole, so a backlog may exceed its bound by one entry.
+    An entry that begins below the bound is written whole, so a backlog may exceed its bound by one entry.
     """
 
     def __init__(self, limits: WriteLimits) -> None:
@@ -36,27 +35,27 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next entry must wait for a commit."""
+        """True if the next entry must wait for a commit."""
         limits = self._limits
         return len(self._entries) >= limits.uncommitted_entries or self._bytes >= limits.uncommitted_bytes
 
     def add(self, offset: int, size: int) -> None:
-        """Note an entry that was written."""
+        """Add a written entry."""
         self._entries.append((offset, size))
         self._bytes += size
 
     def release(self, committed: int) -> None:
-        """Forget the entries up to a committed offset."""
+        """Remove the entries up to a committed offset."""
         while self._entries and self._entries[0][0] <= committed:
             self._bytes -= self._entries.popleft()[1]
 
     def clear(self) -> None:
-        """Forget all entries at the end of the leadership."""
+        """Remove all entries at the end of the leadership."""
         self._entries.clear()
         self._bytes = 0
 
     def check_invariants(self, committed: int) -> None:
-        """Assert that the offsets ascend above what is committed, and that the bytes add up."""
+        """Assert that the offsets ascend above the committed one, and that the bytes add up."""
         for offset, _ in self._entries:
             assert offset > committed, f"entry {offset} is in the backlog, {committed} is committed"
             committed = offset

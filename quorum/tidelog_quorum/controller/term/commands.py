@@ -17,7 +17,7 @@ from tidelog_quorum.raft.protocol import CommittedEntry
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Handle a request on the latest image; answered by ``Handled`` or ``HandlingFailed``, now or later.
+    """Handle a request on the latest image. Answered by ``Handled`` or ``HandlingFailed``, now or later.
 
     A request that ``is_long`` is handled in a thread. No other request is handled meanwhile.
     """
@@ -28,14 +28,16 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Encode:
-    """Encode records, too many for the event loop, in a thread; answered by ``Encoded`` or ``HandlingFailed``."""
+    """Encode records in a thread, as they are too many for the event loop. Answered by ``Encoded`` or
+    ``HandlingFailed``.
+    """
 
     records: Sequence[MetadataRecord]
 
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """Propose an entry in an epoch; answered by ``Proposed`` or ``ProposalFailed``."""
+    """Propose an entry in an epoch. Answered by ``Proposed`` or ``ProposalFailed``."""
 
     payload: bytes
     epoch: int
@@ -43,7 +45,7 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer a request: everything that it could see is committed."""
+    """Answer a request. Everything that it could see is committed."""
 
     request_id: int
     response: object
@@ -59,7 +61,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Give committed entries, and the image that they lead to, to the followers of the metadata log."""
+    """Give committed entries and their resulting image to the followers of the metadata log."""
 
     entries: Sequence[CommittedEntry]
     image: MetadataImage
@@ -67,7 +69,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class TermBegan:
-    """Tell the operator that this controller leads; ``offset`` is that of its announcement."""
+    """Report that this controller leads; ``offset`` is that of its announcement."""
 
     epoch: int
     offset: int
@@ -75,7 +77,7 @@ class TermBegan:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Tell the operator which brokers changed their state between two images."""
+    """Report the brokers whose state differs between two images."""
 
     before: MetadataImage
     after: MetadataImage
@@ -83,7 +85,7 @@ class BrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Give the event back to the core after other work had its turn."""
+    """Feed the event back to the core after other work had its turn."""
 
     event: DeferredEvent
 

@@ -1,4 +1,4 @@
-"""Events of a controller's terms. The shell gives them to ``ControllerTerm.step`` in the order in which they happen."""
+"""Events of a controller's terms. The shell feeds them to ``ControllerTerm.step`` in order of occurrence."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Entries are committed; they follow those of the event before without a gap."""
+    """Entries are committed. They follow the previous event's entries without a gap."""
 
     entries: Sequence[CommittedEntry]
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRead:
-    """A large committed entry was applied outside of the core, to the image that was committed before it."""
+    """A large committed entry was applied outside the core to the previous committed image."""
 
     entry: CommittedEntry
     image: MetadataImage
@@ -37,14 +37,14 @@ class EntryRead:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRead:
-    """A snapshot has taken the place of the log up to its offset."""
+    """A snapshot replaced the log up to its offset."""
 
     image: MetadataImage
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A client has sent a request; ``is_long`` tells the shell to handle it in a thread."""
+    """A client sent a request; ``is_long`` tells the shell to handle it in a thread."""
 
     request_id: int
     is_long: bool = False
@@ -52,28 +52,28 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """The request that :class:`~tidelog_quorum.controller.term.commands.Handle` named has a result."""
+    """The request of a :class:`~tidelog_quorum.controller.term.commands.Handle` has a result."""
 
     result: Result[object]
 
 
 @dataclass(frozen=True, slots=True)
 class HandlingFailed:
-    """The handler of the request has raised, or its records cannot be encoded."""
+    """The handler of the request raised, or its records cannot be encoded."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A client has gone away; its request needs no answer, and is not written if nothing of it is yet."""
+    """A client disconnected. Its request needs no answer, and is dropped if nothing of it is written yet."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class CommitAwaited:
-    """A reader wants to know when an offset is committed."""
+    """A reader waits for the commit of an offset."""
 
     request_id: int
     offset: int
@@ -81,7 +81,7 @@ class CommitAwaited:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipWatched:
-    """A client wants to hear NOT_CONTROLLER as soon as this controller does not lead."""
+    """A client waits for NOT_CONTROLLER, which it gets as soon as this controller does not lead."""
 
     request_id: int
 
@@ -95,21 +95,21 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """The engine has taken a proposal into its log; it is not committed yet."""
+    """The engine appended a proposal to its log. The entry is not committed yet."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalFailed:
-    """The engine has refused a proposal: NOT_CONTROLLER, or a failure of the engine itself."""
+    """The engine refused a proposal: NOT_CONTROLLER, or a failure of the engine itself."""
 
     error: TidelogError
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Time passed."""
 
 
 @dataclass(frozen=True, slots=True)

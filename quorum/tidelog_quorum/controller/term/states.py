@@ -1,4 +1,4 @@
-"""States of a controller's terms, and of the one job that is being written."""
+"""States of a controller's terms, and of the one job in progress."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tidelog_quorum.metadata.records import MetadataRecord
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Another controller leads, or none."""
+    """Another controller leads, or none does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This controller leads and has not announced itself."""
+    """This controller leads and has not proposed its announcement."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Announcing:
-    """The announcement is the entry at ``offset``; it is not committed."""
+    """The announcement is the entry at ``offset``. It is not committed yet."""
 
     epoch: int
     offset: int
@@ -34,14 +34,14 @@ class Announcing:
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """The announcement is committed; the first records of a new cluster may have to be written."""
+    """The announcement is committed. A new cluster's first records may still be missing."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Requests are handled."""
+    """This controller handles requests."""
 
     epoch: int
 
@@ -57,7 +57,7 @@ class Stage(enum.Enum):
     ENCODING = enum.auto()
     """``Encoded``."""
     ROOM = enum.auto()
-    """A commit that makes room in the backlog, or the end of the leadership."""
+    """A commit that frees space in the backlog, or the end of the leadership."""
     PROPOSING_SLICE = enum.auto()
     PROPOSING_ENTRY = enum.auto()
     """``Proposed`` or ``ProposalFailed``."""
@@ -67,7 +67,7 @@ class Stage(enum.Enum):
 
 @dataclass(slots=True)
 class Job:
-    """The one request or duty that is handled or written, in the epoch in which it began.
+    """The one request or duty in progress, in the epoch in which it began.
 
     ``slices`` are written one after the other, then ``entry``. A duty has no request id; ``following`` is the next one.
     """
@@ -85,7 +85,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Records under way into the log; nothing else happens before their fate is known."""
+    """Records that are proposed to the log. Nothing else happens before their outcome is known."""
 
     state: State
     records: Sequence[MetadataRecord]

@@ -56,7 +56,7 @@ from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 
 
 class ControllerTerm:
-    """Lives as long as the process. Handlers look at ``controller`` and change nothing in it.
+    """The state machine of the process, for its whole life. Handlers read ``controller`` and never change it.
 
     ``tick`` events are due every ``tick_ms``, see :attr:`next_deadline_ms`.
     """
@@ -84,14 +84,14 @@ class ControllerTerm:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The time of the next tick; None while one is under way."""
+        """The time of the next tick; None while a tick is in progress."""
         return self._next_tick_ms
 
     def step(self, event: events.Event, now_ms: int) -> list[commands.Command]:
-        """Take an event and return what is to be done, in order.
+        """Process an event and return the commands in order.
 
         Raises:
-            TidelogError: a committed entry or a snapshot does not fit; this process cannot go on.
+            TidelogError: a committed entry or a snapshot does not fit; this process cannot continue.
         """
         self._commands = []
         self._take(event, now_ms)
@@ -135,7 +135,7 @@ class ControllerTerm:
                 self._refuse(request_id)
             self._watchers.clear()
         if leader.is_self:
-            # Later: the engine is in the middle of a step.
+            # The command is Later, because the engine is in the middle of a step.
             self._commands.append(commands.Later(events.AnnouncementDue(leader.epoch)))
         if self._job is not None and self._job.stage is Stage.ROOM:
             self._write_next(self._job, now_ms)
@@ -221,7 +221,7 @@ class ControllerTerm:
                 self._begin_jobs(now_ms)
 
     def _begin_jobs(self, now_ms: int) -> None:
-        """Begin the job that is first in the queue, if none is under way and it may begin; refuse what cannot."""
+        """Begin the first job of the queue if no other is in progress. Refuse jobs that cannot begin."""
         while self._queue and self._job is None and not self._is_yielding:
             if not self._may_begin(self._queue[0]):
                 return
@@ -237,7 +237,7 @@ class ControllerTerm:
                     self._begin_duty(duty, began_ms, now_ms)
 
     def _may_begin(self, first: events.Submitted | events.DutyDue) -> bool:
-        """Return whether it may be handled, or be refused."""
+        """Return True if the job may be handled or refused."""
         if type(self.state) is Serving:
             return not self._backlog.is_full
         return isinstance(first, events.DutyDue) or not self.leader.is_self
@@ -264,7 +264,7 @@ class ControllerTerm:
                 self._take_payload(job, payload, now_ms)
 
     def _write(self, job: Job, result: Result[object], now_ms: int) -> None:
-        """Check an atomic entry before anything is written: an operation that is too large leaves nothing behind."""
+        """Check an atomic entry before any write, so that a refused operation writes nothing."""
         size = self._limits.records_per_slice
         if not result.atomic:
             job.slices.extend(_slices([*result.preparations, *result.records], size))
@@ -282,7 +282,7 @@ class ControllerTerm:
             self._take_payload(job, payload, now_ms)
 
     def _encode(self, job: Job, records: Sequence[MetadataRecord], now_ms: int) -> bytes | None:
-        """Return records as bytes, or end a job whose handler made records that do not exist."""
+        """Return the encoded records, or end a job whose handler made invalid records."""
         try:
             return encode_batch(records)
         except (TypeError, ValueError) as error:
@@ -298,7 +298,7 @@ class ControllerTerm:
             self._write_next(job, now_ms)
 
     def _write_next(self, job: Job, now_ms: int) -> None:
-        """Propose the next slice or the entry of a job, or end it."""
+        """Propose the next slice or the entry of a job, or end the job."""
         if job.is_abandoned:
             self._end_job(job, None, now_ms)
         elif self.state != Serving(job.epoch):
@@ -352,7 +352,7 @@ class ControllerTerm:
             self._commands.append(commands.Fail(error))
 
     def _end_job(self, job: Job, error: Exception | None, now_ms: int) -> None:
-        """Answer a request, now or when it is committed, or go on with the tick; then begin the next job."""
+        """Answer a request, now or after its commit, or continue the tick; then begin the next job."""
         self._job = None
         if job.request_id is None:
             self._end_duty(job, error, now_ms)
@@ -423,7 +423,7 @@ class ControllerTerm:
 
 
 def _records_of(payload: bytes) -> Iterator[MetadataRecord]:
-    """Yield the records of an entry, which is decoded only when the first one is asked for."""
+    """Yield the records of an entry. The entry is decoded when the first record is read."""
     yield from decode_batch(payload)
 
 

@@ -126,7 +126,7 @@ class Leadership:
 
     @property
     def lacks_directories(self) -> bool:
-        """Whether the set in force lacks the directory id of a voter."""
+        """True if the set in force lacks the directory id of a voter."""
         return self._lacks_directories
 
     def directory_of(self, voter_id: int) -> bytes:

@@ -147,7 +147,7 @@ class RaftLog:
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether :meth:`take_unwritten` would return anything."""
+        """True if :meth:`take_unwritten` would return anything."""
         return self._truncated_from is not None or self._unwritten_from <= self.last_index
 
     def take_unwritten(self) -> tuple[int | None, tuple[Entry, ...]]:

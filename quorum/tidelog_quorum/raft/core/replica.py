@@ -111,7 +111,7 @@ class Replica:
 
     @property
     def has_vote(self) -> bool:
-        """Whether this replica is one of the voters in force, by its id and its directory id."""
+        """True if this replica is one of the voters in force, by its id and its directory id."""
         return self.voters.current.is_voter(self.node_id, self.directory_id)
 
     @property
@@ -121,12 +121,12 @@ class Replica:
 
     @property
     def is_installing(self) -> bool:
-        """Whether a complete snapshot is replacing the log."""
+        """True while a complete snapshot is replacing the log."""
         return self.incoming is not None and self.incoming.is_whole
 
     @property
     def voters_are_settled(self) -> bool:
-        """Whether the entry with the voters in force is committed, so that they may change (thesis 4.1)."""
+        """True if the entry with the voters in force is committed, so that they may change (thesis 4.1)."""
         return self.voters.index <= self.commit_index
 
     def adopt_term(self, term: int) -> None:
