@@ -50,7 +50,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The answer to a read at ``offset``; ``goes_on`` says that the partition's next read is planned."""
+    """The answer to a read at ``offset``; ``goes_on`` is True if the partition's next read is planned."""
 
     turn: _Turn
     offset: int
@@ -83,7 +83,7 @@ class CatchUp:
         self._waiting: deque[_Turn] = deque()
         self._has_work = asyncio.Event()
         self.is_running = False
-        """True if the task runs. Callers may add partitions only then."""
+        """True while the task runs. Callers may add partitions only then."""
 
     def __contains__(self, partition: Partition) -> bool:
         return partition in self._turns

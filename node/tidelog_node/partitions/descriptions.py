@@ -29,7 +29,7 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryDescription:
-    """One of ``log.dirs``, with the ``error`` of an offline one and the bytes of its file system, -1 if unknown."""
+    """One of ``log.dirs``; ``error`` is None if it is online. The sizes are its file system's, or -1 if unknown."""
 
     path: Path
     error: TidelogError | None

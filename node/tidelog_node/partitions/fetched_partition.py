@@ -13,8 +13,8 @@ from tidelog_node.partitions.partition import Partition
 class FetchedPartition:
     """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with consecutive errors.
 
-    ``failing_with`` is the last of these errors, None after a success. ``is_in_sync`` says that the last answer left
-    the log at or above the high watermark.
+    ``failing_with`` is the last of these errors, None after a success. ``is_in_sync`` is True if the log had reached
+    the leader's high watermark after the last answer.
     """
 
     partition: Partition
@@ -26,7 +26,7 @@ class FetchedPartition:
 
     @property
     def is_limited(self) -> bool:
-        """True if the node's replication limit applies to the partition."""
+        """True if the partition waits while the node's limit is exceeded."""
         return self.partition.throttled.follower and not self.is_in_sync
 
 

@@ -277,9 +277,9 @@ class LogDirectories:
         return usage.total, usage.free
 
     def close(self, *, clean: bool, broker_epoch: BrokerEpoch = _NO_BROKER_EPOCH) -> None:
-        """Release every directory; ``clean`` says that all logs were closed, and writes the clean shutdown markers.
+        """Release every directory. Pass ``clean`` after all logs were closed, to leave clean shutdown markers.
 
-        A directory for which :meth:`note_unclean` was called gets no marker.
+        A directory with a log that :meth:`note_unclean` recorded gets no marker.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; all directories are released.

@@ -457,7 +457,7 @@ class Partition:
         # The fetch may have raised the high watermark.
         high_watermark, log_end = self.high_watermark, self.log.log_end_offset
         last_stable = self.log.last_stable_offset(high_watermark)
-        # Uncommitted records may become committed by the mere passing of time, and a later fetch may find them so.
+        # While records are uncommitted, the passing of time alone may change the answer to a later fetch.
         has_all = request.fetch_offset == log_end == high_watermark
         return ReadResult(records, high_watermark, last_stable, self.log.log_start_offset, has_all=has_all)
 

@@ -10,8 +10,8 @@ The move of a partition with the folder ``a/t-0`` has three steps:
    rename is the commit.
 3. The node removes ``a/t-0``, renames the ``-moved`` folder to ``b/t-0`` and informs the controller.
 
-After a crash before the rename, the original is still the replica and the move resumes. After a crash behind it, the
-copy is the replica and the next start takes step 3 (``loading``). At no time could two folders both be the replica.
+After a crash before the rename, the original is still the replica and the move resumes. After a later crash, the copy
+is the replica and the next start takes step 3 (``loading``). At no time could two folders both be the replica.
 The node makes one move at a time, so that a disk reads and writes one log at a time.
 """
 

@@ -17,7 +17,7 @@ from tidelog_node.replication.quota import ReplicationQuota, is_throttled
 
 @dataclass(frozen=True, slots=True)
 class ThrottledSides:
-    """True if a replica's sending as a leader, and its fetching as a follower, are throttled."""
+    """The throttled sides of a replica: sending as a leader, and fetching as a follower."""
 
     leader: bool
     follower: bool
@@ -45,7 +45,7 @@ class ReplicationThrottle:
 
     @property
     def is_exceeded(self) -> bool:
-        """True if a throttled replica that is not in sync has to wait."""
+        """True while throttled replicas out of sync have to wait."""
         return self._quota.is_exceeded(self._clock.monotonic_ms())
 
     @property

@@ -26,7 +26,7 @@ class TimeSlices:
 
     @property
     def is_over(self) -> bool:
-        """True if the slice has ended and other tasks should run."""
+        """True once the slice has ended and other tasks should run."""
         return time.perf_counter() >= self._end_s
 
     async def give_way(self) -> None:
