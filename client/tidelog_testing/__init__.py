@@ -1,4 +1,4 @@
-"""A cluster in memory for tests, of the servers' own parts; ``tidelog.testing`` has its public names."""
+"""An in-memory cluster for tests, made of the servers' own parts. ``tidelog.testing`` exports its public names."""
 
 import os
 

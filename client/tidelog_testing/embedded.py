@@ -1,6 +1,7 @@
-"""One controller and one node on the network loop, over logs in memory: the servers' own parts without their processes.
+"""One controller and one node on the network loop, with logs in memory.
 
-A stop is controlled, after the clients' connections are broken, so that nothing that it starts outlives it.
+They are the servers' own parts without their processes. A stop breaks the clients' connections and then shuts both
+down cleanly, so that nothing outlives it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _LOOK_S: Final = 0.001
 
 
 class Storage:
-    """What outlives a restart: the disk, the metadata log, and the ports."""
+    """State that outlives a restart: the disk, the metadata log, and the ports."""
 
     def __init__(self) -> None:
         self.files = MemoryFiles()
@@ -54,14 +55,14 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The dotted keys of the two processes that run here as one."""
+    """Settings by dotted keys of the controller and the node, which share one process."""
 
     controller: Mapping[str, str]
     node: Mapping[str, str]
 
 
 class EmbeddedCluster:
-    """Runs once. All methods are called on the network loop."""
+    """A controller and a node that start once. Call all methods on the network loop."""
 
     def __init__(self, storage: Storage, gate: Gate, settings: Settings) -> None:
         self._storage = storage
@@ -97,7 +98,7 @@ class EmbeddedCluster:
 
     @property
     def context(self) -> NodeContext:
-        """What the node's handlers work on."""
+        """The state that the node's handlers use."""
         assert self._node is not None
         assert self._node.context is not None
         return self._node.context

@@ -23,7 +23,7 @@ _TIMEOUT_S: Final = 30.0
 _READ_BYTES: Final = 1024**2
 _GROUP_LIMITS: Final = {
     "group.consumer.min.heartbeat.interval.ms": "100",
-    # Members of KIP-848's protocol learn of their assignment by heartbeats. Tests do not wait seconds for one.
+    # Members of KIP-848's protocol learn their assignment from heartbeats. Tests do not wait seconds for one.
     "group.consumer.heartbeat.interval.ms": "100",
 }
 _NODE: Final = {
@@ -36,7 +36,7 @@ _NODE: Final = {
 
 
 class FakeCluster:
-    """One node for tests, ready in milliseconds and gone with the ``with`` block.
+    """One node for tests. It starts in milliseconds and stops at the end of the ``with`` block.
 
     ::
 
@@ -45,8 +45,8 @@ class FakeCluster:
             producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
 
     The node and its controller are the real ones. They keep everything in memory and run on the network thread that
-    this process's clients use. Clients of Kafka connect to ``kafka_bootstrap_servers``. There is one node, so a
-    replication factor above 1 is refused. Methods may be called from any thread. Faults and pauses hold for gRPC.
+    this process's clients use. Clients of Kafka connect to ``kafka_bootstrap_servers``. There is one node, so it
+    refuses a replication factor above 1. Methods may be called from any thread. Faults and pauses apply to gRPC.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class FakeCluster:
         return _address(self._storage.kafka_port)
 
     def start(self) -> None:
-        """Serve; after `stop` again at the same addresses, with the records of before (a restarted process)."""
+        """Start serving. After `stop`, serve the same records at the same addresses, as a restarted process does."""
         run_sync(self._start(), _TIMEOUT_S)
 
     def stop(self) -> None:
-        """Break every connection and stop. Does nothing when stopped."""
+        """Break every connection and stop. Do nothing if the cluster is stopped."""
         running, self._running = self._running, None
         if running is not None:
             self._gate.resume()
@@ -98,7 +98,7 @@ class FakeCluster:
         """Create a topic as a client would.
 
         Raises:
-            TidelogError: what the controller answers, e.g. TOPIC_ALREADY_EXISTS.
+            TidelogError: the controller's error, e.g. TOPIC_ALREADY_EXISTS.
         """
         given = [common_pb2.ConfigEntry(name=key, value=value) for key, value in (configs or {}).items()]
         topic = admin_service_pb2.CreatableTopic(
@@ -121,7 +121,7 @@ class FakeCluster:
         return run_sync(append(), _TIMEOUT_S)
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """Return what a partition holds, in order of offset."""
+        """Return the records of a partition, in order of offset."""
         return run_sync(self._records(topic, partition), _TIMEOUT_S)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
@@ -133,7 +133,7 @@ class FakeCluster:
         return run_sync(end_offset(), _TIMEOUT_S)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Move the log start offset up to ``before_offset``, as retention does, whatever the cleanup.policy."""
+        """Move the log start offset up to ``before_offset``, as retention does, for any cleanup.policy."""
 
         async def delete() -> None:
             found = self._partition(topic, partition)
@@ -143,7 +143,7 @@ class FakeCluster:
         run_sync(delete(), _TIMEOUT_S)
 
     def elect_leader(self, topic: str, partition: int) -> int:
-        """Elect the node leader of the partition once more; return the new leader epoch."""
+        """Elect the node leader of the partition again and return the new leader epoch."""
         return run_sync(self._elect_leader(topic, partition), _TIMEOUT_S)
 
     def fail_next(
@@ -152,7 +152,7 @@ class FakeCluster:
         """Let the next ``times`` gRPC calls of ``api`` (``Produce``, ``Fetch``, ``CreateTopics`` ...) fail.
 
         Each partition or topic of the response carries the error. With ``whole_call`` the call ends with a
-        gRPC status instead; so does a code of the client's own side: ``_TRANSPORT`` is a broken
+        gRPC status instead; so does a client-side code: ``_TRANSPORT`` is a broken
         connection. With ``applied`` the request takes effect and only its answer is lost. A message of
         a ProduceStream counts as a call of ``Produce``, and a fault of the whole call ends the stream.
 
@@ -162,27 +162,27 @@ class FakeCluster:
         self._gate.fail_next(api, error_code, times, whole_call=whole_call, applied=applied)
 
     def answer_with(self, api: str, script: Callable[[Any], Any]) -> None:
-        """Let ``script`` make the response of each gRPC call of ``api``, in place of the node. It runs in a thread.
+        """Let ``script`` answer each gRPC call of ``api`` in place of the node. It runs in a thread.
 
         Raises:
-            ValueError: there is no such API.
+            ValueError: the API does not exist.
         """
         self._gate.answer_with(api, script)
 
     def clear_faults(self) -> None:
-        """Forget the faults that no call has met yet."""
+        """Remove the faults that no call has received yet."""
         self._gate.clear()
 
     def calls(self, api: str) -> int:
-        """Return how many gRPC calls of ``api`` have come in."""
+        """Return the number of gRPC calls of ``api`` so far."""
         return self._gate.calls(api)
 
     def pause(self) -> None:
-        """Hold the gRPC calls that come in from now on, as a stopped process does (SIGSTOP)."""
+        """Delay the gRPC calls that arrive from now on, as a stopped process does (SIGSTOP)."""
         self._gate.pause()
 
     def resume(self) -> None:
-        """Answer again, first of all the calls that came in while paused."""
+        """Answer calls again, first those that arrived during the pause."""
         self._gate.resume()
 
     def check_invariants(self) -> None:

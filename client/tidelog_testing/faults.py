@@ -48,11 +48,11 @@ class Fault:
 
 
 Script: TypeAlias = Callable[[Any], Any]
-"""Makes the response of a request, or raises TidelogError; runs in a thread."""
+"""Function that returns the response to a request or raises TidelogError. It runs in a thread."""
 
 
 class Gate:
-    """Lets each gRPC call in: waits while the node is paused, counts the call, and returns its fault.
+    """Admission of gRPC calls: it waits while the node is paused, counts the call, and returns its fault.
 
     Calls are admitted on the network loop. The other methods may be called from any thread.
     """
@@ -69,7 +69,7 @@ class Gate:
         """Queue a fault for the next ``times`` calls of ``api``.
 
         Raises:
-            ValueError: there is no such API.
+            ValueError: the API does not exist.
         """
         _check_api(api)
         # Codes below UNKNOWN_SERVER_ERROR are the client's own; no response carries them.
@@ -79,30 +79,30 @@ class Gate:
             self._faults[api].extend([fault] * times)
 
     def answer_with(self, api: str, script: Script) -> None:
-        """Let ``script`` answer the calls of ``api``. Raises ValueError: there is no such API."""
+        """Let ``script`` answer the calls of ``api``. Raise ValueError if the API does not exist."""
         _check_api(api)
         self._scripts[api] = script
 
     def script_of(self, api: str) -> Script | None:
-        """Return what answers an API in the node's place."""
+        """Return the script that answers an API in place of the node, or None."""
         return self._scripts.get(api)
 
     def clear(self) -> None:
-        """Forget the faults that no call has met yet."""
+        """Remove the faults that no call has received yet."""
         with self._lock:
             self._faults.clear()
 
     def calls(self, api: str) -> int:
-        """Return how many calls of ``api`` have been let in."""
+        """Return the number of admitted calls of ``api``."""
         with self._lock:
             return self._calls[api]
 
     def pause(self) -> None:
-        """Hold every call from now on."""
+        """Delay every call from now on."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """Let the held calls go on."""
+        """Admit the delayed calls."""
         self._is_paused = False
         call_soon(self._wake)
 

@@ -1,7 +1,7 @@
-"""Puts faults between a node's gRPC server and its services: a server interceptor.
+"""A server interceptor that injects faults between a node's gRPC server and its services.
 
 A unary method of a node reads its request from the call. So does a stream of produce requests. The interceptor reads
-first, and hands on what the service is to see. Everything behind it is the node's own code.
+first, and passes requests on to the service. Everything behind it is the node's own code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHANGES: Final = (
     *("AlterReplicaLogDirs", "ElectLeaders", "AlterPartitionReassignments", "DeleteGroups"),
     *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "OffsetCommit", "OffsetDelete"),
 )
-"""APIs with an effect. All others are carried out, and their answer replaced."""
+"""APIs with an effect. For all others the node carries out the call, and the interceptor replaces the answer."""
 
 
 class _Call(Protocol):
@@ -38,7 +38,7 @@ class _Call(Protocol):
 
 
 class FaultInterceptor(grpc.aio.ServerInterceptor):
-    """Of one server. ``sessions`` returns the node's fetch sessions."""
+    """The interceptor of one server. ``sessions`` returns the node's fetch sessions."""
 
     def __init__(self, gate: Gate, sessions: Callable[[], Iterable[FetchSession]]) -> None:
         self._gate = gate
@@ -49,7 +49,7 @@ class FaultInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the handler of a call with the gate before it."""
+        """Return the call's handler, preceded by the gate."""
         handler: Any = await continuation(handler_call_details)
         method = METHODS.get(handler_call_details.method)
         if handler is None or method is None:
@@ -95,7 +95,7 @@ class FaultInterceptor(grpc.aio.ServerInterceptor):
         return response
 
     def _name_all_partitions(self, request: pb.FetchRequest, response: pb.FetchResponse) -> None:
-        """Let a response have all partitions of the fetch: one to a session has those alone that changed."""
+        """Add all partitions of the fetch to a response. A session's response has only the changed ones."""
         wanted = {(topic.name, item.index) for topic in request.topics for item in topic.partitions}
         for session in self._sessions():
             if response.session_id and session.id == response.session_id:
@@ -115,7 +115,7 @@ class FaultInterceptor(grpc.aio.ServerInterceptor):
 
 
 class _Reread:
-    """A call of which one message has been read already: the service reads it again."""
+    """A call whose first message the interceptor has read. The service reads that message again."""
 
     def __init__(self, call: _Call, first: object) -> None:
         self._call = call
@@ -129,20 +129,20 @@ class _Reread:
 
 
 class _ProduceStream:
-    """A stream of produce requests as the service sees it. Refused requests are answered here, beside the service."""
+    """A stream of produce requests for the service. The interceptor answers refused requests itself."""
 
     def __init__(self, call: _Call, gate: Gate) -> None:
         self._call = call
         self._gate = gate
         self._late: dict[int, Fault] = {}
-        """Faults of requests that take effect first, by their correlation ids."""
+        """Faults of requests that take effect first, by correlation id."""
         self._answers: asyncio.Queue[pb.ProduceStreamResponse | Fault | None] = asyncio.Queue()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
 
     async def read(self) -> Any:
-        """Return the next request that the service is to see."""
+        """Return the next request for the service."""
         while isinstance(raw := await self._call.read(), bytes):
             fault = await self._gate.admit(PRODUCE)
             if fault is None:
@@ -162,7 +162,7 @@ class _ProduceStream:
     async def run(
         self, responses: AsyncIterator[pb.ProduceStreamResponse]
     ) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
-        """Yield the service's responses and those of refused requests, in the order in which they are complete."""
+        """Yield the responses of the service and those of refused requests, in order of completion."""
         pump = asyncio.create_task(self._pump(responses), name="faulty-produce-stream")
         try:
             while (answer := await self._answers.get()) is not None:
@@ -196,7 +196,7 @@ async def _run_script(script: Script, request: Message, call: Any) -> Any:
 
 
 async def _abort(call: Any, fault: Fault) -> NoReturn:
-    """End a call as a node does; an error of the client's own side becomes a broken transport."""
+    """End a call as a node does. A client-side error becomes a broken transport."""
     error: TidelogError = fault.error()
     if fault.code.code < ErrorCode.UNKNOWN_SERVER_ERROR.code:
         await call.abort(grpc.StatusCode.UNAVAILABLE, error.message)

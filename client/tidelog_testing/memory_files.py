@@ -1,4 +1,4 @@
-"""A disk in memory: the protocol ``Files`` of the log, without anything outside of the process."""
+"""A disk in memory: the log's protocol ``Files`` without access to the real disk."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ _Node: TypeAlias = "_File | dict[str, _Node]"
 class MemoryFiles:
     """Files that live as long as this object. Safe to use from any thread.
 
-    A sync does nothing: there is no crash after which the files would still be there. :meth:`release_locks` stands for
-    the end of a process.
+    A sync does nothing, because the files do not survive a crash. :meth:`release_locks` simulates the end of a process.
     """
 
     def __init__(self) -> None:
@@ -53,7 +52,7 @@ class MemoryFiles:
             return handle
 
     def close(self, handle: int) -> None:
-        """Close a handle, and release the lock that it holds."""
+        """Close a handle and release its lock."""
         with self._guard:
             del self._handles[handle]
             self._locks = {path: holder for path, holder in self._locks.items() if holder != handle}
@@ -63,7 +62,7 @@ class MemoryFiles:
         return len(self._handles[handle].data)
 
     def pwrite(self, handle: int, data: Buffer, position: int) -> int:
-        """Write all bytes at a position; a gap before it becomes zeros."""
+        """Write all bytes at a position. Fill a gap before it with zeros."""
         file = self._handles[handle]
         with self._guard:
             _grow(file.data, position)
@@ -72,7 +71,7 @@ class MemoryFiles:
         return len(data)
 
     def pwritev(self, handle: int, parts: Sequence[Buffer], position: int) -> int:
-        """Write the parts one behind the other."""
+        """Write the parts consecutively."""
         return self.pwrite(handle, b"".join(parts), position)
 
     def pread(self, handle: int, size: int, position: int) -> bytes:
@@ -81,7 +80,7 @@ class MemoryFiles:
             return bytes(memoryview(self._handles[handle].data)[position : position + size])
 
     def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
-        """Fill a buffer from a position and return how many bytes were read."""
+        """Fill a buffer from a position and return the number of bytes read."""
         found = self.pread(handle, len(buffer), position)
         buffer[: len(found)] = found
         return len(found)
@@ -92,7 +91,7 @@ class MemoryFiles:
             return memoryview(bytes(self._file(path).data))
 
     def truncate(self, handle: int, size: int) -> None:
-        """Cut the file to a size, or make it longer with zeros."""
+        """Cut the file to a size, or extend it with zeros."""
         file = self._handles[handle]
         with self._guard:
             del file.data[size:]
@@ -100,16 +99,16 @@ class MemoryFiles:
             file.modified_ms = _now_ms()
 
     def allocate(self, handle: int, size: int) -> None:
-        """Make the file as long as ``size``, with zeros; never cut it."""
+        """Extend the file to ``size`` with zeros. Never cut it."""
         with self._guard:
             _grow(self._handles[handle].data, size)
 
     def modified_ms(self, handle: int) -> int:
-        """Return when the file was last written."""
+        """Return the time of the last write."""
         return self._handles[handle].modified_ms
 
     def set_modified_ms(self, handle: int, modified_ms: int) -> None:
-        """Change what :meth:`modified_ms` returns."""
+        """Set the time of the last write."""
         self._handles[handle].modified_ms = modified_ms
 
     def fsync(self, handle: int) -> None:
@@ -119,7 +118,7 @@ class MemoryFiles:
         """Do nothing."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename a file or directory; a file at the target is replaced."""
+        """Rename a file or directory. Replace a file at the target."""
         with self._guard:
             left, entered = self._directory(source.parent), self._directory(target.parent)
             node = _existing(left.get(source.name), source)
@@ -135,13 +134,13 @@ class MemoryFiles:
             return list(self._directory(path))
 
     def remove(self, path: Path) -> None:
-        """Remove a file; handles to it stay good."""
+        """Remove a file. Open handles stay valid."""
         with self._guard:
             self._file(path)
             del self._directory(path.parent)[path.name]
 
     def mkdir(self, path: Path) -> None:
-        """Create a directory and those above it."""
+        """Create a directory and its parents."""
         with self._guard:
             node = self._root
             for name in path.parts[1:]:
@@ -165,7 +164,7 @@ class MemoryFiles:
         return self._locks[path]
 
     def release_locks(self) -> None:
-        """Close every handle, as the system does for a process that ends."""
+        """Close every handle, as the system does when a process ends."""
         with self._guard:
             self._handles.clear()
             self._locks.clear()

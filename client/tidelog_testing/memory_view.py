@@ -1,4 +1,4 @@
-"""The view of the groups of a node whose logs are in memory: the store that the groups' core is tested with."""
+"""A view of the groups of an in-memory node. The tests of the groups' core use it as their store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog_node.groups.memory_store import MemoryGroupStore
 
 
 class MemoryShard:
-    """One shard's part of the view."""
+    """One shard of the view."""
 
     def __init__(self, name: ShardName) -> None:
         self._name = name
@@ -20,7 +20,7 @@ class MemoryShard:
         self._position: ViewPosition | None = None
 
     def position(self) -> ViewPosition | None:
-        """Return how far the log is applied; None for an empty shard."""
+        """Return the applied position of the log; None for an empty shard."""
         return self._position
 
     def records_of(self, group_id: str) -> Sequence[GroupRecord]:
@@ -32,24 +32,24 @@ class MemoryShard:
         return self._store.group_ids()
 
     def apply(self, records: Iterable[GroupRecord], position: ViewPosition | None = None) -> None:
-        """Take over committed records; those that belong to no group are skipped."""
+        """Apply committed records and skip those that belong to no group."""
         self._store.apply(record for record in records if entry_key(self._name, record.key) is not None)
         self._position = position or self._position
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all records."""
         self._store, self._position = MemoryGroupStore(), None
 
 
 class MemoryView:
-    """All shards of a node; made empty by each start, and filled from the logs."""
+    """All shards of a node. Each start begins with an empty view and fills it from the logs."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._shards: dict[ShardName, MemoryShard] = {}
 
     def shard(self, name: ShardName) -> ShardStore:
-        """Return the part of one shard."""
+        """Return the view of one shard."""
         return self._shards.setdefault(name, MemoryShard(name))
 
     def shards(self) -> list[ShardName]:

@@ -1,4 +1,4 @@
-"""Responses with an error in every item: made of a request that is not carried out, or written over an answer."""
+"""Responses with an error in every item, made from a refused request or written over an answer."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tidelog_foundation.errors import TidelogError
 _ITEMS: Final = ("topics", "resources", "groups", "coordinators", "log_dirs")
 """Fields of a response whose items may each have an error."""
 _NAMED: Final = {"topic_names": "name", "topic_ids": "topic_id", "group_ids": "group_id"}
-"""Fields of a request that name items by a scalar, and the field of the item that has it."""
+"""Fields of a request that name items by a scalar, and the matching field of the item."""
 _ERRORS_OF_SESSIONS: Final = ("FetchResponse",)
-"""Responses whose own error is that of the fetch session; their partitions have errors of their own."""
+"""Responses whose own error is that of the fetch session. Their partitions have separate errors."""
 
 
 def has_errors(kind: Any) -> bool:
-    """Return whether a response of this kind has a place for errors."""
+    """Return True if a response of this kind has a field for errors."""
     return _has_own_error(kind) or any(_item_takes_error(kind.fields_by_name.get(name)) for name in _ITEMS)
 
 
 def refuse(request: Message, response: Any, error: TidelogError) -> None:
-    """Make an empty ``response`` say that everything that ``request`` asks for has failed."""
+    """Fill an empty ``response`` with ``error`` for every item of ``request``."""
     said = _message(error)
     if _has_own_error(response.DESCRIPTOR):
         _copy_fields(request, response)
@@ -35,7 +35,7 @@ def refuse(request: Message, response: Any, error: TidelogError) -> None:
 
 
 def overwrite(response: Any, error: TidelogError) -> None:
-    """Put an error into every item of an answer, in place of what it says."""
+    """Put an error into every item of an answer, in place of its content."""
     said = _message(error)
     if _has_own_error(response.DESCRIPTOR):
         response.error.CopyFrom(said)
@@ -89,7 +89,7 @@ def _refuse_item(item: Any, result: Any, said: common_pb2.Error) -> None:
 
 
 def _copy_fields(source: Any, target: Any) -> None:
-    """Copy what identifies an item: fields that both have and of which there is one."""
+    """Copy the fields that identify an item: the singular fields that both messages have."""
     for field in target.DESCRIPTOR.fields:
         other = source.DESCRIPTOR.fields_by_name.get(field.name)
         if other is None or other.type != field.type or isinstance(getattr(target, field.name), Message):

@@ -1,4 +1,4 @@
-"""A quorum of one controller whose log is a list: what it appends is committed."""
+"""A quorum of one controller with a list as its log: every appended entry is committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog_quorum.raft.protocol import (
 
 
 class MemoryLog:
-    """The committed entries, and the epoch of the last leader; outlives the controllers that are started on it."""
+    """The committed entries, and the epoch of the last leader. It outlives the controllers that use it."""
 
     def __init__(self) -> None:
         self.entries: list[CommittedEntry] = []
@@ -36,7 +36,7 @@ class SoleVoter:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """This controller while it runs."""
+        """This controller's leadership while it runs."""
         return self._leader
 
     async def start(self, listener: RaftListener) -> None:
@@ -49,18 +49,18 @@ class SoleVoter:
         listener.on_leader_change(self._leader)
 
     async def stop(self) -> None:
-        """Cease to lead; what was proposed stays in the log."""
+        """Stop leading. Proposed entries stay in the log."""
         self._leader = LeaderAndEpoch(None, self._log.epoch, False)
         if self._listener is not None:
             self._listener.on_leader_change(self._leader)
 
     async def wait_failed(self) -> NoReturn:
-        """Wait for ever."""
+        """Wait forever."""
         while True:
             await asyncio.Event().wait()
 
     def propose(self, payload: bytes, epoch: int) -> int:
-        """Append an entry, which is given to the listener in the loop's next round."""
+        """Append an entry. The listener gets it in the loop's next round."""
         self._check_leading()
         if epoch != self._leader.epoch:
             raise error_for(
@@ -101,7 +101,7 @@ class SoleVoter:
         raise _unsupported("change its voters")
 
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
-        """Raise INVALID_REQUEST: there is no other voter."""
+        """Raise INVALID_REQUEST, because there is no other voter."""
         self._check_leading()
         raise error_for(ErrorCode.INVALID_REQUEST, "the quorum has no other voter")
 

@@ -14,7 +14,7 @@ _SERVERS = ("tidelog_node", "tidelog_quorum", "tidelog_testing", "grpc_health", 
 
 
 def __getattr__(name: str) -> object:
-    # Lazily: neither needs what the other imports.
+    # The imports are lazy, because neither class needs the other's dependencies.
     if name == "LocalCluster":
         from tidelog.testing.local import LocalCluster
 

@@ -1,8 +1,7 @@
-"""The folder in which a local cluster keeps its data: who uses it, and what an earlier cluster left there.
+"""The data folder of a local cluster: its locks, and the ports and configurations of an earlier cluster.
 
-One cluster at a time uses a folder, which two locks ensure. The owner's lock is free again as soon as the process that
-made the cluster is gone, the members' lock when the last of the cluster's processes is gone too: these outlive an owner
-that is killed for a moment.
+Two locks ensure that one cluster at a time uses a folder. The owner's lock ends with the process that created the
+cluster. The members' lock ends with the last of the cluster's processes, which outlive a killed owner for a moment.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _LISTENER = re.compile(r"(\w+)://[^,]*:(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports of one process; 0 where it has none."""
+    """The ports of one process; 0 for none."""
 
     port: int = 0
     kafka_port: int = 0
@@ -43,11 +42,11 @@ class FolderLocks:
 
     @classmethod
     def take(cls, folder: Path) -> FolderLocks:
-        """Lock a folder, which is made where it is not there.
+        """Lock a folder, and create it if it does not exist.
 
         Raises:
             ConfigError: another cluster runs in it, or processes of an earlier one do not end.
-            OSError: it cannot be made or locked.
+            OSError: it cannot be created or locked.
         """
         folder.mkdir(parents=True, exist_ok=True)
         owner_fd = os.open(folder / _OWNER_LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -62,7 +61,7 @@ class FolderLocks:
             raise
 
     def release(self) -> None:
-        """Let another cluster have the folder."""
+        """Release the folder for another cluster."""
         os.close(self.members_fd)
         os.close(self._owner_fd)
 
@@ -74,7 +73,7 @@ def kept_properties(folder: Path, kind: str) -> dict[int, dict[str, str]]:
 
 
 def kept_ports(folder: Path) -> dict[tuple[str, int], Ports]:
-    """Return where the processes of a folder listened when they were last started, by name, as ``("node", 2)``."""
+    """Return the latest ports of the processes in a folder by name, such as ``("node", 2)``."""
     return {
         (kind, number): _ports_in(properties.get("listeners", ""))
         for kind in ("controller", "node")

@@ -1,4 +1,4 @@
-"""The ports of a local cluster's processes: those given, those they had before, or any that are free."""
+"""Port assignment for a local cluster's processes: given ports, earlier ports, or any free ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tidelog.testing.process import Place
 ProcessName = tuple[str, int]
 """``("controller", 1)`` or ``("node", 2)``."""
 OnBusyPort = Callable[[str, int, int], None]
-"""Called with what messages call a process, the port that it should have, and the one that it gets instead."""
+"""Callback with a process's name in messages, the port that it should have, and the port that it gets instead."""
 
 
 class ClusterPorts:
-    """Gives ports to the processes of one cluster and leases them until :meth:`release`.
+    """The ports of one cluster's processes, leased until :meth:`release`.
 
     A process listens on the port of its place, else on the one given, else on the one that it had before (``kept``),
     else on any that is free. A kept port that is in use gives way to a free one, as does a given port where ``on_busy``
@@ -31,7 +31,7 @@ class ClusterPorts:
     def assign(
         self, places: Mapping[ProcessName, Place], given: Mapping[ProcessName, Ports] | None = None
     ) -> dict[ProcessName, Place]:
-        """Return the places with ports, for clients of Kafka too where the process is a node."""
+        """Return the places with their ports. A node also has a port for Kafka's clients."""
         nothing, given = Ports(), given or {}
         wanted = {name: (given.get(name, nothing), self._kept.get(name, nothing)) for name in places}
         chosen = {
@@ -42,22 +42,22 @@ class ClusterPorts:
             )
             for name, place in places.items()
         }
-        # The others choose last, or they might take a port that another process has had.
+        # Processes without a given or kept port choose last, so that they do not take another process's kept port.
         return {name: self._complete(name, place, *wanted[name]) for name, place in chosen.items()}
 
     def lease_any(self, count: int) -> list[int]:
-        """Return ports that are free."""
+        """Return free ports."""
         ports = lease_ports(count)
         self._leases += ports
         return ports
 
     def release(self) -> None:
-        """Let others have the ports."""
+        """Release the ports."""
         release_ports(self._leases)
         self._leases.clear()
 
     def _choose(self, given: int, kept: int) -> int:
-        """Return the first port that can be had, or 0."""
+        """Return the first available port, or 0."""
         if given and self._on_busy is None:
             return given
         for port in (given, kept):

@@ -1,8 +1,8 @@
-"""Kills a test cluster when its owner is gone: run as a script, it leads the cluster's process group.
+"""A script that leads a test cluster's process group and kills the cluster when its owner is gone.
 
-It waits for the end of its standard input, which comes when the owner closes the pipe or dies in whatever way, and
-then sends SIGKILL to the whole group, itself included. A killed owner, a paused node and a thread that started
-the cluster are all covered, which a parent-death signal would not do.
+It waits for the end of its standard input, which comes when the owner closes the pipe or dies in any way. Then it sends
+SIGKILL to the whole group, itself included. This covers a killed owner, a paused node and a thread that started the
+cluster; a parent-death signal would not.
 """
 
 import os

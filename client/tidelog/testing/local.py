@@ -1,4 +1,4 @@
-"""A whole cluster of real processes on loopback, for tests, demos and trying things out."""
+"""A whole cluster of real processes on loopback, for tests, demos and experiments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _QUICK = {
     "replica.lag.time.max.ms": 3_000,
     "group.initial.rebalance.delay.ms": 0,
 }
-"""A cluster on one machine notices a crash sooner than Kafka's defaults (9 s) would; ``config`` overrides them."""
+"""Shorter timeouts than Kafka's defaults (9 s) to detect a crash on one machine; ``config`` overrides them."""
 _OFFSETS_FACTOR, _MOST_OFFSETS_REPLICAS = "offsets.topic.replication.factor", 3
 
 
@@ -103,7 +103,7 @@ class LocalCluster:
 
     @property
     def kafka_bootstrap_servers(self) -> str:
-        """The addresses of all nodes for clients of Kafka, for their ``bootstrap.servers``."""
+        """The addresses of all nodes for Kafka clients, for their ``bootstrap.servers``."""
         return ",".join(node.kafka_address for node in self.nodes.values())
 
     @property
@@ -274,7 +274,7 @@ class LocalCluster:
         waiting = dict.fromkeys(started, "did not answer")
         running = {node_id for node_id, node in self.nodes.items() if node.is_running}
         while waiting:
-            # Those that seemed ready too: where one could not listen, the process that has its port may have answered.
+            # Check even the ready ones: the answer may come from another process that took the port.
             for handle in started:
                 if not handle.is_running:
                     raise RuntimeError(f"{handle.name} ended with exit code {handle.wait()}:\n{handle.log_tail()}")
@@ -319,7 +319,7 @@ _MODULES = {_QUORUM: ("QuorumConfig", "metadata.log.dir"), _NODE: ("NodeConfig",
 
 
 def divide_settings(config: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
-    """Return by package what its processes take of ``config``; ConfigError for a key that neither of them knows."""
+    """Return the settings of ``config`` by package. Raise ConfigError for a key that neither package knows."""
     per_module = {module: _known_settings(module, config) for module in _MODULES}
     unknown = set(config) - {key for settings in per_module.values() for key in settings}
     if unknown:
@@ -341,7 +341,7 @@ def _voters(places: Sequence[Place]) -> str:
 
 
 def _known_settings(module: str, config: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings that a component knows; it is found by name, as the process is started by name."""
+    """Return the settings that a component knows. The module is imported by name, as its process is started by name."""
     config_class: Any = getattr(importlib.import_module(f"{module}.server.config"), _MODULES[module][0])
     known = {config_key(field) for field in dataclasses.fields(config_class)}
     return {key: value for key, value in {**_QUICK, **config}.items() if key in known}

@@ -1,4 +1,4 @@
-"""Ports for test servers that are still theirs after a restart."""
+"""Ports that test servers keep over a restart."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import socket
 from collections.abc import Iterable
 
 _LOWEST, _HIGHEST = 15_000, 32_000
-"""Below the range from which the kernel gives ports to outgoing connections: while a server is down, nobody's
-connection may take its port by accident."""
+"""Below the kernel's range for outgoing connections, so that no connection takes the port of a server that is down."""
 _leases: dict[int, socket.socket] = {}
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return ``count`` different ports on which nobody listens now, and which nobody has leased."""
+    """Return ``count`` different ports without a listener and without a lease."""
     ports = lease_ports(count, host)
     release_ports(ports)
     return ports
 
 
 def lease_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return ``count`` free ports that no other process gets from here until :func:`release_ports` or this one's end.
+    """Return ``count`` free ports, leased until :func:`release_ports` or the end of this process.
 
-    A UDP socket on the port is what others see: the servers listen on TCP alone, and may be down for a while.
+    The lease is a UDP socket on the port, which other processes detect. The servers listen on TCP alone, and may be
+    down for a while.
     """
     ports: list[int] = []
     try:
@@ -36,10 +36,10 @@ def lease_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def lease_port(port: int, host: str = "127.0.0.1") -> bool:
-    """Lease this port and return True, or return False where another process listens on it or has leased it."""
+    """Lease this port. Return False if another process listens on it or leases it."""
     lease = socket.socket(type=socket.SOCK_DGRAM)
     with contextlib.suppress(OSError), socket.socket() as probe:
-        # Connections of a server that has ended may not be closed yet, which hinders no server that follows it.
+        # Closed connections of an earlier server may linger; they do not hinder its successor.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         lease.bind((host, port))
         probe.bind((host, port))
@@ -50,7 +50,7 @@ def lease_port(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def release_ports(ports: Iterable[int]) -> None:
-    """Let others have leased ports."""
+    """Release leased ports."""
     for port in ports:
         if lease := _leases.pop(port, None):
             lease.close()

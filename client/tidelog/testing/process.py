@@ -1,4 +1,4 @@
-"""One process of a test cluster: start, kill, pause, resume, stop; and the group it belongs to."""
+"""A process of a test cluster (start, kill, pause, resume, stop) and its process group."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tidelog.testing import guardian
 from tidelog_foundation.waiting import ReportedBlock
 
 PROPERTIES_FILE = "server.properties"
-"""The name of a process's configuration in its directory."""
+"""The name of a process's configuration file in its directory."""
 _LOG_TAIL_LINES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a process of a cluster runs, and how it is started there.
+    """The place where a process of a cluster runs, and its start command there.
 
-    ``port`` 0 is any that is free on this machine, as is a node's ``kafka_port``. ``wrapper`` is the command that runs
-    the interpreter with its arguments, such as ``nsenter``, under the process id that it was started with;
-    ``launcher`` are the interpreter's arguments before the module's name and those of the module.
+    A ``port`` or ``kafka_port`` of 0 stands for any free port of this machine. ``wrapper`` is a command, such as
+    ``nsenter``, that runs the interpreter with its arguments and keeps the process id. ``launcher`` has the
+    interpreter's arguments before the module's name and arguments.
     """
 
     host: str = "127.0.0.1"
@@ -37,9 +37,9 @@ class Place:
 
 
 class ProcessGroup:
-    """The process group of a cluster; everything in it dies with the process that made it.
+    """The process group of a cluster. All its processes die with the process that created it.
 
-    ``inherited`` are descriptors that every member has open as long as it lives.
+    ``inherited`` has descriptors that every member keeps open for its life.
     """
 
     def __init__(self, inherited: Sequence[int] = ()) -> None:
@@ -50,7 +50,7 @@ class ProcessGroup:
 
     @property
     def id(self) -> int:
-        """The process group id that members are started with."""
+        """The process group id of new members."""
         return self._guardian.pid
 
     def close(self) -> None:

@@ -103,7 +103,7 @@ Command: TypeAlias = (
 
 
 class ImageApplication:
-    """One per process. ``applied`` is the image that the replicas have reached."""
+    """The image application of one process. ``applied`` is the image that the replicas have reached."""
 
     def __init__(self, broker_id: BrokerId, incarnation_id: bytes) -> None:
         self.applied = MetadataImage()
@@ -116,7 +116,7 @@ class ImageApplication:
         self._under_way: MetadataImage | None = None
 
     def step(self, event: Event) -> list[Command]:
-        """Process an event and return the commands in order. Time is irrelevant."""
+        """Process an event and return the commands in order."""
         match event:
             case Registered():
                 self._broker_epoch = event.broker_epoch
@@ -161,7 +161,7 @@ class ImageApplication:
         return [*commands, Publish(image)]
 
     def _is_registered(self, image: MetadataImage) -> bool:
-        """Return whether an image has this process's registration, or a later one of the node."""
+        """Return True if an image has this process's registration, or a later one of the node."""
         own = image.brokers.get(self._broker_id)
         is_registered = self._broker_epoch != NOT_REGISTERED
         return is_registered and own is not None and own.broker_epoch >= self._broker_epoch

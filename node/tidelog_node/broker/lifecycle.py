@@ -58,8 +58,8 @@ class LifecycleTimings:
     def attempt_timeout_ms(self) -> int:
         """The timeout of a heartbeat at one controller.
 
-        A session lasts several heartbeats. The session at the next leader must not expire while a silent controller is
-        waited for.
+        A session lasts several heartbeats. It must not expire at the next leader while the broker waits for a silent
+        controller.
         """
         attempt_ms = _HEARTBEATS_PER_ATTEMPT * self.heartbeat_interval_ms
         return min(max(attempt_ms, self.shortest_attempt_ms), self.longest_attempt_ms)
@@ -172,7 +172,7 @@ class HoldConnection:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the wait for the handover. ``is_handed_over`` is whether a controller has confirmed it."""
+    """End the wait for the handover. ``is_handed_over`` is True if a controller has confirmed it."""
 
     is_handed_over: bool
 
@@ -194,7 +194,7 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class Registering:
-    """A registration is in progress. ``was_refused`` is whether an earlier attempt failed and was logged."""
+    """A registration is in progress. ``was_refused`` is True if an earlier attempt failed and was logged."""
 
     was_refused: bool
 
@@ -251,7 +251,7 @@ NO_SESSION = Session(-math.inf, 0)
 
 
 class Lifecycle:
-    """One per broker process. ``broker_epoch`` is that of the latest registration, -1 before the first."""
+    """The lifecycle of one broker process. ``broker_epoch`` is that of the latest registration, -1 before the first."""
 
     def __init__(self, timings: LifecycleTimings) -> None:
         self.phase: Phase = NotStarted()
@@ -288,9 +288,9 @@ class Lifecycle:
         return max(self.broker_epoch, self._previous_broker_epoch)
 
     def has_session(self, now_ms: int) -> bool:
-        """Return whether it is certain that no session of this broker has ended without its knowledge.
+        """Return True if no session of this broker can have ended without its knowledge.
 
-        A process that was paused thereby detects that it may have been replaced, before it is told.
+        A process that was paused thus detects that it may have been replaced, before the controller reports it.
         """
         return now_ms < self.session.end_ms and self.reported_offset >= self.session.metadata_offset
 

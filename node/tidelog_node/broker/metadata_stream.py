@@ -178,7 +178,7 @@ Phase: TypeAlias = NotStarted | Reading | Pausing | Ended
 
 
 class MetadataStream:
-    """One per node. ``offset`` is the offset of the last built image."""
+    """The metadata stream of one node. ``offset`` is the offset of the last built image."""
 
     def __init__(self, broker_id: BrokerId, voters: Voters, configured: Sequence[str], timings: StreamTimings) -> None:
         """``configured`` has the configured addresses, at least one."""
