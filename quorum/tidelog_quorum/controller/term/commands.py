@@ -28,9 +28,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Encode:
-    """Encode records in a thread, as they are too many for the event loop. Answered by ``Encoded`` or
-    ``HandlingFailed``.
-    """
+    """Encode records, too many for the event loop, in a thread. Answered by ``Encoded`` or ``HandlingFailed``."""
 
     records: Sequence[MetadataRecord]
 
