@@ -55,11 +55,24 @@ class SmallDisk:
         self._image.unlink()
 
     def mount(self) -> None:
-        """Mount the file system after :meth:`unmount`.
+        """Mount the file system after :meth:`unmount`, writable.
+
+        A process in a mount namespace of its own may still have the former mount. The kernel then shows that file
+        system again, in its state, so the mount is repeated until that process has ended.
 
         Raises:
-            RuntimeError: ``mount`` failed. The message has its output.
+            RuntimeError: ``mount`` failed, or the file system is still read-only after a minute.
         """
+        deadline_s = time.monotonic() + 60
+        self._mount_once()
+        while os.statvfs(self.path).f_flag & os.ST_RDONLY:
+            if time.monotonic() >= deadline_s:
+                raise RuntimeError(f"{self.path} is read-only: another mount namespace still has the file system")
+            self.unmount()
+            time.sleep(0.2)
+            self._mount_once()
+
+    def _mount_once(self) -> None:
         self._keeper = subprocess.Popen(
             ["sh", "-c", _KEEPER, "sh", str(self._image), str(self.path)],
             stdin=subprocess.PIPE,

@@ -110,14 +110,14 @@ def test_verify_names_what_is_not_as_asked_and_fails(cluster: FakeCluster, tmp_p
 
 def test_verify_shows_where_replicas_are_that_have_a_log_directory(cluster: FakeCluster, tmp_path: Path) -> None:
     file = tmp_path / "move.json"
-    item = {"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/fake"]}
+    item = {"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/memory"]}
     file.write_text(json.dumps({"partitions": [item]}))
     named = ("--reassignment-json-file", str(file))
 
     executed = run(cluster, "reassign", "--execute", *named)
     verified = run(cluster, "reassign", "--verify", "--preserve-throttles", *named)
 
-    assert "Successfully started moving log directory to /fake for replica a-0-1" in executed.stdout
+    assert "Successfully started moving log directory to /memory for replica a-0-1" in executed.stdout
     assert verified.stdout.endswith("\nREPLICA  LOG DIRECTORY\na-0-1    completed\n")
     file.write_text(json.dumps({"partitions": [item | {"log_dirs": ["/other"]}]}))
     refused = run(cluster, "reassign", "--execute", *named)
