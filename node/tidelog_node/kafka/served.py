@@ -20,7 +20,7 @@ Body: TypeAlias = Sequence[Buffer]
 """A response without its header, in chunks; large ones by reference."""
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
-_SHORT_BYTES: Final = 4_096
+SHORT_BYTES: Final = 4_096
 """A request up to this size takes at most a few milliseconds to decode."""
 
 
@@ -124,7 +124,7 @@ class MessageApi(Generic[Q, R]):
         Long ones run in time slices.
         """
         caller = request.caller
-        if request.reader.remaining > _SHORT_BYTES:
+        if request.reader.remaining > SHORT_BYTES:
             return self._answer_long(node, request.reader, caller)
         return self._answer(node, decode(self.request, request.reader, caller.version), caller)
 

@@ -285,6 +285,27 @@ def longest_share_of(request_, version, tmp_path, monkeypatch):
     return asyncio.run(again())
 
 
+@pytest.mark.parametrize("version", [0, 13])
+def test_a_long_metadata_request_lets_others_have_their_turn(tmp_path, monkeypatch, version):
+    monkeypatch.setattr("tidelog_node.partitions.time_slices.SLICE_S", 0.0)
+    request = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=f"n{i}") for i in range(MANY)])
+
+    async def run():
+        async with whole_node(tmp_path) as node:
+            gc.disable()
+            try:
+                # Other APIs only decode short requests when they begin.
+                return await longest_share(lambda: begin(node, request, version))
+            finally:
+                gc.enable()
+
+    async def again():
+        await run()
+        return await run()
+
+    assert asyncio.run(again()) < MOST_OF_IT
+
+
 @pytest.mark.parametrize("count", [MANY, 1_500])
 def test_a_long_fetch_lets_others_have_their_turn(tmp_path, monkeypatch, count):
     monkeypatch.setattr("tidelog_node.partitions.time_slices.SLICE_S", 0.0)

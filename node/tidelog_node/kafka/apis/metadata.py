@@ -5,7 +5,6 @@ Clients request it often and for many topics, so the answer is assembled from th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Iterable, Iterator
 from itertools import islice
 from typing import ClassVar, Final
@@ -17,7 +16,7 @@ from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATI
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.encoded_topics import EncodedTopics
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.protocol.codec import decode, encode
+from tidelog_node.kafka.protocol.codec import decode, decode_in_steps, encode, encode_in_steps
 from tidelog_node.kafka.protocol.messages.metadata import (
     NO_OPERATIONS,
     MetadataRequest,
@@ -25,8 +24,10 @@ from tidelog_node.kafka.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
+from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
-from tidelog_node.kafka.served import Api, Body, Caller, KafkaNode, Request
+from tidelog_node.kafka.served import SHORT_BYTES, Api, Body, Caller, KafkaNode, Request
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
@@ -36,7 +37,7 @@ _TOPICS_AT_ONCE: Final = 128
 
 
 class MetadataApi:
-    """Metadata, answered from the newest image. A response with many topics yields to other tasks between slices."""
+    """Metadata, answered from the newest image. Long requests and responses run in time slices."""
 
     key: ClassVar[ApiKey] = ApiKey.METADATA
     versions: ClassVar[tuple[int, int]] = MetadataRequest.VERSIONS
@@ -48,18 +49,34 @@ class MetadataApi:
 
     def begin(self, node: KafkaNode, request: Request) -> Body | Awaitable[Body]:
         """Return the response. Missing topics are created in the background if the client and the node allow it."""
-        version = request.caller.version
-        asked = decode(MetadataRequest, request.reader, version)
-        if not _is_valid(asked, version):
-            return _refusal(asked, version)
+        caller = request.caller
+        if request.reader.remaining > SHORT_BYTES:
+            return self._answer_long(node, request.reader, caller)
+        asked = decode(MetadataRequest, request.reader, caller.version)
+        if not _is_valid(asked, caller.version):
+            writer = Writer()
+            encode(_refusal(asked), writer, caller.version)
+            return writer.chunks()
+        return self._answer(node, asked, caller)
+
+    async def _answer_long(self, node: KafkaNode, reader: Reader, caller: Caller) -> Body:
+        asked = await TimeSlices().result_of(decode_in_steps(MetadataRequest, reader, caller.version))
+        if not _is_valid(asked, caller.version):
+            writer = Writer()
+            await TimeSlices().result_of(encode_in_steps(_refusal(asked), writer, caller.version))
+            return writer.chunks()
+        answer = self._answer(node, asked, caller)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _answer(self, node: KafkaNode, asked: MetadataRequest, caller: Caller) -> Body | Awaitable[Body]:
         image = node.context.metadata.image
-        view = self._encoded.view(image, request.caller.listener)
-        topics = self._topics(node, image, asked, view, request.caller)
+        view = self._encoded.view(image, caller.listener)
+        topics = self._topics(node, image, asked, view, caller)
         operations = CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else NO_OPERATIONS
         written = list(islice(topics, _TOPICS_AT_ONCE))
         if len(written) < _TOPICS_AT_ONCE:
-            return _response(node, view, operations, written, version)
-        return _in_turns(node, view, operations, written, topics, version)
+            return _response(node, view, operations, written, caller.version)
+        return _in_turns(node, view, operations, written, topics, caller.version)
 
     def _topics(
         self, node: KafkaNode, image: MetadataImage, asked: MetadataRequest, view: ClusterView, caller: Caller
@@ -87,9 +104,7 @@ class MetadataApi:
 async def _in_turns(
     node: KafkaNode, view: ClusterView, operations: int, written: list[bytes], rest: Iterator[bytes], version: int
 ) -> Body:
-    while part := list(islice(rest, _TOPICS_AT_ONCE)):
-        written += part
-        await asyncio.sleep(0)
+    written += [topic async for topic in TimeSlices().of(rest)]
     return _response(node, view, operations, written, version)
 
 
@@ -154,13 +169,11 @@ def _tail_size(version: int) -> int:
     return 4 * (8 <= version <= 10) + 2 * (version >= 13) + (version >= MetadataResponse.FLEXIBLE)
 
 
-def _refusal(asked: MetadataRequest, version: int) -> Body:
+def _refusal(asked: MetadataRequest) -> MetadataResponse:
     """Return an error for each topic, as Kafka's MetadataRequest.getErrorResponse does."""
     error = ErrorCode.INVALID_REQUEST.code
     topics = [MetadataResponseTopic(error, t.name or "", t.topic_id) for t in asked.topics or ()]
-    writer = Writer()
-    encode(MetadataResponse(topics=topics, error_code=error), writer, version)
-    return writer.chunks()
+    return MetadataResponse(topics=topics, error_code=error)
 
 
 APIS: tuple[Api, ...] = (MetadataApi(),)
