@@ -59,5 +59,6 @@ def run(*command: str) -> None:
 
 
 def _unshare(*, network: bool) -> Sequence[str]:
-    kinds = ["--mount", "--propagation", "private", *(["--net"] if network else [])]
+    # A slave: mounts of the run stay in it, and what the machine unmounts meanwhile is unmounted in the run too.
+    kinds = ["--mount", "--propagation", "slave", *(["--net"] if network else [])]
     return ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), *kinds, "--"]

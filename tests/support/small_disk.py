@@ -15,11 +15,20 @@ from typing import IO
 
 _KEEPER = """
 set -e
+outer=${2%/*}
+mount --bind "$outer" "$outer"
+mount --make-shared "$outer"
+trap 'umount -l "$outer" 2> /dev/null' EXIT
 mount -o loop "$1" "$2"
 trap '' INT TERM HUP
 echo mounted
 cat > /dev/null
 umount "$2" 2> /dev/null || umount -l "$2" 2> /dev/null || true
+"""
+"""Mount an image on the second argument until standard input ends.
+
+The mount lies in a shared one: a process in a mount namespace of its own that came to be in the meantime, such as
+``ip netns exec``, loses it together with this process. The file system would stay alive otherwise, in its state.
 """
 _BALLAST = "ballast"
 _BLOCK = 1024
@@ -33,7 +42,7 @@ class SmallDisk:
     """
 
     def __init__(self, directory: Path, size_mib: int) -> None:
-        self.path = directory / "disk"
+        self.path = directory / "mounts" / "disk"
         self._image = directory / "disk.img"
         self._size = size_mib << 20
         self._keeper: subprocess.Popen[str] | None = None
@@ -55,24 +64,11 @@ class SmallDisk:
         self._image.unlink()
 
     def mount(self) -> None:
-        """Mount the file system after :meth:`unmount`, writable.
-
-        A process in a mount namespace of its own may still have the former mount. The kernel then shows that file
-        system again, in its state, so the mount is repeated until that process has ended.
+        """Mount the file system after :meth:`unmount`.
 
         Raises:
-            RuntimeError: ``mount`` failed, or the file system is still read-only after a minute.
+            RuntimeError: ``mount`` failed, or another mount namespace still has the file system, read-only.
         """
-        deadline_s = time.monotonic() + 60
-        self._mount_once()
-        while os.statvfs(self.path).f_flag & os.ST_RDONLY:
-            if time.monotonic() >= deadline_s:
-                raise RuntimeError(f"{self.path} is read-only: another mount namespace still has the file system")
-            self.unmount()
-            time.sleep(0.2)
-            self._mount_once()
-
-    def _mount_once(self) -> None:
         self._keeper = subprocess.Popen(
             ["sh", "-c", _KEEPER, "sh", str(self._image), str(self.path)],
             stdin=subprocess.PIPE,
@@ -83,6 +79,10 @@ class SmallDisk:
         )
         if _stream(self._keeper.stdout).readline() != "mounted\n":
             raise RuntimeError(self._end_keeper() or "mount said nothing")
+        try:
+            (self.path / _BALLAST).touch()
+        except OSError as error:
+            raise RuntimeError(f"Another mount namespace still has the file system: {error}") from error
 
     def unmount(self, timeout_s: float = 10.0) -> None:
         """Unmount the file system. Further calls do nothing.
