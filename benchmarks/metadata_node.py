@@ -17,9 +17,10 @@ from benchmarks import process
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.transport import open_channel
+from tidelog_node.event_loop import SystemClock
 from tidelog_node.log import LogConfig
-from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, SystemClock
-from tidelog_node.partitions.fetcher_pool import FetcherPool
+from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry
+from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.server.metadata_follower import MetadataFollower
 

@@ -20,7 +20,7 @@ from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.intake import MAX_CALLS
 from tidelog_node.handlers import NodeContext
-from tidelog_node.kafka.listener import KafkaListeners
+from tidelog_node.kafka.server.listener import KafkaListeners
 from tidelog_node.partitions import LogDirectories
 from tidelog_node.replication import FetchSession
 from tidelog_node.server.dynamic_config import DynamicNodeConfig

@@ -11,9 +11,10 @@ from memory_disk import MemoryFiles
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog_node.event_loop import SystemClock
 from tidelog_node.hosting.commands import AssignDirectory
 from tidelog_node.log import PartitionLog
-from tidelog_node.partitions import LogDirectories, Partition, PartitionRegistry, SystemClock
+from tidelog_node.partitions import LogDirectories, Partition, PartitionRegistry
 from tidelog_quorum.metadata import (
     Endpoint,
     MetadataImage,

@@ -9,6 +9,7 @@ from tidelog.v1 import controller_service_pb2 as controller_pb
 from tidelog.v1 import quorum_service_pb2 as quorum_pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import TopicId
+from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.apis.registry import all_apis
@@ -16,7 +17,7 @@ from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
-from tidelog_node.partitions import MetadataCache, ReplicationThrottles, SystemClock
+from tidelog_node.partitions import MetadataCache, ReplicationThrottles
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_quorum.controller import Controller, ControllerConfig
 from tidelog_quorum.controller.features import describe_features

@@ -18,12 +18,12 @@ from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
-from tidelog_node.kafka.limits import ListenerLimits
-from tidelog_node.kafka.listener import KafkaListeners
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.reader import MalformedMessageError
-from tidelog_node.kafka.request_memory import RequestBudgets
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
+from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.listener import KafkaListeners
+from tidelog_node.kafka.server.request_memory import RequestBudgets
 from tidelog_quorum.metadata import MetadataImage
 
 DEADLINE_S = 10.0

@@ -10,6 +10,7 @@ from tests.unit.node.conftest import InProcessCluster
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator
+from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
@@ -28,7 +29,6 @@ from tidelog_node.kafka.protocol.messages.group_members import (
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
-from tidelog_node.partitions import SystemClock
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_quorum.metadata import (
     Endpoint,

@@ -25,11 +25,12 @@ from tidelog_node.coordination.shard_driver import ShardCore, ShardDriver, Shard
 from tidelog_node.coordination.topics import GroupTopics
 from tidelog_node.coordination.view import ViewFailedError
 from tidelog_node.coordination.views import GroupViews, OpenView, View, open_group_view
+from tidelog_node.event_loop import Clock
 from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse, TopicInfo
 from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.groups.store import GroupStore
 from tidelog_node.groups.wire import MAX_STRING_BYTES
-from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRegistry
+from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry
 from tidelog_quorum.metadata.image import TopicImage
 
 MAX_CALLS = 100_000

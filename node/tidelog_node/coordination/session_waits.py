@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tidelog_node.partitions import Clock
+from tidelog_node.event_loop import Clock
 
 _INTERVAL_S = 0.02
 

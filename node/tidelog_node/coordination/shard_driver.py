@@ -32,6 +32,8 @@ from tidelog_node.coordination.view import ViewFailedError
 from tidelog_node.coordination.view_layout import ViewPosition
 from tidelog_node.coordination.views import GroupViews, ShardStore, View
 from tidelog_node.coordination.writing import Uncommitted, UncommittedWrites, encode_batch
+from tidelog_node.event_loop import Clock
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.groups.events import (
     ClientIdentity,
     Command,
@@ -52,8 +54,7 @@ from tidelog_node.groups.events import (
 )
 from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.groups.store import GroupStore
-from tidelog_node.partitions import Clock, Partition
-from tidelog_node.partitions.time_slices import TimeSlices
+from tidelog_node.partitions import Partition
 from tidelog_node.replication import LeaderState
 from tidelog_node.replication.fetch_session import TopicRef
 

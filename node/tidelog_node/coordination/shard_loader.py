@@ -15,7 +15,8 @@ from collections.abc import Callable
 from tidelog_node.coordination.log_tail import epoch_before, offset_to_resume, records_in
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition
 from tidelog_node.coordination.views import GroupViews, ShardStore, View
-from tidelog_node.partitions import Clock, Partition
+from tidelog_node.event_loop import Clock
+from tidelog_node.partitions import Partition
 
 logger = logging.getLogger(__name__)
 

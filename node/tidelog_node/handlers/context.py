@@ -14,17 +14,11 @@ from tidelog_foundation.config import DynamicBrokerConfig
 from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
+from tidelog_node.event_loop import Clock, DecodingThread
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.produce_turns import ProduceTurns
 from tidelog_node.handlers.response_budget import ResponseBudget
-from tidelog_node.partitions import (
-    Clock,
-    DecodingThread,
-    MetadataCache,
-    Partition,
-    PartitionRegistry,
-    ReplicationThrottles,
-)
+from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
 from tidelog_node.replication import ReplicaSelector
 
 LeaderHint = common_pb2.LeaderIdAndEpoch

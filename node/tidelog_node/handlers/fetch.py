@@ -24,6 +24,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
+from tidelog_node.event_loop import Pending
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.fetching import CurrentLeader, FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.fetching.proto import request_from_proto, request_from_proto_in_steps, response_to_proto
 from tidelog_node.handlers.context import NodeContext, leader_hint
@@ -31,8 +33,7 @@ from tidelog_node.handlers.fetch_item import FetchItem
 from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
 from tidelog_node.handlers.preferred_replica import preferred_replica
 from tidelog_node.handlers.response_budget import ResponseBudget
-from tidelog_node.partitions import Partition, Pending, ReadRequest, ReadResult
-from tidelog_node.partitions.time_slices import TimeSlices
+from tidelog_node.partitions import Partition, ReadRequest, ReadResult
 from tidelog_node.replication.fetch_session import FULL_EPOCH
 
 logger = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from typing import TypeVar
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse
-from tidelog_node.partitions.time_slices import TimeSlices
 
 R = TypeVar("R", bound=GroupResponse)
 T = TypeVar("T")

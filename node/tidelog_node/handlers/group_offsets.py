@@ -9,11 +9,11 @@ from collections.abc import Generator, Iterable, Iterator
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.groups.events import AllOffsets, ClientIdentity
 from tidelog_node.groups.offsets.requests import fill_in_steps
 from tidelog_node.handlers.context import error_message
 from tidelog_node.handlers.group_calls import answer_of_group
-from tidelog_node.partitions.time_slices import TimeSlices
 
 _AT_ONCE = 100
 MOST_OFFSETS = 25_000

@@ -6,9 +6,9 @@ from collections.abc import Generator, Mapping, Set
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext, error_message
-from tidelog_node.partitions.descriptions import LogDirectoryDescription
-from tidelog_node.partitions.time_slices import TimeSlices
+from tidelog_node.partitions.directories.descriptions import LogDirectoryDescription
 
 
 async def describe_log_dirs(context: NodeContext, request: pb.DescribeLogDirsRequest) -> pb.DescribeLogDirsResponse:

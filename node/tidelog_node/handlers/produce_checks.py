@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import OversizedRecordsError
+from tidelog_node.event_loop import INLINE_BYTES, MAX_INLINE_SIZE
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.log import CheckedBatch, ProduceRules
-from tidelog_node.partitions import INLINE_BYTES, MAX_INLINE_SIZE
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -14,7 +15,6 @@ from tidelog_node.kafka.protocol.codec import decode, decode_in_steps, encode_in
 from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Buffer, Writer
-from tidelog_node.partitions.time_slices import TimeSlices
 
 Body: TypeAlias = Sequence[Buffer]
 """A response without its header, in chunks; large ones by reference."""

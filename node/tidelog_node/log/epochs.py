@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tidelog_foundation.ids import NO_EPOCH, UNKNOWN_OFFSET, LeaderEpoch
-from tidelog_node.log.directory.checkpoint_files import format_checkpoint, parse_checkpoint
+from tidelog_node.log.directory.offset_checkpoint_file import format_checkpoint, parse_checkpoint
 from tidelog_node.log.disk.files import Files, read_file, replace_file, storage_errors
 
 logger = logging.getLogger(__name__)

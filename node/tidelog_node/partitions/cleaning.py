@@ -22,6 +22,7 @@ from typing import TypeVar
 from tidelog_foundation.config.topic import UNLIMITED
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import NO_TIMESTAMP
+from tidelog_node.event_loop.clock import Clock
 from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import OS_FILES, Files, LogConfig, PartitionLog
 from tidelog_node.log.cleaner import (
@@ -41,8 +42,7 @@ from tidelog_node.log.cleaner import (
 )
 from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.log.segments.segment import Segment
-from tidelog_node.partitions.clock import Clock
-from tidelog_node.partitions.log_directories import LogDirectories
+from tidelog_node.partitions.directories.log_manager import LogDirectories
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.registry import PartitionRegistry
 

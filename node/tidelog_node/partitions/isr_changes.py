@@ -11,7 +11,7 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog_node.broker.report import Report
-from tidelog_node.partitions.clock import SystemClock
+from tidelog_node.event_loop.clock import SystemClock
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication import isr_changes as core
 from tidelog_node.replication.commands import ProposeIsr

@@ -19,29 +19,29 @@ from typing import assert_never
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_node.broker.report import Report
+from tidelog_node.event_loop.clock import Clock
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.hosting import HostedReplicas, PartitionKey, commands, events
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.disk.disk_errors import is_directory_failure, is_disk_failure
-from tidelog_node.partitions.checkpoints import Checkpoints
-from tidelog_node.partitions.clock import Clock
-from tidelog_node.partitions.closing_logs import ClosingLogs
-from tidelog_node.partitions.descriptions import LogDirectoryDescription, describe
-from tidelog_node.partitions.directory_assignments import DirectoryAssignments
-from tidelog_node.partitions.fetcher_pool import FetcherPool
-from tidelog_node.partitions.foundings import Foundings
+from tidelog_node.partitions.directories.checkpoint_writer import Checkpoints
+from tidelog_node.partitions.directories.closing_logs import ClosingLogs
+from tidelog_node.partitions.directories.descriptions import LogDirectoryDescription, describe
+from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments
+from tidelog_node.partitions.directories.folder_creation import Foundings
+from tidelog_node.partitions.directories.loading import FoundPartition
+from tidelog_node.partitions.directories.log_manager import LogDirectories
+from tidelog_node.partitions.directories.relocation import Relocations
+from tidelog_node.partitions.directories.replica_logs import OpenedLog, ReplicaLogs
+from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
-from tidelog_node.partitions.loading import FoundPartition
-from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.partition import Partition
-from tidelog_node.partitions.relocation import Relocations
 from tidelog_node.partitions.replica_events import (
     append_refused,
     change_registration,
     key_of,
     replica_refused,
 )
-from tidelog_node.partitions.replica_logs import OpenedLog, ReplicaLogs
-from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.commands import ProposeIsr
 from tidelog_quorum.metadata import MetadataDelta, MetadataImage, TopicConfig

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog_foundation.config import any_of, at_least, between, one_of, setting
-from tidelog_node.kafka.limits import ListenerLimits
+from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.server.group_config import GroupCoordinatorConfig
 
 _INT32_MAX = 2**31 - 1

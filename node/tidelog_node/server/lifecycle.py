@@ -36,7 +36,7 @@ from tidelog_node.broker.lifecycle import (
     UseBrokerEpoch,
 )
 from tidelog_node.broker.report import Report
-from tidelog_node.partitions import Clock, SystemClock
+from tidelog_node.event_loop import Clock, SystemClock
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_quorum.metadata import SUPPORTED_FEATURES
 

@@ -24,7 +24,8 @@ from tidelog_node.broker import image_application, metadata_stream
 from tidelog_node.broker.image_application import ImageApplication
 from tidelog_node.broker.metadata_stream import EntryPart, MetadataStream, Responded, StreamTimings, Voters
 from tidelog_node.broker.report import Report
-from tidelog_node.partitions import MetadataCache, PartitionRegistry, SystemClock
+from tidelog_node.event_loop import SystemClock
+from tidelog_node.partitions import MetadataCache, PartitionRegistry
 from tidelog_node.server.controller_client import configured_addresses
 from tidelog_quorum.metadata import (
     MetadataImage,

@@ -29,6 +29,7 @@ from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.coordination.views import OpenView, open_group_view
+from tidelog_node.event_loop import DecodingThread, SystemClock
 from tidelog_node.groups.shard import GroupShard
 from tidelog_node.groups.store import GroupStore
 from tidelog_node.handlers import NodeContext
@@ -36,21 +37,15 @@ from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
-from tidelog_node.kafka.listener import KafkaListeners
-from tidelog_node.kafka.request_memory import RequestBudgets
 from tidelog_node.kafka.served import KafkaNode
-from tidelog_node.partitions import (
-    DecodingThread,
-    LogDirectories,
-    MetadataCache,
-    PartitionRegistry,
-    ReplicationThrottles,
-    SystemClock,
-)
+from tidelog_node.kafka.server.listener import KafkaListeners
+from tidelog_node.kafka.server.request_memory import RequestBudgets
+from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, ReplicationThrottles
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
-from tidelog_node.partitions.directory_assignments import DirectoryAssignments
-from tidelog_node.partitions.fetcher import FetcherSettings
-from tidelog_node.partitions.fetcher_pool import FetcherPool
+from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments
+from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
+from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings
+from tidelog_node.partitions.fetchers.transport import GrpcReplicaTransport, ReplicaTransport
 from tidelog_node.partitions.housekeeping import (
     delete_expired_segments,
     expire_producers,
@@ -61,7 +56,6 @@ from tidelog_node.partitions.housekeeping import (
     write_log_start_offsets,
 )
 from tidelog_node.partitions.isr_changes import IsrChanges
-from tidelog_node.partitions.transport import GrpcReplicaTransport, ReplicaTransport
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.server.allocator import keep_freed_memory
 from tidelog_node.server.cleaner_job import CleanerJob
@@ -69,9 +63,9 @@ from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.group_service import GroupService
-from tidelog_node.server.held_connection import HeldConnection
 from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_node.server.listener import AdminService, LogService, add_log_service
+from tidelog_node.server.liveness_connection import HeldConnection
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.open_files import raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager

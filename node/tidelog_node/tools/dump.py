@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.records import HEADER_SIZE, LOG_APPEND_TIME, RecordBatchHeader, check_records, iter_records
-from tidelog_node.log.directory.checkpoint_files import parse_checkpoint
+from tidelog_node.log.directory.offset_checkpoint_file import parse_checkpoint
 from tidelog_node.log.producers import ProducerEntry, decode_snapshot, read_marker
 from tidelog_node.log.segments.transaction_index import aborted_fault, decode_aborted
 from tidelog_node.tools.findings import Finding, Note, Problem, Row, Value

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.records import check_records
-from tidelog_node.log.directory.checkpoint_files import parse_checkpoint
+from tidelog_node.log.directory.offset_checkpoint_file import parse_checkpoint
 from tidelog_node.log.producers import decode_snapshot, read_marker
 from tidelog_node.log.segments.transaction_index import ENTRY_SIZE, AbortedTransaction, aborted_fault, decode_aborted
 from tidelog_node.tools.dump import DumpOptions, dump

@@ -11,13 +11,14 @@ from sim.cluster.world import OnAnswer, mix
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import TopicId
+from tidelog_node.event_loop import Pending
 from tidelog_node.fetching.proto import request_from_proto, response_to_proto
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.fetch import begin_fetch
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.list_offsets import list_offsets
 from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
-from tidelog_node.partitions import Pending, ReplicationThrottles
+from tidelog_node.partitions import ReplicationThrottles
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.replication.fetch_session import FetchSession
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR

@@ -23,12 +23,12 @@ from tidelog_node.hosting import HostedReplicas, commands, events
 from tidelog_node.hosting.assignments import AssignmentEvent, AssignmentQueue, AssignmentsDue, AssignmentsFailed
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import LogDirectories
-from tidelog_node.partitions.checkpoints import Checkpoints
-from tidelog_node.partitions.directory_assignments import assignments_answered, assignments_request
-from tidelog_node.partitions.loading import FoundPartition, close_offline
+from tidelog_node.partitions.directories.checkpoint_writer import Checkpoints
+from tidelog_node.partitions.directories.directory_assignments import assignments_answered, assignments_request
+from tidelog_node.partitions.directories.loading import FoundPartition, close_offline
+from tidelog_node.partitions.directories.replica_logs import OpenedLog, ReplicaLogs, open_log
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.replica_events import change_registration, key_of
-from tidelog_node.partitions.replica_logs import OpenedLog, ReplicaLogs, open_log
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.events import Event
 from tidelog_quorum.metadata import MetadataImage, delta_between

@@ -13,10 +13,10 @@ from kafka_doors import Client, open_door, request, run, until
 
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
-from tidelog_node.kafka.connection import Connection
-from tidelog_node.kafka.limits import ListenerLimits
-from tidelog_node.kafka.listener import KafkaListeners
 from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.server.connection import Connection
+from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.listener import KafkaListeners
 
 METADATA, PRODUCE = ApiKey.METADATA, ApiKey.PRODUCE
 MIB = 1024**2

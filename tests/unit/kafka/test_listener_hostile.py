@@ -7,9 +7,9 @@ import struct
 import pytest
 from kafka_doors import Client, open_door, request, run, until
 
-from tidelog_node.kafka.limits import ListenerLimits
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from tidelog_node.kafka.server.limits import ListenerLimits
 
 METADATA, PRODUCE, API_VERSIONS = ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.API_VERSIONS
 _HEAD = struct.Struct(">ihhih")

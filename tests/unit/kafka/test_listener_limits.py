@@ -11,9 +11,9 @@ from kafka_doors import Client, open_door, request, run, until
 
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
-from tidelog_node.kafka.limits import ListenerLimits
-from tidelog_node.kafka.listener import KafkaListeners
 from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.listener import KafkaListeners
 
 METADATA, FETCH, PRODUCE = ApiKey.METADATA, ApiKey.FETCH, ApiKey.PRODUCE
 KIB = 1024

@@ -6,8 +6,8 @@ import random
 import pytest
 from kafka_doors import Client, open_door, request, run
 
-from tidelog_node.kafka.limits import ListenerLimits
 from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.server.limits import ListenerLimits
 
 METADATA, FETCH, PRODUCE = ApiKey.METADATA, ApiKey.FETCH, ApiKey.PRODUCE
 

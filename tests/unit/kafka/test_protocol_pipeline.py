@@ -8,8 +8,6 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog_node.kafka.limits import ListenerLimits
-from tidelog_node.kafka.patience import Patience
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.frames import FrameReceiver
 from tidelog_node.kafka.protocol.headers import (
@@ -23,6 +21,8 @@ from tidelog_node.kafka.protocol.headers import (
 from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
+from tidelog_node.kafka.server.connection_timeouts import Patience
+from tidelog_node.kafka.server.limits import ListenerLimits
 
 
 @settings(max_examples=examples(60), deadline=None)

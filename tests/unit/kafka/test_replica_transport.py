@@ -23,13 +23,13 @@ from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.apis.fetch import FetchApi
 from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
-from tidelog_node.kafka.limits import ListenerLimits
-from tidelog_node.kafka.listener import KafkaListeners
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.request_memory import RequestBudgets
 from tidelog_node.kafka.served import KafkaNode
+from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.listener import KafkaListeners
+from tidelog_node.kafka.server.request_memory import RequestBudgets
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.partitions.transport import GrpcReplicaTransport
+from tidelog_node.partitions.fetchers.transport import GrpcReplicaTransport
 from tidelog_node.replication import EpochEnd
 from tidelog_node.server.listener import LogService, add_log_service
 

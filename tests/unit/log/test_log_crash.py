@@ -15,7 +15,7 @@ from memory_disk import MemoryFiles, crash_at_every_step
 
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, TopicId
 from tidelog_node.log import LogConfig, LogDirectory, PartitionLog
-from tidelog_node.log.directory.checkpoint_files import read_offsets, write_offsets
+from tidelog_node.log.directory.offset_checkpoint_file import read_offsets, write_offsets
 from tidelog_node.log.segments.segment import Segment
 
 DIRECTORY = Path("/data/topic-0")

@@ -10,7 +10,12 @@ import pytest
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import TopicId
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.log.directory.checkpoint_files import format_checkpoint, parse_checkpoint, read_offsets, write_offsets
+from tidelog_node.log.directory.offset_checkpoint_file import (
+    format_checkpoint,
+    parse_checkpoint,
+    read_offsets,
+    write_offsets,
+)
 from tidelog_node.log.directory.partition_metadata import ensure_topic_id, read_topic_id, write_topic_id
 from tidelog_node.log.disk.files import OS_FILES
 from tidelog_node.log.segments.indexes import CorruptIndexError, OffsetIndex, TimeIndex

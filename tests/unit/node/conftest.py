@@ -12,16 +12,11 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_node import handlers
+from tidelog_node.event_loop import SystemClock
 from tidelog_node.handlers import NodeContext
-from tidelog_node.partitions import (
-    LogDirectories,
-    MetadataCache,
-    PartitionRegistry,
-    ReplicationThrottles,
-    SystemClock,
-)
-from tidelog_node.partitions.fetcher import FetcherSettings
-from tidelog_node.partitions.fetcher_pool import FetcherPool
+from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, ReplicationThrottles
+from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
+from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_quorum.metadata import (

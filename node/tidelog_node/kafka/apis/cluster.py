@@ -6,6 +6,7 @@ from typing import Final
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.topic_names import validate_topic_name
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.protocol.messages.metadata import (
@@ -20,7 +21,6 @@ from tidelog_node.kafka.protocol.messages.metadata import (
     DescribeTopicPartitionsResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import TopicImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 

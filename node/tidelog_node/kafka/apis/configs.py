@@ -14,6 +14,7 @@ from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1.metadata_record_pb2 import ConfigResourceType
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node import handlers
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.protocol.messages.configs import (
     AlterableConfig,
@@ -36,7 +37,6 @@ from tidelog_node.kafka.protocol.messages.configs import (
     ListConfigResourcesResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 
 _TYPES = {
     "UNKNOWN": 0,

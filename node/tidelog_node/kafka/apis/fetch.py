@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from typing import Any, Final
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_node.event_loop import Pending
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.handlers import begin_fetch
 from tidelog_node.handlers.fetch import LONG_BYTES
@@ -23,8 +25,6 @@ from tidelog_node.kafka.protocol.messages.fetch_response import (
 )
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, Caller, KafkaNode, Request
-from tidelog_node.partitions import Pending
-from tidelog_node.partitions.time_slices import TimeSlices
 
 
 class FetchApi:

@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.handlers import groups
 from tidelog_node.kafka.protocol.messages.group_admin import (
     DeletableGroupResult,
@@ -35,7 +36,6 @@ from tidelog_node.kafka.protocol.messages.group_coordinators import (
     FindCoordinatorResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 
 _SEVERAL_KEYS = 4
 _SAYS_NOT_FOUND = 6

@@ -6,6 +6,7 @@ import uuid
 
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.handlers import group_members
 from tidelog_node.kafka.protocol.messages.group_consumers import (
     ConsumerGroupHeartbeatRequest,
@@ -27,7 +28,6 @@ from tidelog_node.kafka.protocol.messages.group_members import (
     SyncGroupResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 
 _KNOWS_MEMBER_ID_REQUIRED = 4
 _NULL_PROTOCOL_NAME = 7

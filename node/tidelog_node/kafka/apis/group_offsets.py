@@ -12,6 +12,7 @@ from typing import TypeAlias
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import TopicId
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.handlers import group_offsets
 from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
@@ -34,7 +35,6 @@ from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetFetchResponseTopic,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import MetadataImage
 
 _TOPIC_IDS = 10

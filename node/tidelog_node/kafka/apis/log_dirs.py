@@ -6,6 +6,7 @@ from collections.abc import Generator
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node import handlers
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.protocol.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -18,7 +19,6 @@ from tidelog_node.kafka.protocol.messages.log_dirs import (
     DescribeLogDirsTopic,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 
 
 async def describe_log_dirs(

@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import TopicId
 from tidelog_foundation.topic_names import validate_topic_name
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.encoded_topics import EncodedTopics
@@ -27,7 +28,6 @@ from tidelog_node.kafka.protocol.messages.metadata import (
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import SHORT_BYTES, Api, Body, Caller, KafkaNode, Request
-from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 

@@ -8,6 +8,7 @@ from typing import Final
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node import handlers
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.protocol.messages.offsets import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -24,7 +25,6 @@ from tidelog_node.kafka.protocol.messages.offsets import (
     OffsetForLeaderTopicResult,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 
 _ISOLATION_LEVELS: Final = (
     pb.ISOLATION_LEVEL_READ_UNCOMMITTED,

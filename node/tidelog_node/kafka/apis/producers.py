@@ -7,6 +7,7 @@ from typing import Final
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node import handlers
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.protocol.messages.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -17,7 +18,6 @@ from tidelog_node.kafka.protocol.messages.producers import (
     TopicResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 
 _NONE: Final = -1
 

@@ -16,6 +16,7 @@ from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_node import handlers
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.protocol.messages.quorum import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -35,7 +36,6 @@ from tidelog_node.kafka.protocol.messages.quorum import (
     UpdateRaftVoterResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 

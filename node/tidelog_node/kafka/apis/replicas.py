@@ -9,6 +9,7 @@ from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1.metadata_record_pb2 import BrokerIds
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node import handlers
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.protocol.messages.replicas import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -25,7 +26,6 @@ from tidelog_node.kafka.protocol.messages.replicas import (
     ReplicaElectionResult,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 
 _ELECTION_TYPES = {0: pb.ELECTION_TYPE_PREFERRED, 1: pb.ELECTION_TYPE_UNCLEAN}
 

@@ -12,6 +12,7 @@ from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import REQUEST_ID_SIZE
 from tidelog_node import handlers
+from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -29,7 +30,6 @@ from tidelog_node.kafka.protocol.messages.topics import (
     DeleteTopicState,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_node.partitions.time_slices import TimeSlices
 
 _FIRST_WITH_SETTINGS = 5
 """The first version of CreateTopics whose response contains the settings of the new topics (KIP-525)."""

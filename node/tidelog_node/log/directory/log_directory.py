@@ -21,14 +21,6 @@ from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog_node.log.cleaner import CleanerCheckpoint
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.directory.checkpoint_files import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    TopicPartitionKey,
-    read_offsets,
-    write_offsets,
-)
 from tidelog_node.log.directory.deletion import condemn_directory, remove_deleted, remove_directory
 from tidelog_node.log.directory.folder_names import (
     PARTITION_NAME,
@@ -47,6 +39,14 @@ from tidelog_node.log.directory.meta_properties import (
     write_clean_shutdown,
 )
 from tidelog_node.log.directory.new_folder import Founding
+from tidelog_node.log.directory.offset_checkpoint_file import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartitionKey,
+    read_offsets,
+    write_offsets,
+)
 from tidelog_node.log.directory.partition_metadata import ensure_topic_id, read_topic_id
 from tidelog_node.log.disk.files import OS_FILES, Files, read_file, replace_file, storage_errors
 from tidelog_node.log.disk.moving_files import MovingFiles

@@ -17,7 +17,7 @@ from memory_disk import MemoryFiles, no_fault
 
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_foundation.records import RecordBatchBuilder, read_records
-from tidelog_node.partitions import SystemClock
+from tidelog_node.event_loop import SystemClock
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication import EpochEnd

@@ -1,0 +1,16 @@
+"""Shared services of a node's event loop: clocks, time slices, the decompression thread and pending answers."""
+
+from tidelog_node.event_loop.clock import Clock, SystemClock
+from tidelog_node.event_loop.decoding import INLINE_BYTES, MAX_INLINE_SIZE, DecodingThread
+from tidelog_node.event_loop.pending import Pending
+from tidelog_node.event_loop.time_slices import TimeSlices
+
+__all__ = [
+    "INLINE_BYTES",
+    "MAX_INLINE_SIZE",
+    "Clock",
+    "DecodingThread",
+    "Pending",
+    "SystemClock",
+    "TimeSlices",
+]

@@ -1,0 +1,370 @@
+"""One connection of a Kafka client. Its requests begin, and its responses are sent, in the order of arrival."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol, cast
+
+from tidelog_node.event_loop import Pending
+from tidelog_node.handlers.response_budget import ResponseBudget
+from tidelog_node.kafka.apis.api_versions import unsupported_version
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.frames import FrameReceiver
+from tidelog_node.kafka.protocol.headers import read_request_header, response_has_tags
+from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
+from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
+from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
+from tidelog_node.kafka.server.callers import Callers
+from tidelog_node.kafka.server.connection_timeouts import Patience
+from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.log_limit import LogLimit
+from tidelog_node.kafka.server.outbox import Outbox
+from tidelog_node.kafka.server.request_memory import RequestBudgets, Reservation
+
+_BURST: Final = 32
+"""The maximum number of requests of one connection that begin before other tasks run."""
+_LARGE_BYTES: Final = 16 * 1024
+
+
+class Owner(Protocol):
+    """The registry of a node's connections."""
+
+    def admit(self, connection: Connection) -> bool:
+        """Accept or refuse a new connection."""
+        ...
+
+    def forget(self, connection: Connection) -> None:
+        """Remove a lost connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The state that all connections of a node share."""
+
+    apis: Mapping[int, Api]
+    node: KafkaNode
+    requests: RequestBudgets
+    responses: ResponseBudget
+    limits: ListenerLimits
+    scratch: bytearray
+    log: LogLimit
+    """Log lines that clients cause."""
+    failures: LogLimit
+    """Log lines of internal errors, which clients must not be able to suppress."""
+
+
+class _Begun(Exchange):
+    """An exchange with its resources: the memory of its request, and its task or future."""
+
+    __slots__ = ("memory", "work")
+
+    def __init__(self, correlation_id: int, *, overlaps: bool, has_tags: bool, memory: Reservation | None) -> None:
+        super().__init__(correlation_id, overlaps=overlaps, has_tags=has_tags)
+        self.memory = memory
+        self.work: asyncio.Future[Body | None] | Pending[Body | None] | None = None
+
+    def release(self) -> None:
+        if self.memory is not None:
+            self.memory.release()
+            self.memory = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection that the listener has accepted.
+
+    An answer that is available at once is sent in the callback that received the request. Reading pauses while the next
+    request may not begin: because of its order, because responses are not taken, or because ``limits.max_in_flight``
+    requests are in progress. It also pauses while the next frame waits for memory. When the connection is lost, all its
+    work is cancelled.
+
+    Invalid bytes, an API or version that is not served, and an error that a response cannot express close the
+    connection, as in Kafka's Processor. So does an unexpected exception. Kafka would turn it into an error response,
+    which here only the API itself could build. To a client a closed connection correctly means that the outcome is
+    unknown and that it may retry. The error is logged with its traceback.
+    """
+
+    def __init__(self, served: Served, owner: Owner, listener: str) -> None:
+        self.listener = listener
+        self.host = ""
+        """The client's address."""
+        self.file = -1
+        """The file descriptor of the socket."""
+        self._served = served
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._frames = FrameReceiver(served.scratch, served.limits.request_max_bytes)
+        self._pipeline = Pipeline(served.limits.max_in_flight)
+        self._patience = Patience(served.limits, self._loop.time())
+        self._memory: Reservation | None = None
+        """The memory of the next frame."""
+        self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request is in progress and no response waits."""
+        return not self._pipeline and not self._outbox.is_paused
+
+    @property
+    def last_active(self) -> float:
+        """The time, in the loop's seconds, at which bytes last arrived or responses left."""
+        return self._patience.last_active
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start, unless there are too many connections."""
+        # uvloop's transports are not of asyncio's class.
+        self._transport = cast(asyncio.Transport, transport)
+        self._outbox = Outbox(self._transport, self._served.responses)
+        peer = transport.get_extra_info("peername")
+        self.host = peer[0] if peer else ""
+        self.file = transport.get_extra_info("socket").fileno()
+        self._callers = Callers(self.listener, self.host)
+        if not peer or not self._owner.admit(self):
+            self.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer for received bytes."""
+        return self._frames.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Process received bytes."""
+        if self._is_closed:
+            return
+        self._patience.has_received(self._loop.time())
+        self._frames.received(nbytes)
+        self._pump()
+
+    def pause_writing(self) -> None:
+        """Note that responses wait for the client."""
+        self._patience.has_stopped_taking(self._loop.time())
+        self._outbox.pause()
+
+    def resume_writing(self) -> None:
+        """Note that no response waits any more."""
+        self._patience.has_answered(self._loop.time())
+        self._outbox.resume()
+        self._schedule()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release all resources and cancel all work."""
+        self._is_closed = True
+        for exchange in self._pipeline.clear():
+            assert isinstance(exchange, _Begun)
+            if exchange.is_answered:
+                self._outbox.discard(exchange.size)
+            elif exchange.work is None:
+                exchange.release()
+            else:
+                exchange.work.cancel()
+        self._outbox.close()
+        if self._memory is not None:
+            self._memory.release()
+            self._memory = None
+        self._owner.forget(self)
+
+    def abort(self) -> None:
+        """Close at once. Unsent responses are lost."""
+        self._is_closed = True
+        self._transport.abort()
+
+    def drain(self) -> None:
+        """Begin no more requests, and close once those in progress are answered and all responses are sent."""
+        self._is_draining = True
+        if not self._is_closed:
+            self._pump()
+
+    def overdue(self, now: float) -> str | None:
+        """Return the reason to close the connection at ``now``, in the loop's seconds, or None.
+
+        Call it periodically, since it compares the state with that of the last call.
+        """
+        reason = None
+        if self._is_closed:
+            return None
+        if self._outbox.is_paused:
+            reason = self._patience.check_reader(self._outbox.waiting_bytes, now)
+        elif self.is_idle and not self._is_blocked:
+            reason = self._patience.check_idle(now)
+        if reason is None and self._frames.is_partial:
+            announced = self._frames.announced()
+            is_wanted = self._memory is not None and self._memory.is_wanted
+            size = announced.size if announced else 0
+            reason = self._patience.check_frame(size, self._frames.partial_bytes, now, is_wanted=is_wanted)
+        return reason
+
+    def _pump(self) -> None:
+        """Begin the possible requests, send the available answers, and pause or resume reading."""
+        try:
+            is_blocked = self._begin_all()
+        except Http2PrefaceError as error:
+            self._fail(str(error), logging.DEBUG)
+            return
+        except (MalformedMessageError, CloseConnection) as error:
+            self._fail(str(error))
+            return
+        except Exception as error:  # noqa: BLE001  # logged; one connection ends, not the node
+            self._fail_unforeseen(error)
+            return
+        self._flush()
+        if self._is_draining and self.is_idle:
+            self._is_closed = True
+            self._transport.close()
+            return
+        if is_blocked or not self._frames.is_partial:
+            self._patience.waits_for_no_frame()
+        else:
+            self._patience.waits_for_frame(self._loop.time())
+        if is_blocked is not self._is_blocked:
+            self._is_blocked = is_blocked
+            self._set_reading(not is_blocked)
+        self._frames.keep()
+
+    def _begin_all(self) -> bool:
+        """Begin requests, and return whether a received request must wait or its memory is not available."""
+        frames, apis = self._frames, self._served.apis
+        for _ in range(_BURST):
+            announced = frames.announced()
+            if announced is None:
+                return False
+            if self._is_draining or not self._has_memory(*announced):
+                return True
+            if not frames.is_whole():
+                return False
+            api = apis.get(announced.api_key)
+            if self._outbox.is_paused or not self._pipeline.may_begin(overlaps=api is not None and api.overlaps):
+                return True
+            self._patience.waits_for_no_frame()
+            self._begin(api, frames.take())
+        if frames.announced() is None:
+            return False
+        self._schedule()
+        return True
+
+    def _has_memory(self, size: int, api_key: int) -> bool:
+        if self._memory is None:
+            self._memory = self._served.requests.reserve(api_key, size)
+            if self._memory is None:
+                return True
+            self._memory.call_when_taken(self._schedule)
+        return self._memory.is_taken
+
+    def _begin(self, api: Api | None, frame: bytearray) -> None:
+        header = read_request_header(frame)
+        _, version, correlation_id, _, end = header
+        if api is None:
+            raise MalformedMessageError(f"API {header.api_key} in version {version} is not served")
+        first, last = api.versions
+        is_served = first <= version <= last
+        if not is_served and api.key != ApiKey.API_VERSIONS:
+            raise MalformedMessageError(f"{api.key.name} in version {version} is not served: {first} to {last} are")
+        is_flexible = is_served and version >= api.flexible
+        has_tags = response_has_tags(header.api_key, is_flexible=is_flexible)
+        exchange = _Begun(correlation_id, overlaps=api.overlaps, has_tags=has_tags, memory=self._memory)
+        self._memory = None
+        self._pipeline.begin(exchange)
+        if not is_served:
+            self._answer(exchange, unsupported_version())
+            return
+        reader = Reader(memoryview(frame), end)
+        if is_flexible:
+            reader.skip_tagged_fields()
+        answer = api.begin(self._served.node, Request(self._callers.caller_of(header), correlation_id, reader))
+        if answer is None or isinstance(answer, (list, tuple)):
+            self._answer(exchange, answer)
+        elif isinstance(answer, Pending):
+            exchange.work = answer
+            answer.then(partial(self._settled, exchange))
+        else:
+            assert isinstance(answer, Awaitable), type(answer)
+            self._await(exchange, answer)
+
+    def _await(self, exchange: _Begun, answer: Awaitable[Body | None]) -> None:
+        if inspect.iscoroutine(answer):
+            work: asyncio.Future[Body | None] = self._loop.create_task(answer, name="kafka-request")
+        else:
+            work = asyncio.ensure_future(answer)
+        exchange.work = work
+        work.add_done_callback(partial(self._answered, exchange))
+
+    def _settled(self, exchange: _Begun, work: Pending[Body | None]) -> None:
+        self._take_outcome(exchange, work, work.error, is_cancelled=work.is_cancelled)
+        if len(self._pipeline) > 1 or self._is_blocked or self._is_draining:
+            self._schedule()
+        elif not self._is_closed:
+            # No response to join it with and no request can begin now, so the answer is sent in the same step.
+            self._flush()
+
+    def _answered(self, exchange: _Begun, work: asyncio.Future[Body | None]) -> None:
+        is_cancelled = work.cancelled()
+        self._take_outcome(exchange, work, None if is_cancelled else work.exception(), is_cancelled=is_cancelled)
+        self._schedule()
+
+    def _take_outcome(
+        self,
+        exchange: _Begun,
+        work: asyncio.Future[Body | None] | Pending[Body | None],
+        error: BaseException | None,
+        *,
+        is_cancelled: bool,
+    ) -> None:
+        exchange.release()
+        if isinstance(error, (MalformedMessageError, CloseConnection)):
+            self._fail(str(error))
+        elif error is not None:
+            self._fail_unforeseen(error)
+        elif is_cancelled and not self._is_closed:
+            self._fail(f"request {exchange.correlation_id} was given up")
+        elif not self._is_closed:
+            self._answer(exchange, work.result())
+
+    def _answer(self, exchange: _Begun, body: Body | None) -> None:
+        exchange.release()
+        self._pipeline.answer(exchange, body)
+        self._outbox.count(exchange.size)
+        if exchange.size >= _LARGE_BYTES:
+            # Flush at once, to learn before the next request begins whether the client takes the response.
+            self._flush()
+
+    def _schedule(self) -> None:
+        """Continue in the loop's next iteration, once for all answers of the current one."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_scheduled = False
+        if not self._is_closed:
+            self._flush()
+            self._pump()
+
+    def _flush(self) -> None:
+        if not self._outbox.is_paused:
+            answered = self._pipeline.take_answered()
+            if answered:
+                self._patience.has_answered(self._loop.time())
+                self._outbox.send(answered)
+
+    def _set_reading(self, is_reading: bool) -> None:
+        if is_reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _fail(self, reason: str, level: int = logging.WARNING) -> None:
+        if not self._is_closed:
+            text = "Connection %s of listener %s is closed: %s"
+            self._served.log.log(level, text, self.host, self.listener, reason)
+            self._flush()
+            self.abort()
+
+    def _fail_unforeseen(self, error: BaseException) -> None:
+        text = "A request of %s by listener %s failed with an unexpected error"
+        self._served.failures.log(logging.ERROR, text, self.host, self.listener, error=error)
+        if not self._is_closed:
+            self._flush()
+            self.abort()

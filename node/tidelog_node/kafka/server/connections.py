@@ -1,0 +1,126 @@
+"""All connections of a node's Kafka listeners: their limits and timeouts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import sys
+from collections import Counter
+from typing import Final
+
+from tidelog_node.kafka.server.connection import Connection
+from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.log_limit import LogLimit
+
+_CHECK_INTERVAL_S: Final = 1.0
+_CHECKS_PER_TIME: Final = 4
+_SPARE_FILES: Final = 256
+_SPARE_SHARE: Final = 8
+"""The number of file descriptors reserved from connections, at most an eighth of the process limit.
+
+A log that cannot open a file fails, and its node with it.
+"""
+
+
+class Connections:
+    """One per node, on its event loop. :meth:`watch` is its task.
+
+    ``protected`` is the inter-broker listener if there are others too. ``max.connections`` does not keep a node away
+    from it: the longest idle connection of another listener is closed instead (KIP-612; Kafka's
+    SocketServer.ConnectionQuotas).
+    """
+
+    def __init__(self, limits: ListenerLimits, log: LogLimit, protected: str | None = None) -> None:
+        self._limits = limits
+        self._log = log
+        self._protected = protected
+        self._all: set[Connection] = set()
+        self._per_host: Counter[str] = Counter()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._is_draining = False
+        self._files = _files_for_connections()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def admit(self, connection: Connection) -> bool:
+        """Accept a new connection, or refuse it if there are too many or the node is stopping."""
+        limits, host = self._limits, connection.host
+        if self._is_draining:
+            return False
+        if self._per_host[host] >= limits.max_connections_per_ip:
+            text = "A connection of %s is refused: it has %d, which is max.connections.per.ip"
+            self._log.warning(text, host, limits.max_connections_per_ip)
+            return False
+        if len(self._all) >= limits.max_connections and not self._makes_room(connection):
+            text = "A connection of %s by listener %s is refused: there are %d, max.connections is %d"
+            self._log.warning(text, host, connection.listener, len(self._all), limits.max_connections)
+            return False
+        # The system assigns the lowest free descriptor.
+        if connection.file >= self._files and not self._makes_room(connection):
+            text = "A connection of %s by listener %s is refused: %d files are open, and the others are for logs"
+            self._log.warning(text, host, connection.listener, connection.file)
+            return False
+        self._all.add(connection)
+        self._is_empty.clear()
+        self._per_host[host] += 1
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """Remove a connection from the counts."""
+        if connection not in self._all:
+            return
+        self._all.remove(connection)
+        if not self._all:
+            self._is_empty.set()
+        self._per_host[connection.host] -= 1
+        if not self._per_host[connection.host]:
+            del self._per_host[connection.host]
+
+    async def watch(self) -> None:
+        """Close the connections that have timed out, until cancelled."""
+        loop = asyncio.get_running_loop()
+        shortest = min(self._limits.max_idle_s, self._limits.frame_pause_s, self._limits.wanted_pause_s)
+        interval_s = min(_CHECK_INTERVAL_S, shortest / _CHECKS_PER_TIME)
+        while True:
+            await asyncio.sleep(interval_s)
+            now = loop.time()
+            for connection in tuple(self._all):
+                reason = connection.overdue(now)
+                if reason is not None:
+                    text = "A connection of %s by listener %s is closed: %s"
+                    self._log.log(logging.INFO, text, connection.host, connection.listener, reason)
+                    connection.abort()
+
+    async def drain(self, grace_s: float) -> None:
+        """Close every connection when its requests are answered, or after ``grace_s``.
+
+        A connection that was accepted before but is only set up now is refused.
+        """
+        self._is_draining = True
+        for connection in tuple(self._all):
+            connection.drain()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_empty.wait(), grace_s)
+        for connection in tuple(self._all):
+            connection.abort()
+        await self._is_empty.wait()
+
+    def _makes_room(self, connection: Connection) -> bool:
+        if connection.listener != self._protected:
+            return False
+        others = [c for c in self._all if c.listener != self._protected]
+        if others:
+            oldest = min(others, key=lambda c: c.last_active)
+            oldest.abort()
+            # The connection is lost in a later iteration of the loop and must not be chosen again before.
+            self.forget(oldest)
+        return bool(others)
+
+
+def _files_for_connections() -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - min(_SPARE_FILES, limit // _SPARE_SHARE)

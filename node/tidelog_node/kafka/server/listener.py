@@ -1,0 +1,144 @@
+"""The Kafka listeners of a node, bound at startup to detect ports in use and served when the node is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from tidelog_foundation.config.endpoints import NamedListener, format_address
+from tidelog_foundation.errors import ConfigError
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.served import Api, KafkaNode
+from tidelog_node.kafka.server.connection import Connection, Served
+from tidelog_node.kafka.server.connections import Connections
+from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.log_limit import LogLimit
+from tidelog_node.kafka.server.request_memory import RequestBudgets
+
+logger = logging.getLogger(__name__)
+_BACKLOG: Final = 512
+_SCRATCH_BYTES: Final = 64 * 1024
+
+
+class KafkaListeners:
+    """All Kafka listeners of a node, on its event loop. It is a context manager that releases the ports at its end."""
+
+    def __init__(
+        self, bound: Mapping[str, socket.socket], limits: ListenerLimits, inter_broker: str | None = None
+    ) -> None:
+        self.sockets = bound
+        """The bound sockets by listener name."""
+        self._limits = limits
+        self._inter_broker = inter_broker
+        self._servers: list[asyncio.Server] = []
+        self._connections: Connections | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    @classmethod
+    def bind(
+        cls, listeners: Iterable[NamedListener], limits: ListenerLimits, inter_broker: str | None = None
+    ) -> KafkaListeners:
+        """Bind the listeners' ports. Clients are answered only after :meth:`serve`. ``inter_broker`` is a listener's
+        name.
+
+        Raises:
+            ConfigError: A port is in use, or a host is not an address of this machine. The message names it.
+        """
+        bound: dict[str, socket.socket] = {}
+        try:
+            for listener in listeners:
+                bound[listener.name] = _bind(listener, limits)
+        except ConfigError:
+            for taken in bound.values():
+                taken.close()
+            raise
+        return cls(bound, limits, inter_broker)
+
+    def __enter__(self) -> KafkaListeners:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for bound in self.sockets.values():
+            bound.close()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The port of each listener by name. If the configured port is 0, the system chooses one."""
+        return {name: bound.getsockname()[1] for name, bound in self.sockets.items()}
+
+    @property
+    def connection_count(self) -> int:
+        """The number of connections."""
+        return len(self._connections) if self._connections is not None else 0
+
+    async def serve(self, node: KafkaNode, apis: Mapping[ApiKey, Api], requests: RequestBudgets) -> None:
+        """Accept and serve connections. Call this once.
+
+        Raises:
+            ConfigError: Another process has begun to listen on a port since :meth:`bind`.
+        """
+        loop = asyncio.get_running_loop()
+        log, failures = LogLimit(logger, loop.time), LogLimit(logger, loop.time)
+        protected = self._inter_broker if len(self.sockets) > 1 else None
+        self._connections = Connections(self._limits, log, protected)
+        scratch = bytearray(_SCRATCH_BYTES)
+        by_number = {int(key): api for key, api in apis.items()}
+        served = Served(by_number, node, requests, node.context.response_budget, self._limits, scratch, log, failures)
+        self._watch = loop.create_task(self._connections.watch(), name="kafka-connections")
+        for name, bound in self.sockets.items():
+            _listen(bound)
+            make = partial(Connection, served, self._connections, name)
+            self._servers.append(await loop.create_server(make, sock=bound, backlog=_BACKLOG))
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept no more connections, and close each one when it is answered, or after ``grace_s``."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        if self._connections is not None:
+            await self._connections.drain(grace_s)
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+            self._watch = None
+
+
+def _bind(listener: NamedListener, limits: ListenerLimits) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _cannot_listen(listener.host, listener.port, error) from error
+    try:
+        # Connections inherit these options. A window larger than 64 KiB is negotiated when they begin.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if limits.send_buffer_bytes > 0:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+        if limits.receive_buffer_bytes > 0:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise _cannot_listen(listener.host, listener.port, error) from error
+    return bound
+
+
+def _listen(bound: socket.socket) -> None:
+    """Listen, or raise an error if another process that has bound the port listens already, which uvloop does not
+    report.
+    """
+    try:
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        host, port = bound.getsockname()[:2]
+        raise _cannot_listen(host, port, error) from error
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot listen on {format_address(host, port)}: {error.strerror or error}")

@@ -1,0 +1,116 @@
+"""Reports of each replica's log directory to the controller, the shell of :mod:`tidelog_node.hosting.assignments`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
+from tidelog_node.event_loop.clock import Clock
+from tidelog_node.hosting.assignments import (
+    OBSOLETE,
+    AssignmentQueue,
+    AssignmentsAnswered,
+    AssignmentsDue,
+    AssignmentsFailed,
+    SendAssignments,
+)
+from tidelog_node.hosting.commands import AssignDirectory
+
+logger = logging.getLogger(__name__)
+
+
+class AssignmentController(Protocol):
+    """The controller's call for directory assignments."""
+
+    async def assign_replicas_to_dirs(self, request: pb.AssignReplicasToDirsRequest) -> pb.AssignReplicasToDirsResponse:
+        """Send the request to the leading controller; raises TidelogError when the call failed as a whole."""
+        ...
+
+
+class DirectoryAssignments:
+    """The queue of directory assignments on the event loop; ``run`` is the task that sends them."""
+
+    def __init__(
+        self,
+        controller: AssignmentController,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        clock: Clock,
+    ) -> None:
+        self._controller = controller
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._queue = AssignmentQueue()
+        self._has_work = asyncio.Event()
+
+    def submit(self, assignment: AssignDirectory) -> None:
+        """Queue a replica's directory, in place of an earlier unsent one."""
+        self._queue.step(assignment, self._clock.monotonic_ms())
+        self._has_work.set()
+
+    async def run(self) -> None:
+        """Send the queued assignments until cancelled."""
+        while True:
+            await self._wait()
+            for command in self._queue.step(AssignmentsDue(), self._clock.monotonic_ms()):
+                event = await self._send(command)
+                self._queue.step(event, self._clock.monotonic_ms())
+
+    async def _wait(self) -> None:
+        deadline_ms = self._queue.next_deadline_ms
+        if deadline_ms is None:
+            await self._has_work.wait()
+            self._has_work.clear()
+        else:
+            await asyncio.sleep(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000)
+
+    async def _send(self, command: SendAssignments) -> AssignmentsAnswered | AssignmentsFailed:
+        request = assignments_request(self._broker_id, self._broker_epoch(), command.assignments)
+        try:
+            response = await self._controller.assign_replicas_to_dirs(request)
+        except TidelogError as error:
+            log = logger.debug if self._queue.is_retrying else logger.warning
+            count = len(command.assignments)
+            log("Telling the controller the directories of %d replicas failed: %s", count, error)
+            return AssignmentsFailed()
+        for result in (result for topic in response.topics for result in topic.partitions):
+            if result.HasField("error") and ErrorCode.of(result.error.code) not in OBSOLETE:
+                logger.warning("The controller refused the directory of a replica: %s", result.error.message)
+        return assignments_answered(response)
+
+
+def assignments_request(
+    broker_id: BrokerId, broker_epoch: BrokerEpoch, assignments: Iterable[AssignDirectory]
+) -> pb.AssignReplicasToDirsRequest:
+    """Return the request with the replicas' directories."""
+    directories: dict[tuple[DirectoryId, bool], pb.DirectoryAssignment] = {}
+    topics: dict[tuple[DirectoryId, bool, TopicId], pb.DirectoryAssignmentTopic] = {}
+    for assignment in assignments:
+        directory, topic = (assignment.directory, assignment.keeps_log), assignment.topic_id
+        if directory not in directories:
+            directories[directory] = pb.DirectoryAssignment(directory_id=directory[0], keeps_logs=directory[1])
+        if (*directory, topic) not in topics:
+            topics[*directory, topic] = directories[directory].topics.add(topic_id=topic)
+        topics[*directory, topic].partitions.append(assignment.index)
+    return pb.AssignReplicasToDirsRequest(
+        broker_id=broker_id, broker_epoch=broker_epoch, directories=directories.values()
+    )
+
+
+def assignments_answered(response: pb.AssignReplicasToDirsResponse) -> AssignmentsAnswered:
+    """Return the controller's answer for each replica."""
+    return AssignmentsAnswered(
+        {
+            (TopicId(topic.topic_id), result.index): (
+                ErrorCode.of(result.error.code) if result.HasField("error") else None
+            )
+            for topic in response.topics
+            for result in topic.partitions
+        }
+    )
