@@ -19,7 +19,7 @@ from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.transport import open_channel
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.log import LogConfig
-from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry
+from tidelog_node.partitions import LogManager, MetadataCache, PartitionRegistry
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.server.metadata_follower import MetadataFollower
@@ -88,7 +88,7 @@ class _Nobody:
 
 async def _follow(place: NodePlace) -> Following:
     broker_id = BrokerId(place.broker_id)
-    directories = LogDirectories.open([str(place.directory)], place.cluster_id, broker_id)
+    directories = LogManager.open([str(place.directory)], place.cluster_id, broker_id)
     clock, cache = SystemClock(), MetadataCache()
     registry = PartitionRegistry(broker_id, directories, {}, LogConfig(), 30_000, clock, lambda _: None)
     registry.connect(cast("FetcherPool", _Nobody()), cast("IsrChanges", _Nobody()))

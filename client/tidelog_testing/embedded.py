@@ -21,7 +21,7 @@ from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.intake import MAX_CALLS
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.server.listener import KafkaListeners
-from tidelog_node.partitions import LogDirectories
+from tidelog_node.partitions import LogManager
 from tidelog_node.replication import FetchSession
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import Node
@@ -143,7 +143,7 @@ class EmbeddedCluster:
         storage.grpc_port = bind_port(self._server, HOST, storage.grpc_port)
         with KafkaListeners.bind(config.kafka_listeners, config.listener_limits(), _LISTENER) as self._kafka:
             storage.kafka_port = self._kafka.ports[_LISTENER]
-            directories = LogDirectories.open(config.log_dirs, config.cluster_id, NODE_ID, storage.files)
+            directories = LogManager.open(config.log_dirs, config.cluster_id, NODE_ID, storage.files)
             with _closing(directories):
                 self._node = Node(settings, self._server, storage.grpc_port, self._kafka, directories, open_memory_view)
                 await self._node.run(self._stop)
@@ -153,7 +153,7 @@ class EmbeddedCluster:
 
 
 @contextlib.contextmanager
-def _closing(directories: LogDirectories) -> Iterator[None]:
+def _closing(directories: LogManager) -> Iterator[None]:
     try:
         yield
     finally:

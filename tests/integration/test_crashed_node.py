@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, read_topic, wait_for
-from doors import Door
+from tcp_proxy import TcpProxy
 
 from tidelog.testing import LocalCluster
 from tidelog.testing.ports import lease_ports, release_ports
@@ -97,8 +97,8 @@ def test_node_that_lives_where_its_listeners_cannot_be_reached_any_more_is_back_
     [port] = leased = lease_ports(1)
     with contextlib.ExitStack() as stack:
         stack.callback(release_ports, leased)
-        to_controller = Door(port)
-        stack.callback(to_controller.shut)
+        to_controller = TcpProxy(port)
+        stack.callback(to_controller.close)
         config = {
             "controller.quorum.voters": f"1@127.0.0.1:{to_controller.port}",
             "broker.session.timeout.ms": 120_000,
@@ -111,18 +111,18 @@ def test_node_that_lives_where_its_listeners_cannot_be_reached_any_more_is_back_
         cluster = stack.enter_context(LocalCluster(controllers=1, nodes=1, config=config, place=place))
         node, log = cluster.nodes[1], cluster.controllers[1].log_path
         node.stop()
-        doors = [Door(node.port), Door(node.kafka_port)]
-        for door in doors:
-            stack.callback(door.shut)
-        advertised = ",".join(f"{n}://127.0.0.1:{d.port}" for n, d in zip(("GRPC", "PLAINTEXT"), doors, strict=True))
+        proxies = [TcpProxy(node.port), TcpProxy(node.kafka_port)]
+        for proxy in proxies:
+            stack.callback(proxy.close)
+        advertised = ",".join(f"{n}://127.0.0.1:{d.port}" for n, d in zip(("GRPC", "PLAINTEXT"), proxies, strict=True))
         node.configure({**load_properties(node.properties_path), "advertised.listeners": advertised})
         node.start()
         cluster.wait_ready()
         create_topic(cluster, "t", 1, 1)
-        for door in doors:
-            door.shut()
+        for proxy in proxies:
+            proxy.close()
         lines = len(log.read_text().splitlines())
-        to_controller.slam()
+        to_controller.break_connections()
 
         def standings() -> list[str]:
             return [line for line in log.read_text().splitlines()[lines:] if "broker 1:" in line]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, read_topic, wait_for
-from doors import Door
+from tcp_proxy import TcpProxy
 
 from tidelog import Producer
 from tidelog.testing import LocalCluster
@@ -72,7 +72,7 @@ def test_followers_fetch_where_the_leader_advertises_the_named_listener_and_nowh
     cluster: LocalCluster,
 ) -> None:
     """The listener is of a name of its own, and only its advertised address leads to it."""
-    doors = {number: Door(node.kafka_port) for number, node in cluster.nodes.items()}
+    proxies = {number: TcpProxy(node.kafka_port) for number, node in cluster.nodes.items()}
     try:
         for number, node in cluster.nodes.items():
             node.stop()
@@ -81,7 +81,7 @@ def test_followers_fetch_where_the_leader_advertises_the_named_listener_and_nowh
                 {
                     **load_properties(node.properties_path),
                     "listeners": listeners,
-                    "advertised.listeners": f"GRPC://{node.address},INTERNAL://127.0.0.1:{doors[number].port}",
+                    "advertised.listeners": f"GRPC://{node.address},INTERNAL://127.0.0.1:{proxies[number].port}",
                     "listener.security.protocol.map": "GRPC:GRPC,INTERNAL:PLAINTEXT",
                     NAME: "INTERNAL",
                 }
@@ -92,16 +92,16 @@ def test_followers_fetch_where_the_leader_advertises_the_named_listener_and_nowh
         wait_for(lambda: isr_sizes(cluster, "t") == [2], "the ISR whole")
         leader = cluster.leader("t", 0)
         assert leader is not None
-        assert doors[leader].passed > 0
-        assert doors[BOTH[leader]].passed == 0, "nobody fetches from a follower"
-        doors[leader].shut()
+        assert proxies[leader].passed > 0
+        assert proxies[BOTH[leader]].passed == 0, "nobody fetches from a follower"
+        proxies[leader].close()
         with Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "1"}) as producer:
             producer.produce("t", b"what the follower does not have")
             assert producer.flush(20) == 0
         wait_for(lambda: isr_sizes(cluster, "t") == [1], "the follower out of the ISR")
     finally:
-        for door in doors.values():
-            door.shut()
+        for proxy in proxies.values():
+            proxy.close()
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def test_topic_with_the_longest_name_is_moved_and_deleted_and_the_node_starts_ag
         with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
             for future in admin.delete_topics([LONGEST]).values():
                 future.result(20)
-        wait_for(lambda: len(list(node.directory.glob("data*/n*-delete"))) == 1, "the folder is condemned")
+        wait_for(lambda: len(list(node.directory.glob("data*/n*-delete"))) == 1, "the folder is renamed")
         node.kill()
         node.start()
         cluster.wait_ready()

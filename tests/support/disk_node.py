@@ -14,7 +14,7 @@ from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpo
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.hosting.commands import AssignDirectory
 from tidelog_node.log import PartitionLog
-from tidelog_node.partitions import LogDirectories, Partition, PartitionRegistry
+from tidelog_node.partitions import LogManager, Partition, PartitionRegistry
 from tidelog_quorum.metadata import (
     Endpoint,
     MetadataImage,
@@ -43,12 +43,12 @@ class DiskNode:
         self, disk: MemoryFiles, paths: Sequence[str] = PATHS, config: TopicConfig | None = None, topic: str = "t"
     ) -> None:
         self.topic = topic
-        self.directories = LogDirectories.open(paths, "c", NODE, disk)
+        self.directories = LogManager.open(paths, "c", NODE, disk)
         self.image = MetadataImage()
         self.assigned: dict[tuple[bytes, int], DirectoryId] = {}
         self.keeping: set[tuple[bytes, int]] = set()
         self.ended_with: list[TidelogError] = []
-        self.hurried = 0
+        self.heartbeat_requests = 0
         self.fetching: set[str] = set()
         config = config or TopicConfig()
         found = self.directories.load(config, threads_per_directory=2)
@@ -56,7 +56,7 @@ class DiskNode:
             NODE, self.directories, found, config, 30_000, SystemClock(), self.ended_with.append
         )
         fake = cast(Any, self)
-        self.registry.connect(fake, fake, fake, self._hurry)
+        self.registry.connect(fake, fake, fake, self._count_heartbeat_request)
 
     def submit(self, assignment: object, *_: object) -> None:
         """Act as the queue of directory assignments and of ISR changes, which are not used here."""
@@ -169,8 +169,8 @@ class DiskNode:
         await self.registry.checkpoints.write_log_start_offsets()
         self.directories.close(clean=True, broker_epoch=BrokerEpoch(5))
 
-    def _hurry(self) -> None:
-        self.hurried += 1
+    def _count_heartbeat_request(self) -> None:
+        self.heartbeat_requests += 1
 
 
 async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
-from tidelog.aio.bell import Bell
 from tidelog.aio.callbacks import Callbacks
 from tidelog.aio.done import DONE, Done
+from tidelog.aio.wake_up import WakeUp
 from tidelog.consumer import Consumer as BlockingConsumer
 from tidelog.consumer.assigned import timeout_in_ms, times_of, watermarks
 from tidelog.consumer.config import CALLBACKS
@@ -40,8 +40,8 @@ class AssignedConsumer:
         for key in settings.keys() & set(CALLBACKS):
             settings[key] = self._callbacks.wrap(settings[key])
         self._consumer = BlockingConsumer(settings)
-        self._bell = Bell(self._loop)
-        self._consumer._monitor.announce_to(self._bell.ring)
+        self._wake_up = WakeUp(self._loop)
+        self._consumer._monitor.announce_to(self._wake_up.send)
 
     async def __aenter__(self) -> Self:
         return self

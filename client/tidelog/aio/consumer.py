@@ -191,7 +191,7 @@ class Consumer(AssignedConsumer):
         try:
             if not self._is_closing and not self._is_over:
                 self._is_closing = True
-                self._bell.ring()
+                self._wake_up.send()
                 async with self._turn:
                     await self._leave()
         finally:
@@ -215,7 +215,7 @@ class Consumer(AssignedConsumer):
             await self._rebalances.serve(self, is_reading=False)
             deadline += self._loop.time() - began
             left_s = deadline - self._loop.time()
-            if not await self._bell.wait_until(lambda: queue.wait_call(0, is_over), left_s) or is_over():
+            if not await self._wake_up.wait_until(lambda: queue.wait_call(0, is_over), left_s) or is_over():
                 return deadline
 
     async def _gather(
@@ -259,7 +259,7 @@ class Consumer(AssignedConsumer):
         left_s = None if deadline is None else deadline - self._loop.time()
         if left_s is not None and left_s <= 0:
             return False
-        return await self._bell.wait_until(lambda: queue.wait(0) or self._is_closing, left_s) and queue.wait(0)
+        return await self._wake_up.wait_until(lambda: queue.wait(0) or self._is_closing, left_s) and queue.wait(0)
 
     def _row_gatherer(self, max_records: int) -> RowGatherer:
         from tidelog.consumer.arrow import RowGatherer

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
-from tidelog.aio.bell import Bell
 from tidelog.aio.callbacks import Callbacks
+from tidelog.aio.wake_up import WakeUp
 from tidelog.message import Message
 from tidelog.producer import Producer as BlockingProducer
 from tidelog.producer.calls import HeadersArgument
@@ -66,8 +66,8 @@ class Producer:
         self._producer._config = replace(self._producer._config, max_block_ms=0)
         # Callbacks belong to the loop; another waiting thread must not serve them.
         self._producer._wait_for = self._producer._reports.wait_unserved
-        self._bell = Bell(self._loop, self._serve)
-        self._producer._monitor.announce_to(self._bell.ring)
+        self._wake_up = WakeUp(self._loop, self._serve)
+        self._producer._monitor.announce_to(self._wake_up.send)
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._served = 0
@@ -144,7 +144,7 @@ class Producer:
         Callbacks are called without it, too.
         """
         self._producer._lifetime.check()
-        await self._bell.wait_until(lambda: self._unpolled > 0 or self._is_over, _timeout_s(timeout))
+        await self._wake_up.wait_until(lambda: self._unpolled > 0 or self._is_over, _timeout_s(timeout))
         served, self._unpolled = self._unpolled, 0
         return served
 
@@ -156,7 +156,7 @@ class Producer:
         self._producer._lifetime.check()
         reports = self._producer._reports
         with self._producer._flushing():
-            await self._bell.wait_until(lambda: not reports.left or self._is_over, _timeout_s(timeout))
+            await self._wake_up.wait_until(lambda: not reports.left or self._is_over, _timeout_s(timeout))
         return reports.left
 
     async def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
@@ -205,7 +205,7 @@ class Producer:
         self._served += served
         self._unpolled += served
         if served >= _MOST_AT_ONCE:
-            self._bell.ring()
+            self._wake_up.send()
         return served
 
     async def _take_in_turn(self, *record: Any) -> None:
@@ -227,7 +227,7 @@ class Producer:
     async def _more_served(self) -> None:
         # Each record has a report, and the report frees the record's room.
         before = self._served
-        await self._bell.wait_until(lambda: self._served != before or self._is_over, None)
+        await self._wake_up.wait_until(lambda: self._served != before or self._is_over, None)
 
     def _take(self, *record: Any) -> bool:
         try:

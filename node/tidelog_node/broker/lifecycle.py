@@ -312,9 +312,9 @@ class Lifecycle:
                 return []
             case ServingStarted():
                 self.is_serving = True
-                return self._hurry(now_ms)
+                return self._heartbeat_at_once(now_ms)
             case HeartbeatRequested():
-                return self._hurry(now_ms)
+                return self._heartbeat_at_once(now_ms)
             case ShutdownRequested():
                 return self._request_shutdown(event.timeout_ms, now_ms)
             case TimePassed():
@@ -405,7 +405,7 @@ class Lifecycle:
         self.phase = Pausing(now_ms + min(pause_ms, self._timings.heartbeat_interval_ms))
         return []
 
-    def _hurry(self, now_ms: int) -> list[Command]:
+    def _heartbeat_at_once(self, now_ms: int) -> list[Command]:
         if isinstance(self.phase, Pausing):
             return self._send_heartbeat(now_ms)
         if isinstance(self.phase, SendingHeartbeat):
@@ -418,7 +418,7 @@ class Lifecycle:
         self.shutdown = Shutdown(timeout_ms, now_ms + timeout_ms)
         if self.broker_epoch == NOT_REGISTERED or not self.is_serving:
             return self._stop(is_handed_over=False)
-        return self._hurry(now_ms)
+        return self._heartbeat_at_once(now_ms)
 
     def _stop(self, *, is_handed_over: bool) -> list[Command]:
         if self.shutdown is None or self.shutdown.may_stop:

@@ -14,7 +14,7 @@ from typing import Protocol
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.fetching import FetchRequest, PartitionKey, TopicRef
 from tidelog_node.partitions import FollowerIdentity, Partition
-from tidelog_node.partitions.purgatory import ReadWaiters
+from tidelog_node.partitions.purgatory import PartitionListeners
 from tidelog_node.replication import FetchSession, FetchSessionCache
 from tidelog_node.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, MAX_EPOCH
 
@@ -46,7 +46,7 @@ class OpenSession:
         """True while a request changes the partitions in several steps."""
         self.follower = None if state.replica is None else FollowerIdentity(*state.replica, state.lease)
         """The reading follower, None for a consumer."""
-        self._held: dict[PartitionKey, tuple[Partition, ReadWaiters]] = {}
+        self._held: dict[PartitionKey, tuple[Partition, PartitionListeners]] = {}
         self._sleeper: Callable[[], None] | None = None
         self._turn = 0
         self._looked_at: dict[PartitionKey, None] = {}

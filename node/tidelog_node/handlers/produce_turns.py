@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from tidelog_node.partitions import Partition, found_all
+from tidelog_node.partitions import Partition, create_folders
 
 
 class ProduceTurns:
@@ -21,7 +21,7 @@ class ProduceTurns:
 
     def is_free(self, partition: Partition) -> bool:
         """True if a batch may be appended to the partition now."""
-        return partition.log.is_founded and partition not in self._last
+        return partition.log.has_folder and partition not in self._last
 
     def take(self, partitions: Iterable[Partition]) -> Turn:
         """Return the turn of a request for these partitions, which it owns until it ends the turn."""
@@ -50,7 +50,7 @@ class Turn:
         """Wait until all earlier turns have ended and the partitions have folders. Appends report disk errors."""
         for ended in self._before:
             await asyncio.shield(ended)
-        await found_all(self.partitions)
+        await create_folders(self.partitions)
 
     def end(self) -> None:
         """Pass the partitions to the next turn once all earlier turns have ended. Further calls do nothing.

@@ -138,7 +138,7 @@ class CancelMove(Work):
 
 @dataclass(frozen=True, slots=True)
 class DeleteReplica(Work):
-    """Close an open replica and rename its folder: ``FolderCondemned`` or ``CondemnRefused``.
+    """Close an open replica and rename its folder: ``DeletionScheduled`` or ``DeletionRefused``.
 
     Unless the partition ``is_gone``, other nodes host it now, and waiting clients may ask its leader.
     """
@@ -148,8 +148,8 @@ class DeleteReplica(Work):
 
 
 @dataclass(frozen=True, slots=True)
-class CondemnFolder(Work):
-    """Rename the folder of a replica that is not open: ``FolderCondemned`` or ``CondemnRefused``.
+class ScheduleDeletion(Work):
+    """Rename the folder of a replica that is not open: ``DeletionScheduled`` or ``DeletionRefused``.
 
     Without a ``directory`` the folder is in any online log directory, or in none.
     """
@@ -225,7 +225,7 @@ SomeWork: TypeAlias = (
     | ChangeConfigs
     | CancelMove
     | DeleteReplica
-    | CondemnFolder
+    | ScheduleDeletion
     | RemoveFolder
     | OpenLog
     | CreateLogs

@@ -120,7 +120,7 @@ class DirectoryFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class FolderCondemned:
+class DeletionScheduled:
     """The folder of a deleted replica was renamed to ``path`` and is removed after a delay; None: no folder."""
 
     key: PartitionKey
@@ -129,7 +129,7 @@ class FolderCondemned:
 
 
 @dataclass(frozen=True, slots=True)
-class CondemnRefused:
+class DeletionRefused:
     """The folder of a deleted replica could not be renamed."""
 
     key: PartitionKey
@@ -200,8 +200,8 @@ Event: TypeAlias = (
     | AppendRefused
     | SpaceMeasured
     | DirectoryFailed
-    | FolderCondemned
-    | CondemnRefused
+    | DeletionScheduled
+    | DeletionRefused
     | FolderSetAside
     | ReplicaMoved
     | DirectoryPreferred

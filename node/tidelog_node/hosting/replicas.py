@@ -144,10 +144,10 @@ class HostedReplicas:
             case events.ReplicaMoved():
                 self._due_ms[event.folder] = now_ms + event.delay_ms
                 return self._moved(event)
-            case events.FolderCondemned():
+            case events.DeletionScheduled():
                 if event.path is not None:
                     self._due_ms[event.path] = now_ms + event.delay_ms
-                return self._condemned(event)
+                return self._deletion_scheduled(event)
             case events.TimePassed():
                 return self._remove_folders(now_ms)
             case _:
@@ -171,7 +171,7 @@ class HostedReplicas:
         | events.AppendRefused
         | events.SpaceMeasured
         | events.DirectoryFailed
-        | events.CondemnRefused
+        | events.DeletionRefused
         | events.FolderSetAside
         | events.RetryDue
         | events.RetryFolder
@@ -188,8 +188,8 @@ class HostedReplicas:
                 return self._return_those_in(event.directory, event.free)
             case events.DirectoryFailed():
                 return self._fail_directory(event)
-            case events.CondemnRefused():
-                return self._condemn_refused(event)
+            case events.DeletionRefused():
+                return self._deletion_refused(event)
             case events.FolderSetAside():
                 return [self._open_log(event.key, self._opening(event.key))]
             case events.RetryDue():
@@ -271,14 +271,14 @@ class HostedReplicas:
         del self._replicas[key]
         if isinstance(state, Offline):
             # The folder of a replica that was offline still has its place, which a new replica may need.
-            return [commands.CondemnFolder(key, None, 0)] if state.reason is OfflineReason.FILES else []
+            return [commands.ScheduleDeletion(key, None, 0)] if state.reason is OfflineReason.FILES else []
         return [*self._sources.stop(key), commands.DeleteReplica(key, step.is_gone)]
 
     def _open(self, key: PartitionKey, topic_id: TopicId, before: Offline | None = None) -> Sequence[commands.Command]:
         state = self._replicas[key] = Opening(topic_id, before, self._preferred.pop(key, None))
         refused = self._refused_folders.get(key)
         if refused is not None:
-            return [commands.CondemnFolder(key, refused.directory, refused.delay_ms)]
+            return [commands.ScheduleDeletion(key, refused.directory, refused.delay_ms)]
         return [self._open_log(key, state)]
 
     def _open_log(self, key: PartitionKey, state: Opening) -> commands.OpenLog:
@@ -438,12 +438,12 @@ class HostedReplicas:
         result.append(commands.ReportDirectories() if self._directories else commands.FailNode(error))
         return result
 
-    def _condemned(self, event: events.FolderCondemned) -> Sequence[commands.Command]:
+    def _deletion_scheduled(self, event: events.DeletionScheduled) -> Sequence[commands.Command]:
         self._refused_folders.pop(event.key, None)
         state = self._replicas.get(event.key)
         return [self._open_log(event.key, state)] if isinstance(state, Opening) else []
 
-    def _condemn_refused(self, event: events.CondemnRefused) -> Sequence[commands.Command]:
+    def _deletion_refused(self, event: events.DeletionRefused) -> Sequence[commands.Command]:
         key, error = event.key, event.error
         is_news = key not in self._refused_folders
         result: list[commands.Command] = []
@@ -464,7 +464,7 @@ class HostedReplicas:
         if refused.directory not in self._directories:
             del self._refused_folders[key]
             return []
-        return [commands.CondemnFolder(key, refused.directory, refused.delay_ms)]
+        return [commands.ScheduleDeletion(key, refused.directory, refused.delay_ms)]
 
     def _remove_folders(self, now_ms: int) -> Sequence[commands.Command]:
         due = [path for path, due_ms in self._due_ms.items() if due_ms <= now_ms]

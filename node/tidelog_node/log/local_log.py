@@ -19,7 +19,7 @@ from pathlib import Path
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.directory.delayed_deletion import CondemnedFiles
+from tidelog_node.log.directory.delayed_deletion import DelayedDeletion
 from tidelog_node.log.disk.files import Buffer, Files, storage_error, storage_errors
 from tidelog_node.log.epochs import LeaderEpochCache
 from tidelog_node.log.segments.file_names import INDEX_SUFFIXES
@@ -31,7 +31,7 @@ from tidelog_node.log.segments.swap import swap_in
 
 
 class LocalLog:
-    """The segments of one :class:`PartitionLog`, on its thread; :meth:`flush` and ``condemned.remove`` also in another.
+    """The segments of one :class:`PartitionLog`, on its thread; ``flush`` and ``deleted_files.remove`` also in another.
 
     ``epochs`` is only written, before a recovery point is published. ``is_untouched`` means that the log is as a clean
     stop left it. After a failure that leaves the disk's content unknown the log is offline, and ``failure`` has the
@@ -48,8 +48,8 @@ class LocalLog:
         "_lifetime_ms",
         "_rewritten_below",
         "_segment_bytes",
-        "condemned",
         "config",
+        "deleted_files",
         "directory",
         "failure",
         "log_end_offset",
@@ -69,7 +69,7 @@ class LocalLog:
     ) -> None:
         self.directory = directory
         self.segments = Segments(segments)
-        self.condemned = CondemnedFiles(files)
+        self.deleted_files = DelayedDeletion(files)
         self.failure: TidelogError | None = None
         self.log_end_offset = self.segments.active.next_offset
         self.recovery_point = min(checkpointed_point, self.log_end_offset)
@@ -204,7 +204,7 @@ class LocalLog:
             self._end_moved_back()
             self.recovery_point = offset
 
-    def condemn_oldest(self, count: int, now_ms: int) -> list[str]:
+    def delete_oldest(self, count: int, now_ms: int) -> list[str]:
         """Schedule the ``count`` oldest segments, but never all, for deletion and return the names of their log files.
 
         Raises:
@@ -215,11 +215,11 @@ class LocalLog:
         for _ in range(count):
             segment = self.segments.first
             with storage_errors("Deleting", segment.path):
-                self.condemned.add(segment.path, due_ms)
+                self.deleted_files.add(segment.path, due_ms)
                 self.segments.drop_first()
                 names.append(segment.path.name)
                 segment.close()
-                self.condemned.extend(map(segment.file_path, INDEX_SUFFIXES), due_ms)
+                self.deleted_files.extend(map(segment.file_path, INDEX_SUFFIXES), due_ms)
         self._is_directory_dirty = self._is_directory_dirty or count > 0
         return names
 
@@ -240,7 +240,7 @@ class LocalLog:
             cleaned.set_modified_ms(sources[-1].last_modified_ms)
             self.segments.replace(place, len(sources), cleaned)
             due_ms = now_ms + self.config.file_delete_delay_ms
-            swap_in(self._files, self.directory, cleaned, sources, self.condemned, due_ms)
+            swap_in(self._files, self.directory, cleaned, sources, self.deleted_files, due_ms)
             cleaned.release_indexes()
         return True
 

@@ -20,8 +20,8 @@ from tidelog_foundation.records import parse_header
 from tidelog_node.log.append_rules import AppendInfo, CheckedBatch, ProduceRules
 from tidelog_node.log.appender import Appender
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.directory.deletion import condemn_directory, delete_directory
-from tidelog_node.log.directory.new_folder import Founding
+from tidelog_node.log.directory.deletion import delete_directory, rename_for_deletion
+from tidelog_node.log.directory.new_folder import NewFolder
 from tidelog_node.log.disk.files import OS_FILES, Buffer, Files, storage_errors
 from tidelog_node.log.epochs import EPOCH_CHECKPOINT, LeaderEpochCache
 from tidelog_node.log.expiry import find_expired_segments
@@ -42,13 +42,13 @@ PRODUCER_EXPIRATION_MS = 86_400_000
 class PartitionLog(LogReader):
     """One replica's log: opened once, used by one thread at a time, closed or deleted once.
 
-    :meth:`flush` and :meth:`remove_condemned` may run in another thread during appends and reads, but not during any
-    other method. Any method raises KAFKA_STORAGE_ERROR, with path and reason, if the disk refuses. After a failure that
-    leaves the disk's content unknown (a flush, a truncation, a swap) the log is offline: ``failure`` has the error, and
-    every call raises it.
+    :meth:`flush` and :meth:`remove_deleted_files` may run in another thread during appends and reads, but not during
+    any other method. Any method raises KAFKA_STORAGE_ERROR, with path and reason, if the disk refuses. A failure that
+    leaves the disk's content unknown (a flush, a truncation, a swap) takes the log offline: ``failure`` has the error,
+    and every call raises it.
     """
 
-    __slots__ = ("_appender", "_files", "_founding", "_unflushed_since_ms", "recovery")
+    __slots__ = ("_appender", "_files", "_new_folder", "_unflushed_since_ms", "recovery")
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class PartitionLog(LogReader):
         files: Files,
         recovery: RecoveryReport,
         log_start_offset: int,
-        founding: Founding | None = None,
+        new_folder: NewFolder | None = None,
     ) -> None:
         super().__init__(local, epochs, producers, log_start_offset)
         self.recovery = recovery
         self._files = files
-        self._founding = founding
+        self._new_folder = new_folder
         self._unflushed_since_ms: int | None = None
         self._appender = Appender(local, epochs, producers)
 
@@ -79,19 +79,19 @@ class PartitionLog(LogReader):
         log_start_offset: int = 0,
         producer_id_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         now_ms: int = 0,
-        founding: Founding | None = None,
+        new_folder: NewFolder | None = None,
     ) -> PartitionLog:
         """Open the log in a directory, creating it if it is missing, and repair the damage of a crash.
 
         ``clean`` means that the log was closed and its directory's clean-shutdown marker found; otherwise every batch
         from ``recovery_point`` on is checked. ``recovery`` then reports what was cut off. ``log_start_offset`` comes
-        from the checkpoint; a log that ends below it has no readable records and restarts there. With ``founding``
-        there is no directory yet; :meth:`complete_founding` creates it.
+        from the checkpoint; a log that ends below it has no readable records and restarts there. With ``new_folder``
+        there is no directory yet; :meth:`create_folder` creates it.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, the disk refuses.
         """
-        is_new = founding is not None
+        is_new = new_folder is not None
         known = RecoveryInput(files, directory, config, clean, recovery_point, log_start_offset, now_ms, is_new)
         with storage_errors("Opening the log", directory):
             names = () if is_new else _names_in(files, directory)
@@ -103,7 +103,7 @@ class PartitionLog(LogReader):
             point = active.next_offset if clean else recovery_point
             local = LocalLog(files, directory, config, segments, epochs, point, is_untouched)
             log_start = max(log_start_offset, segments[0].base_offset)
-            log = cls(local, epochs, producers, files, report, log_start, founding)
+            log = cls(local, epochs, producers, files, report, log_start, new_folder)
             producers.states.retain_snapshots(local.segments.base_offsets)
         if log_start > log.log_end_offset:
             logger.warning("%s ends at offset %d and begins anew at %d", directory, log.log_end_offset, log_start)
@@ -141,8 +141,8 @@ class PartitionLog(LogReader):
                 INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE; FENCED_LEADER_EPOCH if the log has records of a later
                 epoch; KAFKA_STORAGE_ERROR. The log is then unchanged.
         """
-        if self._founding is not None:
-            self.complete_founding()
+        if self._new_folder is not None:
+            self.create_folder()
         info = self._appender.append_as_leader(batch, leader_epoch, now_ms)
         self._appended(now_ms)
         return info
@@ -159,8 +159,8 @@ class PartitionLog(LogReader):
                 before; nothing is appended.
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        if self._founding is not None:
-            self.complete_founding()
+        if self._new_folder is not None:
+            self.create_folder()
         if self._log_start_offset == self.log_end_offset:
             info = self._append_first(records, now_ms)
         else:
@@ -169,20 +169,20 @@ class PartitionLog(LogReader):
         return info
 
     @property
-    def is_founded(self) -> bool:
+    def has_folder(self) -> bool:
         """True if the directory exists."""
-        return self._founding is None
+        return self._new_folder is None
 
-    def complete_founding(self) -> None:
+    def create_folder(self) -> None:
         """Create the directory of a new log, durably; safe in a thread. Appends call it first.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        founding = self._founding
-        if founding is not None:
-            founding.complete(self._local.segments.active.make_file)
-            self._founding = None
+        new_folder = self._new_folder
+        if new_folder is not None:
+            new_folder.create(self._local.segments.active.make_file)
+            self._new_folder = None
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment, unless it is empty, and start another one.
@@ -191,7 +191,7 @@ class PartitionLog(LogReader):
             TidelogError: KAFKA_STORAGE_ERROR; the log is unchanged, or offline.
         """
         self._local.check_online()
-        self.complete_founding()
+        self.create_folder()
         if self._local.segments.active.size:
             self._appender.roll(self.log_end_offset, now_ms)
 
@@ -224,7 +224,7 @@ class PartitionLog(LogReader):
         if offset < 0:
             raise ValueError(f"a log cannot start at {offset}")
         with self._offline_on_failure():
-            self.complete_founding()
+            self.create_folder()
             self._local.truncate_fully_and_start_at(offset)
             self._log_start_offset = offset
             self._epochs.clear()
@@ -250,8 +250,8 @@ class PartitionLog(LogReader):
     def delete_expired(self, now_ms: int, high_watermark: int) -> list[str]:
         """Delete the segments that expired or lie below the log's start, and return the names of their log files.
 
-        Their files are renamed; :meth:`remove_condemned` removes them. An active segment is rolled before its deletion;
-        on a full disk, without space for a new one, it stays until the other deletions have made space.
+        Their files are renamed; :meth:`remove_deleted_files` removes them. An active segment is rolled before its
+        deletion; on a full disk, without space for a new one, it stays until the other deletions have made space.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the oldest ones may be gone.
@@ -269,23 +269,23 @@ class PartitionLog(LogReader):
             logger.info("Segment %s of %s is deleted: %s", segment.path.name, self.directory.name, reason.value)
         start = segments[len(reasons)].base_offset
         self.advance_log_start_offset(start)
-        names = self._local.condemn_oldest(len(reasons), now_ms)
+        names = self._local.delete_oldest(len(reasons), now_ms)
         self._producers.states.delete_snapshots_below(start)
         return names
 
-    def remove_condemned(self, now_ms: int) -> int:
+    def remove_deleted_files(self, now_ms: int) -> int:
         """Remove deleted files whose ``file.delete.delay.ms`` is over and return their number; safe in a thread.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the next call tries them again.
         """
-        return self._local.condemned.remove(now_ms)
+        return self._local.deleted_files.remove(now_ms)
 
     def replace_segments(self, cleaned: Segment, sources: Sequence[Segment], now_ms: int = 0) -> bool:
         """Replace segments with the cleaned segment made from them; the replacement is atomic across a crash.
 
         ``cleaned`` begins where the first source does and has the suffix ``.cleaned``. Return False, and remove it, if
-        the sources are no longer consecutive sealed segments of this log. :meth:`remove_condemned` removes the old
+        the sources are no longer consecutive sealed segments of this log. :meth:`remove_deleted_files` removes the old
         files.
 
         Raises:
@@ -327,7 +327,7 @@ class PartitionLog(LogReader):
                 the write of the leader epochs failed. The recovery point is unchanged.
         """
         self._local.check_online()
-        if self._founding is not None:
+        if self._new_folder is not None:
             return self.log_end_offset
         self._unflushed_since_ms = None
         recovery_point = self._local.flush()
@@ -341,11 +341,11 @@ class PartitionLog(LogReader):
             TidelogError: KAFKA_STORAGE_ERROR; the files are closed, but not cleanly. An offline log always raises it.
         """
         if not self._local.is_closed:
-            if self._founding is not None and self.failure is None:
-                self._give_up_founding()
+            if self._new_folder is not None and self.failure is None:
+                self._cancel_new_folder()
                 self._local.close_files()
                 return
-            self._give_up_founding()
+            self._cancel_new_folder()
             self._local.close()
             if self.log_end_offset > self._local.segments.first.base_offset or len(self._producers.states):
                 self._producers.states.take_snapshot(self.log_end_offset, durable=True)
@@ -365,21 +365,21 @@ class PartitionLog(LogReader):
                 self.assign_epoch_start(entry.epoch, entry.start_offset)
         self._producers.states.take_over(original._producers.states, self.log_end_offset)
 
-    def condemn(self) -> Path:
+    def rename_for_deletion(self) -> Path:
         """Close the files and rename the directory to ``topic-N.<uuid>-delete`` for a later removal."""
-        self._give_up_founding()
+        self._cancel_new_folder()
         self._local.close_files()
-        return condemn_directory(self._files, self.directory)
+        return rename_for_deletion(self._files, self.directory)
 
     def delete(self) -> None:
         """Close the files and remove the directory."""
-        self._give_up_founding()
+        self._cancel_new_folder()
         self._local.close_files()
         delete_directory(self._files, self.directory)
 
-    def _give_up_founding(self) -> None:
-        if self._founding is not None:
-            self._founding.give_up()
+    def _cancel_new_folder(self) -> None:
+        if self._new_folder is not None:
+            self._new_folder.cancel()
 
     def _appended(self, now_ms: int) -> None:
         if self._unflushed_since_ms is None:

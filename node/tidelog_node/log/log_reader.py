@@ -144,9 +144,9 @@ class LogReader:
         return self._producers.states.entries()
 
     @property
-    def condemned_count(self) -> int:
-        """The number of deleted files that wait for :meth:`remove_condemned`."""
-        return len(self._local.condemned)
+    def deleted_file_count(self) -> int:
+        """The number of deleted files that wait for :meth:`remove_deleted_files`."""
+        return len(self._local.deleted_files)
 
     def check_invariants(self) -> None:
         """Assert the invariants of the log; see :func:`check_log`."""

@@ -1,7 +1,7 @@
 """The shell around logs and replication state: appends, fetchers, waiting requests and metadata changes."""
 
-from tidelog_node.partitions.directories.folder_creation import found_all
-from tidelog_node.partitions.directories.log_manager import LogDirectories
+from tidelog_node.partitions.directories.folder_creation import create_folders
+from tidelog_node.partitions.directories.log_manager import LogManager
 from tidelog_node.partitions.metadata_cache import MetadataCache
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.reads import FollowerIdentity, ReadRequest, ReadResult
@@ -10,12 +10,12 @@ from tidelog_node.partitions.throttles import ReplicationThrottles
 
 __all__ = [
     "FollowerIdentity",
-    "LogDirectories",
+    "LogManager",
     "MetadataCache",
     "Partition",
     "PartitionRegistry",
     "ReadRequest",
     "ReadResult",
     "ReplicationThrottles",
-    "found_all",
+    "create_folders",
 ]

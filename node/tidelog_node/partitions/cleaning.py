@@ -42,7 +42,7 @@ from tidelog_node.log.cleaner import (
 )
 from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.log.segments.segment import Segment
-from tidelog_node.partitions.directories.log_manager import LogDirectories
+from tidelog_node.partitions.directories.log_manager import LogManager
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.registry import PartitionRegistry
 
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 _MIN_PAUSE_MS, _MAX_PAUSE_MS = 1_000, 3_600_000
 _SEED_BITS = 64
-_BREATH_S = 0.0001
+_GIL_PAUSE_S = 0.0001
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class CleanerSettings:
 
 async def clean_logs(
     registry: PartitionRegistry,
-    directories: LogDirectories,
+    directories: LogManager,
     settings: CleanerSettings,
     clock: Clock,
     files: Files = OS_FILES,
@@ -116,7 +116,7 @@ class _Cleaners:
     def __init__(
         self,
         registry: PartitionRegistry,
-        directories: LogDirectories,
+        directories: LogManager,
         settings: CleanerSettings,
         clock: Clock,
         files: Files,
@@ -278,7 +278,7 @@ class _Cleaners:
         def check() -> None:
             self._check(job)
             # Release the GIL between two reads; otherwise the event loop waits 5 ms for it.
-            time.sleep(_BREATH_S)
+            time.sleep(_GIL_PAUSE_S)
 
         cleaning = cleaner.clean(job.log, self._clock.wall_ms(), replace, check)
         self._check(job)

@@ -64,10 +64,10 @@ async def remove_deleted_files(registry: PartitionRegistry, interval_ms: Interva
     """Remove deleted files whose ``file.delete.delay.ms`` is over, in a thread, until cancelled."""
 
     async def remove(partition: Partition) -> None:
-        await partition.remove_condemned()
+        await partition.remove_deleted_files()
 
     def is_due(partition: Partition) -> bool:
-        return partition.log.condemned_count > 0
+        return partition.log.deleted_file_count > 0
 
     await _Round(registry, "Removing the deleted files of", remove, is_due).repeat(interval_ms)
 

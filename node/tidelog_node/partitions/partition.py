@@ -65,7 +65,7 @@ from tidelog_quorum.metadata import PartitionRegistration, TopicConfig
 
 logger = logging.getLogger(__name__)
 
-_TOLD_WITH_THE_NEXT_FETCH = (
+_MARKING_READERS = (
     RegistrationChanged,
     EligibleBrokersChanged,
     MinIsrChanged,
@@ -314,7 +314,7 @@ class Partition:
                 )
                 self.step(event)
 
-    async def found(self) -> None:
+    async def create_folder(self) -> None:
         """Create the folder of a new log in a thread, so that the first append does not have to.
 
         Raises:
@@ -322,7 +322,7 @@ class Partition:
         """
         async with self.disk:
             with self._disk_watch:
-                await asyncio.to_thread(self.log.complete_founding)
+                await asyncio.to_thread(self.log.create_folder)
 
     async def flush(self) -> int:
         """Flush the log to the disk in a thread; returns the new recovery point."""
@@ -343,11 +343,11 @@ class Partition:
             self.waiters.mark_readers()
         return deleted
 
-    async def remove_condemned(self) -> int:
+    async def remove_deleted_files(self) -> int:
         """Remove, in a thread, the files deleted ``file.delete.delay.ms`` ago; returns their number."""
         async with self.disk:
             with self._disk_watch:
-                return await asyncio.to_thread(self.log.remove_condemned, self._clock.wall_ms())
+                return await asyncio.to_thread(self.log.remove_deleted_files, self._clock.wall_ms())
 
     def replace_segments(self, cleaned: Segment, sources: Sequence[Segment]) -> bool:
         """Replace the source segments by a cleaned one; returns False when they are gone. The caller holds ``disk``."""
@@ -376,10 +376,10 @@ class Partition:
         self._abandon(f"{self}: the log directory of node {self.state.local_id} failed", ErrorCode.KAFKA_STORAGE_ERROR)
 
     async def delete(self, *, is_gone: bool) -> Path:
-        """Fail all waiting requests and condemn the log; returns its directory, for later removal."""
+        """Fail all waiting requests and rename the log's folder for deletion; returns the new path."""
         self.note_removed(is_gone=is_gone)
         async with self.disk:
-            return await asyncio.to_thread(self.log.condemn)
+            return await asyncio.to_thread(self.log.rename_for_deletion)
 
     def note_removed(self, *, is_gone: bool) -> None:
         """Fail all waiting requests; unless the partition ``is_gone``, other nodes still have replicas of it."""
@@ -391,7 +391,7 @@ class Partition:
         with self._disk_watch:
             for command in self.state.step(event, self._clock.monotonic_ms()):
                 self._execute(command)
-        if isinstance(event, _TOLD_WITH_THE_NEXT_FETCH):
+        if isinstance(event, _MARKING_READERS):
             self.waiters.mark_readers()
         if len(self.waiters.deletions):
             self.waiters.complete_deletions(self.state.leader, self.log.log_start_offset)

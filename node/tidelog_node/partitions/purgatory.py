@@ -47,7 +47,7 @@ class OffsetWaiters:
             _settle(self._waiting.pop()[2], error)
 
 
-class Reader(Protocol):
+class PartitionListener(Protocol):
     """A repeated reader of partitions, which reads a partition again after a change."""
 
     def wake(self, topic: TopicRef, index: int) -> None:
@@ -59,20 +59,20 @@ class Reader(Protocol):
         ...
 
 
-class ReadWaiters:
+class PartitionListeners:
     """The readers that wait for one kind of change of a partition, each with its own name for the partition."""
 
     def __init__(self) -> None:
-        self._waiting: set[tuple[Reader, TopicRef, int]] = set()
+        self._waiting: set[tuple[PartitionListener, TopicRef, int]] = set()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, reader: Reader, topic: TopicRef, index: int) -> None:
+    def add(self, reader: PartitionListener, topic: TopicRef, index: int) -> None:
         """Notify ``reader`` of each change until it is discarded."""
         self._waiting.add((reader, topic, index))
 
-    def discard(self, reader: Reader, topic: TopicRef, index: int) -> None:
+    def discard(self, reader: PartitionListener, topic: TopicRef, index: int) -> None:
         """Stop notifying a reader."""
         self._waiting.discard((reader, topic, index))
 
@@ -97,8 +97,8 @@ class PartitionWaiters:
     def __init__(self) -> None:
         self.producers = OffsetWaiters()
         self.deletions = OffsetWaiters()
-        self.log_end = ReadWaiters()
-        self.high_watermark = ReadWaiters()
+        self.log_end = PartitionListeners()
+        self.high_watermark = PartitionListeners()
 
     def complete_producers(self, leader: LeaderState | None) -> None:
         """Answer the producers whose records are below the high watermark, with an error if the ISR is too small."""

@@ -24,13 +24,13 @@ from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.hosting import HostedReplicas, PartitionKey, commands, events
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.disk.disk_errors import is_directory_failure, is_disk_failure
-from tidelog_node.partitions.directories.checkpoint_writer import Checkpoints
+from tidelog_node.partitions.directories.checkpoint_writer import CheckpointWriter
 from tidelog_node.partitions.directories.closing_logs import ClosingLogs
 from tidelog_node.partitions.directories.descriptions import LogDirectoryDescription, describe
 from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments
-from tidelog_node.partitions.directories.folder_creation import Foundings
+from tidelog_node.partitions.directories.folder_creation import FolderCreation
 from tidelog_node.partitions.directories.loading import FoundPartition
-from tidelog_node.partitions.directories.log_manager import LogDirectories
+from tidelog_node.partitions.directories.log_manager import LogManager
 from tidelog_node.partitions.directories.relocation import Relocations
 from tidelog_node.partitions.directories.replica_logs import OpenedLog, ReplicaLogs
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
@@ -62,7 +62,7 @@ class PartitionRegistry:
     def __init__(
         self,
         broker_id: BrokerId,
-        directories: LogDirectories,
+        directories: LogManager,
         found: dict[PartitionKey, FoundPartition],
         defaults: TopicConfig,
         replica_lag_time_max_ms: int,
@@ -82,10 +82,10 @@ class PartitionRegistry:
         self._clock = clock
         self._on_storage_failure = on_storage_failure
         self._partitions: dict[PartitionKey, Partition] = {}
-        self.checkpoints = Checkpoints(
+        self.checkpoints = CheckpointWriter(
             directories, self._partitions, self._logs, self._hosted, self.relocations, self.fail_directory
         )
-        self.foundings = Foundings(self.storage_failed)
+        self.folder_creation = FolderCreation(self.storage_failed)
         self._fetchers: FetcherPool | None = None
         self._isr_changes: IsrChanges | None = None
         self._assignments: DirectoryAssignments | None = None
@@ -261,10 +261,10 @@ class PartitionRegistry:
             logger.error("A log was not closed in order: %s", error.message)
             self._directories.note_unclean_in(log.directory.parent)
 
-    def _note_moved(self, partition: Partition, target: LogDirectory, condemned: Path) -> None:
-        self._directories.forget(condemned.parent / str(partition))
+    def _note_moved(self, partition: Partition, target: LogDirectory, renamed: Path) -> None:
+        self._directories.forget(renamed.parent / str(partition))
         delay_ms = partition.log.config.file_delete_delay_ms
-        self._feed(events.ReplicaMoved(key_of(partition), target.path, condemned, delay_ms))
+        self._feed(events.ReplicaMoved(key_of(partition), target.path, renamed, delay_ms))
 
     def _is_held(self, partition: Partition) -> bool:
         return self._partitions.get(key_of(partition)) is partition
@@ -346,8 +346,8 @@ class PartitionRegistry:
                 await self.relocations.cancel(command.key)
             case commands.DeleteReplica():
                 await self._delete(command)
-            case commands.CondemnFolder():
-                await self._condemn(command)
+            case commands.ScheduleDeletion():
+                await self._schedule_deletion(command)
             case commands.RemoveFolder():
                 await self._remove_folder(command.path)
             case commands.SetAside():
@@ -382,17 +382,17 @@ class PartitionRegistry:
         )
         partition = Partition(topic, command.topic_id, index, log, state, self, self._clock)
         self._partitions[command.key] = partition
-        if not log.is_founded:
-            self.foundings.add(partition)
+        if not log.has_folder:
+            self.folder_creation.add(partition)
 
     async def _delete(self, command: commands.DeleteReplica) -> None:
         key = command.key
         partition = self._partitions.pop(key)
         path, delay_ms = partition.log.directory, partition.log.config.file_delete_delay_ms
         try:
-            condemned = await partition.delete(is_gone=command.is_gone)
+            renamed = await partition.delete(is_gone=command.is_gone)
         except TidelogError as error:
-            await self._run(events.CondemnRefused(key, path.parent, delay_ms, error))
+            await self._run(events.DeletionRefused(key, path.parent, delay_ms, error))
             return
         except asyncio.CancelledError:
             # The process stops, so no task will close this log cleanly.
@@ -400,21 +400,21 @@ class PartitionRegistry:
             raise
         self._directories.forget(path)
         logger.info("%s was removed from this node", partition)
-        await self._run(events.FolderCondemned(key, condemned, delay_ms))
+        await self._run(events.DeletionScheduled(key, renamed, delay_ms))
 
-    async def _condemn(self, command: commands.CondemnFolder) -> None:
-        key, delay_ms, condemned = command.key, command.delay_ms, None
+    async def _schedule_deletion(self, command: commands.ScheduleDeletion) -> None:
+        key, delay_ms, renamed = command.key, command.delay_ms, None
         directory = self._directories.holding(key)
         if command.directory is not None:
             directory = self._directories.at(command.directory)
         if directory is not None:
             await self._closing.wait()
             try:
-                condemned = await asyncio.to_thread(self._directories.condemn, directory, key)
+                renamed = await asyncio.to_thread(self._directories.rename_for_deletion, directory, key)
             except TidelogError as error:
-                await self._run(events.CondemnRefused(key, directory.path, delay_ms, error))
+                await self._run(events.DeletionRefused(key, directory.path, delay_ms, error))
                 return
-        await self._run(events.FolderCondemned(key, condemned, delay_ms))
+        await self._run(events.DeletionScheduled(key, renamed, delay_ms))
 
     async def _set_aside(self, command: commands.SetAside) -> None:
         try:
@@ -428,6 +428,6 @@ class PartitionRegistry:
 
     async def _remove_folder(self, path: Path) -> None:
         try:
-            await asyncio.to_thread(self._directories.remove_condemned, path)
+            await asyncio.to_thread(self._directories.remove_deleted_folder, path)
         except TidelogError as error:
             logger.error("A deleted replica is removed by the next start only: %s", error.message)

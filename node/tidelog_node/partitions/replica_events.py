@@ -19,7 +19,7 @@ def key_of(partition: Partition) -> PartitionKey:
 def last_state(log: PartitionLog, high_watermark: int) -> LastState:
     """Return the state that a checkpoint of a log would have now."""
     checkpoint = PartitionCheckpoint(log.recovery_point, high_watermark, log.log_start_offset)
-    return LastState(log.directory.parent, checkpoint, log.is_founded)
+    return LastState(log.directory.parent, checkpoint, log.has_folder)
 
 
 def change_registration(

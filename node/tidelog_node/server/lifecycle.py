@@ -131,7 +131,7 @@ class BrokerLifecycle:
         """Note that clients are served from now on."""
         self._step(ServingStarted())
 
-    def hurry(self) -> None:
+    def request_heartbeat(self) -> None:
         """Send the next heartbeat at once, since it has information that the controller waits for."""
         self._step(HeartbeatRequested())
 

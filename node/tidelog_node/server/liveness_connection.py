@@ -17,7 +17,7 @@ from tidelog_node.server.controller_client import ControllerClient
 logger = logging.getLogger(__name__)
 
 
-class HeldConnection:
+class LivenessConnection:
     """One per node. ``run`` is its task, which makes the most recently requested call."""
 
     def __init__(self, broker_id: BrokerId, controller: ControllerClient) -> None:
@@ -44,7 +44,7 @@ class HeldConnection:
                     call.cancel()
                 if self._wanted is not None:
                     self._held = self._wanted
-                    call = tasks.create_task(self._call(self._wanted), name="held-connection")
+                    call = tasks.create_task(self._call(self._wanted), name="liveness-connection")
 
     async def _call(self, place: tuple[str, BrokerEpoch]) -> None:
         address, broker_epoch = place
@@ -52,7 +52,7 @@ class HeldConnection:
         try:
             await self._controller.hold_connection(address, request)
         except TidelogError as error:
-            logger.debug("The connection that is held to %s ended: %s", address, error)
+            logger.debug("The liveness connection to %s ended: %s", address, error)
         finally:
             if self._held == place:
                 self._held = None

@@ -40,7 +40,7 @@ from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
 from tidelog_node.kafka.served import KafkaNode
 from tidelog_node.kafka.server.listener import KafkaListeners
 from tidelog_node.kafka.server.request_memory import RequestBudgets
-from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, ReplicationThrottles
+from tidelog_node.partitions import LogManager, MetadataCache, PartitionRegistry, ReplicationThrottles
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
@@ -65,7 +65,7 @@ from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.group_service import GroupService
 from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_node.server.listener import AdminService, LogService, add_log_service
-from tidelog_node.server.liveness_connection import HeldConnection
+from tidelog_node.server.liveness_connection import LivenessConnection
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.open_files import raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
@@ -96,7 +96,7 @@ async def serve(properties: dict[str, str]) -> None:
     with KafkaListeners.bind(
         config.kafka_listeners, config.listener_limits(), config.inter_broker_listener.name
     ) as kafka:
-        directories = LogDirectories.open(
+        directories = LogManager.open(
             config.log_dirs,
             config.cluster_id,
             BrokerId(config.node_id),
@@ -121,7 +121,7 @@ class Node:
         server: grpc.aio.Server,
         port: int,
         kafka: KafkaListeners,
-        directories: LogDirectories,
+        directories: LogManager,
         open_group_view: OpenView = open_group_view,
     ) -> None:
         self._settings = settings
@@ -138,7 +138,7 @@ class Node:
         )
         self._broker_id = BrokerId(config.node_id)
         self._controller = ControllerClient(config.voters, config.bootstrap)
-        self._connection = HeldConnection(self._broker_id, self._controller)
+        self._connection = LivenessConnection(self._broker_id, self._controller)
         self._producer_ids = ProducerIdManager(self._controller, self._broker_id, self._broker_epoch)
         self._topic_creation = TopicCreation(self._controller, [config.offsets_topic.creatable()])
         self._cleaner = CleanerJob(config, self._clean_logs)
@@ -195,7 +195,7 @@ class Node:
             self._controller.set_voters,
             self._settings.follow,
             self._config.bootstrap,
-            self._lifecycle.hurry,
+            self._lifecycle.request_heartbeat,
             self._lifecycle.note_applied,
         )
         self._groups = GroupCoordinator(
@@ -229,7 +229,7 @@ class Node:
         with ReportedWait(f"the cluster's metadata, without which node {self._broker_id} serves nobody"):
             await asyncio.wait((stopped, current), return_when=asyncio.FIRST_COMPLETED)
         if not stopped.done():
-            await self._open_doors()
+            await self._open_listeners()
             await stopped
         current.cancel()
         if self._storage_failure is not None:
@@ -255,7 +255,7 @@ class Node:
         )
         isr_changes = IsrChanges(self._controller, self._broker_id, self._broker_epoch)
         assignments = DirectoryAssignments(self._controller, self._broker_id, self._broker_epoch, self._clock)
-        self._registry.connect(fetchers, isr_changes, assignments, self._lifecycle.hurry)
+        self._registry.connect(fetchers, isr_changes, assignments, self._lifecycle.request_heartbeat)
         checkpoint_interval_ms = config.replica_high_watermark_checkpoint_interval_ms
         log_start_interval_ms = config.log_flush_start_offset_checkpoint_interval_ms
         jobs: dict[str, Coroutine[None, None, None]] = {
@@ -274,7 +274,7 @@ class Node:
             "log-starts": write_log_start_offsets(self._registry, log_start_interval_ms),
             "directory-assignments": assignments.run(),
             "relocations": self._registry.relocations.run(),
-            "new-replicas": self._registry.foundings.run(),
+            "new-replicas": self._registry.folder_creation.run(),
             "full-disk-retries": self._registry.retry_full(),
             "deleted-replicas": self._registry.remove_folders(),
             "producer-ids": self._producer_ids.run(),
@@ -285,7 +285,7 @@ class Node:
             jobs["log-cleaner"] = self._cleaner.run()
         return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]
 
-    async def _open_doors(self) -> None:
+    async def _open_listeners(self) -> None:
         self.context = context = NodeContext(
             self._broker_id,
             self._config.cluster_id,
@@ -321,8 +321,8 @@ class Node:
         node = KafkaNode(context, self._groups)
         await self._kafka.serve(node, all_apis(), requests)
         self._lifecycle.note_serving()
-        doors = (self._config.grpc_listener, *self._config.kafka_listeners)
-        logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, doors)))
+        listeners = (self._config.grpc_listener, *self._config.kafka_listeners)
+        logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, listeners)))
 
     async def _shut_down(self, fetchers: FetcherPool, background: list[asyncio.Task[None]]) -> None:
         logger.info("Node %d is stopping", self._broker_id)

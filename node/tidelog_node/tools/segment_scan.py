@@ -24,7 +24,7 @@ from tidelog_foundation.records import HEADER_SIZE, RecordBatchHeader, parse_hea
 CHUNK_SIZE = 4 * 1024 * 1024
 _COVERED = 21
 _RECENT_S = 5.0
-_PATIENCE_S = 0.05
+_RETRY_PAUSE_S = 0.05
 _LOOKS = 4
 
 
@@ -84,7 +84,7 @@ class SegmentScan:
     def _next(self) -> ScannedBatch | None:
         for look in range(_LOOKS):
             if look:
-                time.sleep(_PATIENCE_S)
+                time.sleep(_RETRY_PAUSE_S)
                 self._size, self._length = os.fstat(self._handle).st_size, 0
             batch = self._batch_at(self.end)
             is_whole = batch is not None and batch.is_valid

@@ -22,8 +22,8 @@ from tidelog_node.broker.report import Report
 from tidelog_node.hosting import HostedReplicas, commands, events
 from tidelog_node.hosting.assignments import AssignmentEvent, AssignmentQueue, AssignmentsDue, AssignmentsFailed
 from tidelog_node.log import PartitionLog
-from tidelog_node.partitions import LogDirectories
-from tidelog_node.partitions.directories.checkpoint_writer import Checkpoints
+from tidelog_node.partitions import LogManager
+from tidelog_node.partitions.directories.checkpoint_writer import CheckpointWriter
 from tidelog_node.partitions.directories.directory_assignments import assignments_answered, assignments_request
 from tidelog_node.partitions.directories.loading import FoundPartition, close_offline
 from tidelog_node.partitions.directories.replica_logs import OpenedLog, ReplicaLogs, open_log
@@ -69,7 +69,7 @@ class Replicas:
         self.node = node
         self.applied = MetadataImage()
         self.partitions: dict[Key, SimulatedPartition] = {}
-        self.directories = LogDirectories.open(
+        self.directories = LogManager.open(
             [str(LOG_DIR)], CLUSTER, node.identity, node.files, producer_id_expiration_ms=_FOREVER_MS
         )
         self.directory = self.directories.find(LOG_DIR)
@@ -78,7 +78,7 @@ class Replicas:
         self._assignments = AssignmentQueue()
         self._is_assigning = False
         self._logs = ReplicaLogs(self.directories, self._recover(), self.fail_directory)
-        self._checkpoints = Checkpoints(
+        self._checkpoints = CheckpointWriter(
             self.directories, self.partitions, self._logs, self.hosted, (), self.fail_directory
         )
 
@@ -200,11 +200,11 @@ class Replicas:
                         held.change_config(config)
             case commands.DeleteReplica():
                 self._delete(command)
-            case commands.CondemnFolder():
-                self._condemn(command.key, command.delay_ms)
+            case commands.ScheduleDeletion():
+                self._schedule_deletion(command.key, command.delay_ms)
             case commands.RemoveFolder():
                 with contextlib.suppress(TidelogError):
-                    self.directories.remove_condemned(command.path)
+                    self.directories.remove_deleted_folder(command.path)
             case commands.SetAside():
                 self._set_aside(command.key)
             case commands.MeasureSpace():
@@ -240,22 +240,22 @@ class Replicas:
         partition.note_removed(is_gone=command.is_gone)
         self.node.checker.note_closed(self.node, key)
         try:
-            condemned = partition.log.condemn()
+            renamed = partition.log.rename_for_deletion()
         except TidelogError as error:
-            self.feed(events.CondemnRefused(key, LOG_DIR, delay_ms, error))
+            self.feed(events.DeletionRefused(key, LOG_DIR, delay_ms, error))
             return
         self.directories.forget(path)
-        self.feed(events.FolderCondemned(key, condemned, delay_ms))
+        self.feed(events.DeletionScheduled(key, renamed, delay_ms))
 
-    def _condemn(self, key: Key, delay_ms: int) -> None:
-        condemned, directory = None, self.directories.holding(key)
+    def _schedule_deletion(self, key: Key, delay_ms: int) -> None:
+        renamed, directory = None, self.directories.holding(key)
         try:
             if directory is not None:
-                condemned = self.directories.condemn(directory, key)
+                renamed = self.directories.rename_for_deletion(directory, key)
         except TidelogError as error:
-            self.feed(events.CondemnRefused(key, LOG_DIR, delay_ms, error))
+            self.feed(events.DeletionRefused(key, LOG_DIR, delay_ms, error))
             return
-        self.feed(events.FolderCondemned(key, condemned, delay_ms))
+        self.feed(events.DeletionScheduled(key, renamed, delay_ms))
 
     def _set_aside(self, key: Key) -> None:
         path = self.directory.partition_path(*key)
@@ -320,7 +320,7 @@ class Replicas:
                     if log.needs_flush(now_ms):
                         log.flush()
                     log.delete_expired(now_ms, partition.high_watermark)
-                    log.remove_condemned(now_ms)
+                    log.remove_deleted_files(now_ms)
             except TidelogError:
                 continue
             self.node.checker.observe(partition)

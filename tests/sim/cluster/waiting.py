@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog_node.partitions.purgatory import OffsetWaiters, PartitionWaiters, Reader, ReadWaiters
+from tidelog_node.partitions.purgatory import OffsetWaiters, PartitionListeners, PartitionWaiters, Reader
 
 
-class OrderedReadWaiters(ReadWaiters):
+class OrderedReadWaiters(PartitionListeners):
     """Wakes in the order in which they came, so that equal schedules give equal histories."""
 
     def __init__(self) -> None:

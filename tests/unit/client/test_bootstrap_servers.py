@@ -183,10 +183,10 @@ def test_grpc_listener_that_cannot_be_reached_is_named_with_the_address_that_was
 def test_server_that_comes_up_later_is_found() -> None:
     with FakeCluster() as cluster:
         answers = iter([closing, closing])
-        door = kafka(cluster.bootstrap_servers)
+        server = kafka(cluster.bootstrap_servers)
 
         def start_late(connection: socket.socket) -> None:
-            next(answers, door)(connection)
+            next(answers, server)(connection)
 
         with serving(start_late) as address, AdminClient({"bootstrap.servers": address}) as admin:
             assert admin.list_topics(timeout=20).brokers

@@ -39,7 +39,6 @@ from tidelog_node.hosting.commands import (
     ChangeConfigs,
     ChangeEligible,
     ChangeRegistration,
-    CondemnFolder,
     CreateLogs,
     DeleteReplica,
     EndFetcher,
@@ -52,12 +51,13 @@ from tidelog_node.hosting.commands import (
     RemoveFolder,
     RemoveFromFetcher,
     ReportDirectories,
+    ScheduleDeletion,
     SetAside,
     TakeOffline,
 )
 from tidelog_node.hosting.events import (
     AppendRefused,
-    CondemnRefused,
+    DeletionRefused,
     DirectoryPreferred,
     LogOpened,
     OpenRefused,
@@ -194,7 +194,7 @@ def test_replica_of_a_topic_that_is_gone_is_not_opened_again_and_gives_its_place
     host.run(ReplicaRefused(KEY, FILES_REFUSED, LAST))
     host.look()
     host.change(RemoveTopicRecord(TOPIC))
-    assert kinds(host) == [CondemnFolder]
+    assert kinds(host) == [ScheduleDeletion]
     assert host.core.retries() == []
 
 
@@ -299,15 +299,15 @@ def test_replica_has_its_place_again_at_once_when_nobody_else_could_lead(
 
 def test_new_replica_waits_for_the_folder_of_the_deleted_one_of_its_name(host: Host) -> None:
     host.create()
-    host.refuse(DeleteReplica, lambda command: CondemnRefused(command.key, A, 60_000, FILES_REFUSED))
-    host.refuse(CondemnFolder, lambda command: CondemnRefused(command.key, A, 60_000, FILES_REFUSED))
+    host.refuse(DeleteReplica, lambda command: DeletionRefused(command.key, A, 60_000, FILES_REFUSED))
+    host.refuse(ScheduleDeletion, lambda command: DeletionRefused(command.key, A, 60_000, FILES_REFUSED))
     host.change(RemoveTopicRecord(TOPIC))
     host.create(topic_id=OTHER_TOPIC)
     assert is_offline(host)
     assert [type(e).__name__ for e in host.core.retries()] == ["RetryFolder", "RetryReplica"]
     retry(host)
     assert is_offline(host)
-    host.accept(CondemnFolder)
+    host.accept(ScheduleDeletion)
     retry(host)
     assert host.open == {KEY: A}
     assert host.core.retries() == []
@@ -315,7 +315,7 @@ def test_new_replica_waits_for_the_folder_of_the_deleted_one_of_its_name(host: H
 
 def test_folder_that_cannot_be_renamed_is_forgotten_with_its_directory(host: Host) -> None:
     host.create()
-    host.refuse(DeleteReplica, lambda command: CondemnRefused(command.key, A, 60_000, FILES_REFUSED))
+    host.refuse(DeleteReplica, lambda command: DeletionRefused(command.key, A, 60_000, FILES_REFUSED))
     host.change(RemoveTopicRecord(TOPIC))
     host.fail(A)
     host.look()
@@ -402,8 +402,8 @@ def _do_something(host: Host, rng: random.Random) -> None:
         case 0:
             host.refuse_to_open(rng.choice([FILES_REFUSED, DISK_FULL]), rng.choice([A, None]))
         case 1:
-            host.refuse(CondemnFolder, lambda c: CondemnRefused(c.key, A, 0, FILES_REFUSED))
-            host.refuse(DeleteReplica, lambda c: CondemnRefused(c.key, A, 0, FILES_REFUSED))
+            host.refuse(ScheduleDeletion, lambda c: DeletionRefused(c.key, A, 0, FILES_REFUSED))
+            host.refuse(DeleteReplica, lambda c: DeletionRefused(c.key, A, 0, FILES_REFUSED))
         case 2:
             host.refusals.clear()
         case 3 if held:

@@ -6,10 +6,10 @@
 import random
 
 import pytest
-from kafka_doors import Client, open_door, run
-from kafka_doors import request as toy_request
 from kafka_requests import any_request, declarations, framed, mutated, pieces, read_request
 from seeds import reproducible, seeds
+from toy_listener import Client, open_listener, run
+from toy_listener import request as toy_request
 
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -57,10 +57,10 @@ def test_mutated_requests_harm_no_other_connection_and_leave_nothing_behind(seed
 
     async def main() -> None:
         rng = random.Random(seed)
-        async with open_door() as door:
-            other = await door.connect()
+        async with open_listener() as listener:
+            other = await listener.connect()
             for n in range(40):
-                hostile = await door.connect()
+                hostile = await listener.connect()
                 frames = [any_request(kinds[key], rng.randrange(13), rng) for key in rng.choices(toys, k=3)]
                 sent = mutated(b"".join(map(framed, frames)), rng)
                 await _send(hostile, sent, rng)

@@ -9,7 +9,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from kafka_doors import Client, open_door, request, run, until
+from toy_listener import Client, open_listener, request, run, until
 
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
@@ -34,8 +34,8 @@ def test_connection_that_has_just_failed_does_not_end_the_watch_over_all(monkeyp
     monkeypatch.setattr(Connection, "abort", abort_and_ask)
 
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             await client.send(b"\xff" * 64)
             assert await client.is_closed()
             assert asked == [None]
@@ -45,17 +45,17 @@ def test_connection_that_has_just_failed_does_not_end_the_watch_over_all(monkeyp
 
 def test_clients_that_announce_much_and_are_gone_do_not_hold_up_the_node() -> None:
     async def main() -> None:
-        async with open_door(request_limit=100 * MIB) as door:
-            stays = await door.connect()
-            gone = [await door.connect() for _ in range(100)]
+        async with open_listener(request_limit=100 * MIB) as listener:
+            stays = await listener.connect()
+            gone = [await listener.connect() for _ in range(100)]
             for client in gone:
                 await client.send(struct.pack(">ihhih", 100 * MIB, PRODUCE, 1, 1, -1))
-            await until(lambda: door.listeners.connection_count == 101)
+            await until(lambda: listener.listeners.connection_count == 101)
             begin = time.thread_time()
             for client in gone:
                 client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 client.close()
-            await until(lambda: door.listeners.connection_count == 1)
+            await until(lambda: listener.listeners.connection_count == 1)
             assert time.thread_time() - begin < 1, "each had its memory cleared"
             await stays.send(request(METADATA, 1))
             assert await stays.receive() == (1, b"echo")
@@ -65,12 +65,12 @@ def test_clients_that_announce_much_and_are_gone_do_not_hold_up_the_node() -> No
 
 def test_large_frame_grows_as_it_comes_and_is_whole() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             body = b"wait " + bytes(range(256)) * (5 * MIB // 256) + b"end"
             await client.send(request(PRODUCE, 1, body) + request(PRODUCE, 2))
-            await door.has_begun(1, 2)
-            await door.answer(1, body[-3:])
+            await listener.has_begun(1, 2)
+            await listener.answer(1, body[-3:])
             assert [await client.receive() for _ in range(2)] == [(1, b"end"), (2, b"echo")]
 
     run(main)
@@ -79,19 +79,19 @@ def test_large_frame_grows_as_it_comes_and_is_whole() -> None:
 def test_every_node_that_is_let_in_takes_the_place_of_another_connection() -> None:
     async def main() -> None:
         names = ("CLIENTS", "NODES")
-        async with open_door(ListenerLimits(max_connections=4), names=names, inter_broker="NODES") as door:
-            clients = [await door.connect("CLIENTS") for _ in range(4)]
-            await until(lambda: door.listeners.connection_count == 4)
-            address = ("127.0.0.1", door.listeners.ports["NODES"])
+        async with open_listener(ListenerLimits(max_connections=4), names=names, inter_broker="NODES") as listener:
+            clients = [await listener.connect("CLIENTS") for _ in range(4)]
+            await until(lambda: listener.listeners.connection_count == 4)
+            address = ("127.0.0.1", listener.listeners.ports["NODES"])
             nodes = [Client(socket.create_connection(address)) for _ in range(4)]
-            door.clients += nodes
+            listener.clients += nodes
             for node in nodes:
                 node.sock.setblocking(False)
                 await node.send(request(METADATA, 1))
                 assert await node.receive() == (1, b"echo")
             for client in clients:
                 assert await client.is_closed()
-            assert door.listeners.connection_count == 4
+            assert listener.listeners.connection_count == 4
 
     # asyncio's own loop accepts all that are there in one round.
     asyncio.run(main())
@@ -99,16 +99,16 @@ def test_every_node_that_is_let_in_takes_the_place_of_another_connection() -> No
 
 def test_connection_that_is_made_during_the_stop_is_refused() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            waits = await door.connect()
+        async with open_listener() as listener:
+            waits = await listener.connect()
             await waits.send(request(PRODUCE, 1, b"wait"))
-            await door.has_begun(1)
-            connections = door.listeners._connections
+            await listener.has_begun(1)
+            connections = listener.listeners._connections
             assert connections is not None
             draining = asyncio.create_task(connections.drain(10))
             await asyncio.sleep(0)
-            assert await (await door.connect()).is_closed()
-            await door.answer(1)
+            assert await (await listener.connect()).is_closed()
+            await listener.answer(1)
             assert await waits.receive() == (1, b"done")
             await draining
 
@@ -156,11 +156,11 @@ def test_connections_leave_files_for_the_logs() -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     async def main() -> None:
-        async with open_door() as door:
-            stays = await door.connect()
+        async with open_listener() as listener:
+            stays = await listener.connect()
             served = 0
             while True:
-                client = await door.connect()
+                client = await listener.connect()
                 await client.send(request(METADATA, 1))
                 try:
                     await client.receive()
@@ -172,10 +172,10 @@ def test_connections_leave_files_for_the_logs() -> None:
                 spare.close()
             await stays.send(request(METADATA, 2))
             assert await stays.receive() == (2, b"echo")
-            for client in door.clients[1:]:
+            for client in listener.clients[1:]:
                 client.close()
-            await until(lambda: door.listeners.connection_count == 1)
-            late = await door.connect()
+            await until(lambda: listener.listeners.connection_count == 1)
+            late = await listener.connect()
             await late.send(request(METADATA, 3))
             assert await late.receive() == (3, b"echo")
 
@@ -189,8 +189,8 @@ def test_connections_leave_files_for_the_logs() -> None:
 
 def test_listener_survives_that_no_file_can_be_opened() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            stays = await door.connect()
+        async with open_listener() as listener:
+            stays = await listener.connect()
             await stays.send(request(METADATA, 1))
             assert await stays.receive() == (1, b"echo")
             late = [socket.socket() for _ in range(3)]
@@ -200,7 +200,7 @@ def test_listener_survives_that_no_file_can_be_opened() -> None:
                 for sock in late:
                     sock.setblocking(False)
                     await asyncio.get_running_loop().sock_connect(
-                        sock, ("127.0.0.1", door.listeners.ports["PLAINTEXT"])
+                        sock, ("127.0.0.1", listener.listeners.ports["PLAINTEXT"])
                     )
                 begin = time.thread_time()
                 await asyncio.sleep(0.2)
@@ -211,7 +211,7 @@ def test_listener_survives_that_no_file_can_be_opened() -> None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
             for sock in late:
                 sock.close()
-            client = await door.connect()
+            client = await listener.connect()
             await client.send(request(METADATA, 3))
             assert await client.receive() == (3, b"echo")
 

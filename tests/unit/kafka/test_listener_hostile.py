@@ -5,7 +5,7 @@ import logging
 import struct
 
 import pytest
-from kafka_doors import Client, open_door, request, run, until
+from toy_listener import Client, open_listener, request, run, until
 
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.api_versions import ApiVersionsRequest
@@ -43,15 +43,15 @@ _HOSTILE = {
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in _HOSTILE.items()])
 def test_hostile_bytes_close_their_connection_and_no_other(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with open_door() as door:
-            other = await door.connect()
+        async with open_listener() as listener:
+            other = await listener.connect()
             await is_served(other)
-            hostile = await door.connect()
+            hostile = await listener.connect()
             await hostile.send(request(METADATA, 5, b"echo") + data)
             assert await hostile.receive() == (5, b"echo"), "what came before is answered"
             assert await hostile.is_closed()
             await is_served(other)
-            await is_served(await door.connect())
+            await is_served(await listener.connect())
 
     with caplog.at_level(logging.INFO):
         run(main)
@@ -62,8 +62,8 @@ def test_hostile_bytes_close_their_connection_and_no_other(data: bytes, caplog: 
 
 def test_tagged_fields_that_nobody_knows_are_skipped() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             head = struct.pack(">hhih", METADATA, 9, 1, -1) + b"\x02\x00\x03abc\x7f\x00" + b"echo"
             await client.send(struct.pack(">i", len(head)) + head)
             assert await client.receive() == (1, b"\0echo")
@@ -73,8 +73,8 @@ def test_tagged_fields_that_nobody_knows_are_skipped() -> None:
 
 def test_client_without_a_client_id_is_served() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             await client.send(request(METADATA, 1, client_id=None) + request(METADATA, 2, client_id=b""))
             assert [await client.receive() for _ in range(2)] == [(1, b"echo"), (2, b"echo")]
 
@@ -84,8 +84,8 @@ def test_client_without_a_client_id_is_served() -> None:
 @pytest.mark.parametrize("version", [-1, 5, 99, 32_767])
 def test_api_versions_in_an_unknown_version_is_answered_in_version_0_with_the_range(version: int) -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             await client.send(request(API_VERSIONS, 7, b"whatever comes", version=version))
             first, last = ApiVersionsRequest.VERSIONS
             expected = struct.pack(">hihhh", 35, 1, API_VERSIONS, first, last)
@@ -101,11 +101,11 @@ def test_error_without_a_place_in_the_response_closes_the_connection(
     ending: bytes, is_late: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client, other = await door.connect(), await door.connect()
+        async with open_listener() as listener:
+            client, other = await listener.connect(), await listener.connect()
             if is_late:
                 await client.send(request(PRODUCE, 1, b"echo") + request(PRODUCE, 2, b"wait"))
-                await door.answer(2, ending)
+                await listener.answer(2, ending)
             else:
                 await client.send(request(PRODUCE, 1, b"echo") + request(PRODUCE, 2, ending))
             assert await client.receive() == (1, b"echo")
@@ -120,9 +120,9 @@ def test_error_without_a_place_in_the_response_closes_the_connection(
 
 def test_flood_of_hostile_connections_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with open_door() as door:
+        async with open_listener() as listener:
             for _ in range(50):
-                client = await door.connect()
+                client = await listener.connect()
                 await client.send(b"\xff" * 64)
                 assert await client.is_closed()
                 client.close()
@@ -133,9 +133,9 @@ def test_flood_of_hostile_connections_does_not_fill_the_log(caplog: pytest.LogCa
 
 def test_clients_that_try_grpc_on_a_kafka_listener_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with open_door() as door:
+        async with open_listener() as listener:
             for data in (*[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] * 20, b"\xff" * 64):
-                client = await door.connect()
+                client = await listener.connect()
                 await client.send(data)
                 assert await client.is_closed()
                 client.close()
@@ -147,8 +147,8 @@ def test_clients_that_try_grpc_on_a_kafka_listener_fill_no_log(caplog: pytest.Lo
 
 def test_clients_that_vanish_in_every_state_leave_nothing_behind() -> None:
     async def main() -> None:
-        async with open_door(ListenerLimits(), request_limit=300 * 1024) as door:
-            stays = await door.connect()
+        async with open_listener(ListenerLimits(), request_limit=300 * 1024) as listener:
+            stays = await listener.connect()
             large = request(PRODUCE, 2, b"echo" + bytes(200 * 1024))
             for sent in (
                 b"",
@@ -161,29 +161,29 @@ def test_clients_that_vanish_in_every_state_leave_nothing_behind() -> None:
                 request(METADATA, 1, b"big 20000000"),
                 request(METADATA, 1, b"wait") + request(METADATA, 2) * 10,
             ):
-                client = await door.connect(receive_buffer=4_096)
+                client = await listener.connect(receive_buffer=4_096)
                 sending = asyncio.create_task(client.send(sent))
                 await asyncio.wait([sending], timeout=0.05)
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
                 client.close()
-                for waiting in list(door.waiting):
+                for waiting in list(listener.waiting):
                     # Who is not read from is not seen to go before it is answered.
-                    future = door.waiting.pop(waiting)
+                    future = listener.waiting.pop(waiting)
                     if not future.done():
                         future.set_result(b"done")
                 await is_served(stays)
-            await until(lambda: door.listeners.connection_count == 1)
-            await until(lambda: (door.requests.taken, door.responses.taken) == (0, 0))
+            await until(lambda: listener.listeners.connection_count == 1)
+            await until(lambda: (listener.requests.taken, listener.responses.taken) == (0, 0))
 
     run(main)
 
 
 def test_flood_of_hostile_connections_does_not_hide_what_goes_wrong_here(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with open_door() as door:
+        async with open_listener() as listener:
             for data in (*[b"\xff" * 64] * 20, request(METADATA, 1, b"bug")):
-                client = await door.connect()
+                client = await listener.connect()
                 await client.send(data)
                 assert await client.is_closed()
                 client.close()

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from kafka_doors import Client, open_door, request, run
+from toy_listener import Client, open_listener, request, run
 
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.server.limits import ListenerLimits
@@ -14,14 +14,14 @@ METADATA, FETCH, PRODUCE = ApiKey.METADATA, ApiKey.FETCH, ApiKey.PRODUCE
 
 def test_responses_of_overlapping_requests_leave_in_the_order_of_the_requests() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             await client.send(b"".join(request(PRODUCE, n, b"wait") for n in range(5)))
-            await door.has_begun(0, 1, 2, 3, 4)
+            await listener.has_begun(0, 1, 2, 3, 4)
             for n in (3, 1, 4, 2):
-                await door.answer(n, b"%d" % n)
+                await listener.answer(n, b"%d" % n)
             await client_gets_nothing(client)
-            await door.answer(0, b"0")
+            await listener.answer(0, b"0")
             assert [await client.receive() for _ in range(5)] == [(n, b"%d" % n) for n in range(5)]
 
     run(main)
@@ -29,20 +29,20 @@ def test_responses_of_overlapping_requests_leave_in_the_order_of_the_requests() 
 
 def test_request_that_does_not_overlap_waits_for_all_before_it_and_holds_up_all_behind() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             keys = (PRODUCE, PRODUCE, FETCH, PRODUCE, METADATA)
             await client.send(b"".join(request(key, n, b"wait") for n, key in enumerate(keys)))
-            await door.has_begun(0, 1)
-            await door.answer(1)
+            await listener.has_begun(0, 1)
+            await listener.answer(1)
             await client_gets_nothing(client)
-            assert len(door.begun) == 2
-            await door.answer(0)
-            await door.has_begun(2)
+            assert len(listener.begun) == 2
+            await listener.answer(0)
+            await listener.has_begun(2)
             await client_receives(client, 0, 1)
             for n in (2, 3, 4):
-                await door.has_begun(n)
-                await door.answer(n)
+                await listener.has_begun(n)
+                await listener.answer(n)
                 await client_receives(client, n)
 
     run(main)
@@ -50,12 +50,12 @@ def test_request_that_does_not_overlap_waits_for_all_before_it_and_holds_up_all_
 
 def test_answer_that_is_there_at_once_waits_for_those_before_it() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             await client.send(request(PRODUCE, 1, b"wait") + request(PRODUCE, 2, b"echo x"))
-            await door.has_begun(1, 2)
+            await listener.has_begun(1, 2)
             await client_gets_nothing(client)
-            await door.answer(1)
+            await listener.answer(1)
             assert await client.receive() == (1, b"done")
             assert await client.receive() == (2, b"echo x")
 
@@ -64,8 +64,8 @@ def test_answer_that_is_there_at_once_waits_for_those_before_it() -> None:
 
 def test_request_without_a_response_gets_none_and_holds_nothing_up() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             await client.send(request(PRODUCE, 1, b"none") + request(METADATA, 2) + request(PRODUCE, 3, b"none"))
             await client.send(request(METADATA, 4))
             await client_receives(client, 2, 4)
@@ -75,8 +75,8 @@ def test_request_without_a_response_gets_none_and_holds_nothing_up() -> None:
 
 def test_header_of_a_response_has_tagged_fields_in_flexible_versions_but_for_api_versions() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             await client.send(request(METADATA, 1, b"echo", version=8))
             assert await client.receive() == (1, b"echo")
             await client.send(request(METADATA, 2, b"echo", version=9))
@@ -90,14 +90,14 @@ def test_header_of_a_response_has_tagged_fields_in_flexible_versions_but_for_api
 
 def test_connections_do_not_wait_for_each_other() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            slow, quick = await door.connect(), await door.connect()
+        async with open_listener() as listener:
+            slow, quick = await listener.connect(), await listener.connect()
             await slow.send(request(FETCH, 1, b"wait"))
-            await door.has_begun(1)
+            await listener.has_begun(1)
             for n in range(2, 5):
                 await quick.send(request(METADATA, n))
                 await client_receives(quick, n)
-            await door.answer(1)
+            await listener.answer(1)
             await client_receives(slow, 1)
 
     run(main)
@@ -118,8 +118,8 @@ def test_any_cut_of_the_bytes_gives_the_same_requests(seed: int) -> None:
             position = end
 
     async def main() -> None:
-        async with open_door() as door:
-            client, other = await door.connect(), await door.connect()
+        async with open_listener() as listener:
+            client, other = await listener.connect(), await listener.connect()
             sender = asyncio.create_task(send(client))
             for n, body in enumerate(bodies):
                 if n % 7 == 0:
@@ -135,12 +135,12 @@ def test_any_cut_of_the_bytes_gives_the_same_requests(seed: int) -> None:
 
 def test_many_requests_at_once_let_others_have_their_turn() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            greedy, other = await door.connect(), await door.connect()
+        async with open_listener() as listener:
+            greedy, other = await listener.connect(), await listener.connect()
             await greedy.send(b"".join(request(METADATA, n) for n in range(2_000)))
             await other.send(request(METADATA, -1))
             await client_receives(other, -1)
-            assert [number for number, _ in door.begun].index(-1) < 2_000
+            assert [number for number, _ in listener.begun].index(-1) < 2_000
             await client_receives(greedy, *range(2_000))
 
     run(main)
@@ -148,18 +148,18 @@ def test_many_requests_at_once_let_others_have_their_turn() -> None:
 
 def test_requests_in_flight_are_bounded() -> None:
     async def main() -> None:
-        async with open_door(ListenerLimits(max_in_flight=3)) as door:
-            client = await door.connect()
+        async with open_listener(ListenerLimits(max_in_flight=3)) as listener:
+            client = await listener.connect()
             await client.send(b"".join(request(PRODUCE, n, b"wait") for n in range(6)))
-            await door.has_begun(0, 1, 2)
+            await listener.has_begun(0, 1, 2)
             # What is answered, but has not left, has its place still.
-            await door.answer(1)
+            await listener.answer(1)
             await client_gets_nothing(client)
-            assert len(door.begun) == 3
-            await door.answer(0)
-            await door.has_begun(3, 4)
+            assert len(listener.begun) == 3
+            await listener.answer(0)
+            await listener.has_begun(3, 4)
             for n in (2, 3, 4, 5):
-                await door.answer(n)
+                await listener.answer(n)
             await client_receives(client, *range(6))
 
     run(main)
@@ -167,45 +167,45 @@ def test_requests_in_flight_are_bounded() -> None:
 
 def test_requests_under_way_are_cancelled_when_their_connection_is_lost() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             await client.send(request(PRODUCE, 1, b"wait") + request(PRODUCE, 2, b"wait"))
-            await door.has_begun(1, 2)
+            await listener.has_begun(1, 2)
             client.close()
-            await door.is_at_rest()
-            assert all(future.cancelled() for future in door.waiting.values())
+            await listener.is_at_rest()
+            assert all(future.cancelled() for future in listener.waiting.values())
 
     run(main)
 
 
 def test_stop_answers_what_is_under_way_and_begins_nothing_more() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            busy, idle = await door.connect(), await door.connect()
+        async with open_listener() as listener:
+            busy, idle = await listener.connect(), await listener.connect()
             await idle.send(request(METADATA, 9))
             await client_receives(idle, 9)
             await busy.send(request(FETCH, 1, b"wait") + request(METADATA, 2))
-            await door.has_begun(9, 1)
-            stop = asyncio.create_task(door.listeners.stop(10))
+            await listener.has_begun(9, 1)
+            stop = asyncio.create_task(listener.listeners.stop(10))
             assert await idle.is_closed()
-            await door.answer(1)
+            await listener.answer(1)
             await client_receives(busy, 1)
             assert await busy.is_closed()
             await stop
-            assert door.begun[-1] == (1, "wait")
+            assert listener.begun[-1] == (1, "wait")
 
     run(main)
 
 
 def test_stop_ends_what_takes_longer_than_its_grace() -> None:
     async def main() -> None:
-        async with open_door() as door:
-            client = await door.connect()
+        async with open_listener() as listener:
+            client = await listener.connect()
             await client.send(request(FETCH, 1, b"wait"))
-            await door.has_begun(1)
-            await door.listeners.stop(0.01)
+            await listener.has_begun(1)
+            await listener.listeners.stop(0.01)
             assert await client.is_closed()
-            await door.is_at_rest()
+            await listener.is_at_rest()
 
     run(main)
 

@@ -431,13 +431,13 @@ def test_requests_to_new_partitions_are_appended_in_their_order_beside_the_event
 ):
     loop_thread = threading.get_ident()
     founded_in = []
-    complete = PartitionLog.complete_founding
+    complete = PartitionLog.create_folder
 
     def watched(log):
         founded_in.append(threading.get_ident())
         complete(log)
 
-    monkeypatch.setattr(PartitionLog, "complete_founding", watched)
+    monkeypatch.setattr(PartitionLog, "create_folder", watched)
 
     async def run():
         async with cluster_of(1) as cluster:

@@ -21,7 +21,7 @@ from tidelog_node.kafka.protocol.headers import (
 from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
-from tidelog_node.kafka.server.connection_timeouts import Patience
+from tidelog_node.kafka.server.connection_timeouts import ConnectionTimeouts
 from tidelog_node.kafka.server.limits import ListenerLimits
 
 
@@ -144,7 +144,7 @@ def test_pipeline_begins_and_answers_in_order(kinds: list[bool], limit: int, see
 
 
 def test_patience_ends_with_a_frame_that_stops_or_creeps_and_not_with_one_that_may_not_come() -> None:
-    patience = Patience(ListenerLimits(frame_pause_s=30, frame_bytes_per_s=1_000, max_idle_s=600), 0)
+    patience = ConnectionTimeouts(ListenerLimits(frame_pause_s=30, frame_bytes_per_s=1_000, max_idle_s=600), 0)
     assert patience.check_frame(0, 0, 10_000) is None
     patience.has_received(100)
     patience.waits_for_frame(100)
@@ -162,7 +162,7 @@ def test_patience_ends_with_a_frame_that_stops_or_creeps_and_not_with_one_that_m
 
 def test_patience_is_less_with_a_large_frame_whose_memory_others_wait_for() -> None:
     limits = ListenerLimits(wanted_frame_bytes=1_000, wanted_pause_s=2, wanted_bytes_per_s=100)
-    patience = Patience(limits, 0)
+    patience = ConnectionTimeouts(limits, 0)
     patience.has_received(0)
     patience.waits_for_frame(0)
     assert patience.check_frame(1_000, 100, 3) is None
@@ -174,7 +174,7 @@ def test_patience_is_less_with_a_large_frame_whose_memory_others_wait_for() -> N
 
 
 def test_patience_ends_with_a_reader_that_takes_nothing_and_with_an_idle_one() -> None:
-    patience = Patience(ListenerLimits(max_idle_s=600), 0)
+    patience = ConnectionTimeouts(ListenerLimits(max_idle_s=600), 0)
     patience.has_stopped_taking(1_000)
     assert patience.check_reader(500, 1_001) is None
     assert patience.check_reader(400, 1_500) is None

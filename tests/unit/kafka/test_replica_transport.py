@@ -12,7 +12,7 @@ import tracemalloc
 import grpc.aio
 import pytest
 
-from tests.support.kafka_doors import until
+from tests.support.toy_listener import until
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import RecordBatchBuilder, assign_offsets, read_records

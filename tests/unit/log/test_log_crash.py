@@ -159,7 +159,7 @@ def test_crash_of_retention_leaves_a_log_that_begins_at_one_of_its_segments():
         log.config = LogConfig(segment_bytes=400, retention_ms=5, file_delete_delay_ms=10)
         assert log.delete_expired(now_ms=13, high_watermark=state.end)
         assert log.log_start_offset in bases[1:]
-        log.remove_condemned(now_ms=100)
+        log.remove_deleted_files(now_ms=100)
 
     def verify(disk, prepared, is_done):
         log, state, bases = prepared
@@ -171,7 +171,7 @@ def test_crash_of_retention_leaves_a_log_that_begins_at_one_of_its_segments():
             disk, [state], range(found.log_start_offset, found.log_start_offset + 1), range(state.end, state.end + 1)
         )
         disk.now_ms = 1_000_000
-        _open(disk, now_ms=1_000_000).remove_condemned(now_ms=1_000_000)
+        _open(disk, now_ms=1_000_000).remove_deleted_files(now_ms=1_000_000)
         assert not [path for path in disk.paths() if path.suffix == ".deleted"]
 
     crash_at_every_step(prepare, act, verify)
@@ -242,7 +242,7 @@ def test_crash_of_a_swap_of_segments_leaves_the_old_or_the_new_ones(removed):
         assert is_replaced
         assert count > 1
         assert log.segment_count == len(bases) - count + 1
-        log.remove_condemned(now_ms=1_000)
+        log.remove_deleted_files(now_ms=1_000)
 
     def verify(disk, prepared, is_done):
         _, before, bases = prepared

@@ -89,7 +89,7 @@ def test_append_takes_the_log_offline_when_its_rest_cannot_be_cut(log, disk, con
     assert (again.log_end_offset, again.recovery.truncated_bytes) == (2, 30)
 
 
-@pytest.mark.parametrize("end", ["close", "delete", "condemn"])
+@pytest.mark.parametrize("end", ["close", "delete", "rename_for_deletion"])
 def test_end_of_a_log_names_the_disk_error_of_a_close(log, disk, batch_of, end):
     while log.segment_count < 3:
         log.append_as_leader(batch_of(b"x" * 100), 0, now_ms=0)

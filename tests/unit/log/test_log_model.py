@@ -177,8 +177,8 @@ class LogMachine(TroubledLog):
             self.seen["retention"] += start > before.start
 
     @rule()
-    def remove_condemned(self) -> None:
-        self.do(lambda: self.log.remove_condemned(self.now), self.state)
+    def remove_deleted_files(self) -> None:
+        self.do(lambda: self.log.remove_deleted_files(self.now), self.state)
 
     @rule(data=st.data())
     def compact(self, data: st.DataObject) -> None:

@@ -128,8 +128,8 @@ def test_expired_segments_are_renamed_and_removed_after_their_delay(log, disk, c
     assert (log.log_start_offset, log.segment_count) == (8, 4)
     assert len(_names(disk, ".log.deleted")) == 2
     assert len(_names(disk, "index.deleted")) == 4
-    assert log.remove_condemned(107) == 0
-    assert log.remove_condemned(108) == 6
+    assert log.remove_deleted_files(107) == 0
+    assert log.remove_deleted_files(108) == 6
     assert _names(disk, ".deleted") == []
     assert not [name for name in _names(disk, ".snapshot") if name < "00000000000000000008"]
     assert [(e.epoch, e.start_offset) for e in log.epoch_entries] == [(1, 8), (2, 16)]
@@ -253,13 +253,13 @@ def test_deletion_that_the_disk_refuses_deletes_the_older_ones(log, disk):
     assert log.log_start_offset == 20
 
 
-def test_condemned_file_that_cannot_be_removed_is_tried_again(log, disk):
+def test_deleted_file_that_cannot_be_removed_is_tried_again(log, disk):
     log.flush()
     log.config = LogConfig(retention_ms=2, file_delete_delay_ms=0)
     log.delete_expired(8, high_watermark=20)
     disk.fail = failing(errno.EIO, "remove")
     with pytest.raises(TidelogError, match=r"Removing .*\.deleted failed"):
-        log.remove_condemned(8)
+        log.remove_deleted_files(8)
     disk.fail = no_fault
-    assert log.remove_condemned(8) == 6
-    assert log.remove_condemned(8) == 0
+    assert log.remove_deleted_files(8) == 6
+    assert log.remove_deleted_files(8) == 0

@@ -68,7 +68,7 @@ def test_cleaned_segment_takes_the_place_of_its_sources(disk, replicated, first,
     assert _bases(log) == expected
     log.check_invariants()
     assert (log.segment_count, log.log_end_offset) == (6 - (last - first) + 1, COUNT)
-    assert log.remove_condemned(5) == 3 * (last - first - 1)
+    assert log.remove_deleted_files(5) == 3 * (last - first - 1)
     assert _leftovers(disk) == []
     handles = disk.handle_count
     log.close()

@@ -14,7 +14,7 @@ from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_node import handlers
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.handlers import NodeContext
-from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, ReplicationThrottles
+from tidelog_node.partitions import LogManager, MetadataCache, PartitionRegistry, ReplicationThrottles
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
 from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings
 from tidelog_node.partitions.isr_changes import IsrChanges
@@ -106,7 +106,7 @@ class InProcessNode:
         self.node_id = node_id
         self.image = MetadataImage()
         self.failures = []
-        self.directories = LogDirectories.open([str(path)], CLUSTER_ID, node_id)
+        self.directories = LogManager.open([str(path)], CLUSTER_ID, node_id)
         defaults = config or TopicConfig()
         found = self.directories.load(defaults)
         clock = SystemClock()

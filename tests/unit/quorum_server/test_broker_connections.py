@@ -33,27 +33,27 @@ LONG_ENOUGH_S = 0.6
 
 @dataclass
 class World:
-    """A controller and what pretends to be a broker: its doors, and connections of its own."""
+    """A controller and what pretends to be a broker: its proxies, and connections of its own."""
 
     quorum: QuorumController
     connections: BrokerConnections
     raft: Any
     address: str
     features: list[common_pb2.FeatureRange]
-    doors: list[socket.socket] = field(default_factory=list)
+    proxies: list[socket.socket] = field(default_factory=list)
     epoch: int = -1
 
     def open_doors(self, count: int = 2) -> None:
         for _ in range(count):
-            self.doors.append(socket.create_server(("127.0.0.1", 0)))
+            self.proxies.append(socket.create_server(("127.0.0.1", 0)))
 
     def close_doors(self) -> None:
-        for door in self.doors:
-            door.close()
+        for proxy in self.proxies:
+            proxy.close()
 
     async def register(self, host: str = "127.0.0.1", ports: tuple[int, ...] = ()) -> None:
-        """Register the broker with its doors, or with other ports, and let it serve."""
-        grpc_port, *kafka_ports = ports or tuple(door.getsockname()[1] for door in self.doors)
+        """Register the broker with its proxies, or with other ports, and let it serve."""
+        grpc_port, *kafka_ports = ports or tuple(proxy.getsockname()[1] for proxy in self.proxies)
         kinds = [(grpc_port, "GRPC"), *((port, "PLAINTEXT") for port in kafka_ports)]
         request = pb.RegisterBrokerRequest(
             broker_id=BROKER,
@@ -159,7 +159,7 @@ def test_broker_is_fenced_when_a_listener_closes_only_after_the_connection(play:
         world.open_doors()
         await world.register()
         async with world.holding():
-            world.doors[0].close()
+            world.proxies[0].close()
         await asyncio.sleep(0.05)
         world.close_doors()
         await world.wait_fenced()
@@ -172,7 +172,7 @@ def test_broker_is_left_to_its_session_while_one_of_its_listeners_accepts(play: 
         world.open_doors()
         await world.register()
         async with world.holding():
-            world.doors[0].close()
+            world.proxies[0].close()
         assert await world.stays_unfenced()
 
     play(test)
@@ -183,7 +183,7 @@ def test_broker_is_left_to_its_session_when_its_address_is_not_the_one_that_it_c
 
     async def test(world: World) -> None:
         world.open_doors()
-        ports = tuple(door.getsockname()[1] for door in world.doors)
+        ports = tuple(proxy.getsockname()[1] for proxy in world.proxies)
         await world.register("127.0.0.2", ports)
         async with world.holding():
             world.close_doors()
@@ -195,7 +195,7 @@ def test_broker_is_left_to_its_session_when_its_address_is_not_the_one_that_it_c
 def test_broker_is_left_to_its_session_when_its_name_is_not_known(play: Any) -> None:
     async def test(world: World) -> None:
         world.open_doors()
-        await world.register("no-such-host.invalid", tuple(door.getsockname()[1] for door in world.doors))
+        await world.register("no-such-host.invalid", tuple(proxy.getsockname()[1] for proxy in world.proxies))
         async with world.holding():
             world.close_doors()
         assert await world.stays_unfenced()
@@ -206,7 +206,7 @@ def test_broker_is_left_to_its_session_when_its_name_is_not_known(play: Any) -> 
 def test_broker_is_known_by_its_name(play: Any) -> None:
     async def test(world: World) -> None:
         world.open_doors()
-        await world.register("localhost", tuple(door.getsockname()[1] for door in world.doors))
+        await world.register("localhost", tuple(proxy.getsockname()[1] for proxy in world.proxies))
         async with world.holding():
             world.close_doors()
         await world.wait_fenced()

@@ -20,7 +20,7 @@ from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
 from tidelog_node.kafka.server.callers import Callers
-from tidelog_node.kafka.server.connection_timeouts import Patience
+from tidelog_node.kafka.server.connection_timeouts import ConnectionTimeouts
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.kafka.server.log_limit import LogLimit
 from tidelog_node.kafka.server.outbox import Outbox
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._frames = FrameReceiver(served.scratch, served.limits.request_max_bytes)
         self._pipeline = Pipeline(served.limits.max_in_flight)
-        self._patience = Patience(served.limits, self._loop.time())
+        self._patience = ConnectionTimeouts(served.limits, self._loop.time())
         self._memory: Reservation | None = None
         """The memory of the next frame."""
         self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False

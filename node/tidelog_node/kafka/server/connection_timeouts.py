@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog_node.kafka.server.limits import ListenerLimits
 
 
-class Patience:
+class ConnectionTimeouts:
     """One per connection, notified of events and checked periodically. ``now`` is in seconds of any clock."""
 
     __slots__ = ("_began", "_limits", "_received", "_taken", "_unsent", "last_active")

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog_node.log.disk.files import Files, remove_if_there, storage_errors
-from tidelog_node.log.segments.file_names import CONDEMNED_SUFFIX, condemned
+from tidelog_node.log.segments.file_names import DELETED_FILE_SUFFIX, deleted_name
 
 
-class CondemnedFiles:
+class DelayedDeletion:
     """The renamed files of one log; :meth:`remove` may run in another thread, one call at a time."""
 
     __slots__ = ("_files", "_waiting")
@@ -28,7 +28,7 @@ class CondemnedFiles:
 
     def add(self, path: Path, due_ms: int) -> None:
         """Rename a file, if it exists, and remove it at ``due_ms``. Raises OSError; the file then keeps its name."""
-        target = condemned(path)
+        target = deleted_name(path)
         with contextlib.suppress(FileNotFoundError):
             self._files.rename(path, target)
             self._waiting.append((due_ms, target))
@@ -58,5 +58,5 @@ class CondemnedFiles:
 def remove_leftovers(files: Files, directory: Path, names: Iterable[str]) -> None:
     """Remove the ``.deleted`` files that an earlier process left. Raises OSError."""
     for name in names:
-        if name.endswith(CONDEMNED_SUFFIX):
+        if name.endswith(DELETED_FILE_SUFFIX):
             remove_if_there(files, directory / name)

@@ -13,30 +13,30 @@ from tidelog_node.log.disk.files import Files, storage_errors
 logger = logging.getLogger(__name__)
 
 
-def condemn_directory(files: Files, directory: Path) -> Path:
+def rename_for_deletion(files: Files, directory: Path) -> Path:
     """Rename ``topic-N`` to ``topic-N.<uuid>-delete``, durably, and return the new path. The directory may be missing.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
     """
-    condemned = directory.with_name(aside_folder(directory.name, DELETED_SUFFIX))
+    renamed = directory.with_name(aside_folder(directory.name, DELETED_SUFFIX))
     with storage_errors("Deleting", directory):
         try:
-            files.rename(directory, condemned)
+            files.rename(directory, renamed)
         except FileNotFoundError:
-            return condemned
+            return renamed
         files.fsync_directory(directory.parent)
-    return condemned
+    return renamed
 
 
-def remove_directory(files: Files, condemned: Path) -> None:
+def remove_directory(files: Files, renamed: Path) -> None:
     """Remove a renamed directory and its files.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR; :func:`remove_deleted` completes the removal later.
     """
-    with storage_errors("Deleting", condemned):
-        _remove_all(files, condemned)
+    with storage_errors("Deleting", renamed):
+        _remove_all(files, renamed)
 
 
 def delete_directory(files: Files, directory: Path) -> None:
@@ -45,7 +45,7 @@ def delete_directory(files: Files, directory: Path) -> None:
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR; if the rename was done, :func:`remove_deleted` completes the removal later.
     """
-    remove_directory(files, condemn_directory(files, directory))
+    remove_directory(files, rename_for_deletion(files, directory))
 
 
 def remove_deleted(files: Files, log_directory: Path) -> list[str]:

@@ -21,7 +21,7 @@ from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog_node.log.cleaner import CleanerCheckpoint
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.directory.deletion import condemn_directory, remove_deleted, remove_directory
+from tidelog_node.log.directory.deletion import remove_deleted, remove_directory, rename_for_deletion
 from tidelog_node.log.directory.folder_names import (
     PARTITION_NAME,
     CopyName,
@@ -38,7 +38,7 @@ from tidelog_node.log.directory.meta_properties import (
     take_clean_shutdown,
     write_clean_shutdown,
 )
-from tidelog_node.log.directory.new_folder import Founding
+from tidelog_node.log.directory.new_folder import NewFolder
 from tidelog_node.log.directory.offset_checkpoint_file import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -158,22 +158,22 @@ class LogDirectory:
         return read_topic_id(self._files, self.partition_path(topic, partition))
 
     def open_log(
-        self, topic: str, partition: int, topic_id: TopicId, config: LogConfig, *, may_found_later: bool = False
+        self, topic: str, partition: int, topic_id: TopicId, config: LogConfig, *, may_create_later: bool = False
     ) -> PartitionLog:
         """Open or create the log of a partition, with recovery unless the last shutdown was clean.
 
-        With ``may_found_later`` the folder of a new log is created later, before its first record.
+        With ``may_create_later`` the folder of a new log is created later, before its first record.
 
         Raises:
             TidelogError: INCONSISTENT_TOPIC_ID if the folder belongs to an earlier topic of that name;
                 KAFKA_STORAGE_ERROR.
         """
         path, key = self.partition_path(topic, partition), (topic, partition)
-        if may_found_later and key not in self._held and self._has_no_folder(path):
+        if may_create_later and key not in self._held and self._has_no_folder(path):
             self._held.add(key)
             self._forget_checkpoints(key)
-            founding = Founding(self._files, path, topic_id)
-            return self._open(path, config, self._files, path.name, PartitionCheckpoint(0, 0, 0), founding)
+            new_folder = NewFolder(self._files, path, topic_id)
+            return self._open(path, config, self._files, path.name, PartitionCheckpoint(0, 0, 0), new_folder)
         with storage_errors("Creating", path):
             self._files.mkdir(path)
         self._held.add(key)
@@ -220,9 +220,9 @@ class LogDirectory:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        condemned = condemn_directory(self._files, self.partition_path(topic, partition))
+        renamed = rename_for_deletion(self._files, self.partition_path(topic, partition))
         self.forget(topic, partition)
-        remove_directory(self._files, condemned)
+        remove_directory(self._files, renamed)
 
     def forget(self, topic: str, partition: int) -> None:
         """Remove a partition whose folder was deleted or renamed."""
@@ -293,7 +293,7 @@ class LogDirectory:
         files: Files,
         name: str,
         checkpoint: PartitionCheckpoint,
-        founding: Founding | None = None,
+        new_folder: NewFolder | None = None,
     ) -> PartitionLog:
         is_clean = name in self._clean
         self._clean.discard(name)
@@ -306,7 +306,7 @@ class LogDirectory:
             log_start_offset=checkpoint.log_start_offset,
             producer_id_expiration_ms=self.producer_id_expiration_ms,
             now_ms=time.time_ns() // 1_000_000,
-            founding=founding,
+            new_folder=new_folder,
         )
 
     def _copy(self, path: Path, name: CopyName) -> CopiedPartition:

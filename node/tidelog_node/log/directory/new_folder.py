@@ -17,26 +17,26 @@ from tidelog_node.log.directory.partition_metadata import write_topic_id
 from tidelog_node.log.disk.files import Files, storage_errors
 
 
-class Founding:
-    """The deferred creation of one folder; any thread may call :meth:`complete`, as does the log's first append."""
+class NewFolder:
+    """The deferred creation of one folder; any thread may call :meth:`create`, as does the log's first append."""
 
-    __slots__ = ("_directory", "_files", "_is_over", "_lock", "_topic_id")
+    __slots__ = ("_directory", "_files", "_is_done", "_lock", "_topic_id")
 
     def __init__(self, files: Files, directory: Path, topic_id: TopicId) -> None:
         self._files = files
         self._directory = directory
         self._topic_id = topic_id
         self._lock = threading.Lock()
-        self._is_over = False
+        self._is_done = False
 
-    def complete(self, create_log_file: Callable[[], None]) -> None:
+    def create(self, create_log_file: Callable[[], None]) -> None:
         """Create the folder with its files, durably; do nothing if that is done or cancelled.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the caller may try again.
         """
         with self._lock:
-            if self._is_over:
+            if self._is_done:
                 return
             with storage_errors("Creating", self._directory):
                 self._files.mkdir(self._directory)
@@ -44,9 +44,9 @@ class Founding:
             write_topic_id(self._files, self._directory, self._topic_id)
             with storage_errors("Flushing", self._directory.parent):
                 self._files.fsync_directory(self._directory.parent)
-            self._is_over = True
+            self._is_done = True
 
-    def give_up(self) -> None:
-        """Cancel the creation: the log closes or is deleted without a record. Wait for a running :meth:`complete`."""
+    def cancel(self) -> None:
+        """Cancel the creation: the log closes or is deleted without a record. Wait for a running :meth:`create`."""
         with self._lock:
-            self._is_over = True
+            self._is_done = True

@@ -17,7 +17,7 @@ INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
-CONDEMNED_SUFFIX = ".deleted"
+DELETED_FILE_SUFFIX = ".deleted"
 
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)(\.cleaned|\.swap)?")
 
@@ -48,6 +48,6 @@ def parse_segment_name(name: str) -> tuple[int, str, str] | None:
     return (int(match[1]), match[2], match[3] or "") if match else None
 
 
-def condemned(path: Path) -> Path:
+def deleted_name(path: Path) -> Path:
     """Return the path of a file after its deletion."""
-    return path.with_name(path.name + CONDEMNED_SUFFIX)
+    return path.with_name(path.name + DELETED_FILE_SUFFIX)

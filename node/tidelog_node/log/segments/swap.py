@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.directory.delayed_deletion import CondemnedFiles
+from tidelog_node.log.directory.delayed_deletion import DelayedDeletion
 from tidelog_node.log.disk.files import Files, remove_if_there
 from tidelog_node.log.segments.file_names import (
     CLEANED_SUFFIX,
@@ -38,7 +38,12 @@ _STEPS = (*INDEX_SUFFIXES, LOG_SUFFIX)
 
 
 def swap_in(
-    files: Files, directory: Path, cleaned: Segment, sources: Sequence[Segment], condemned: CondemnedFiles, due_ms: int
+    files: Files,
+    directory: Path,
+    cleaned: Segment,
+    sources: Sequence[Segment],
+    deleted_files: DelayedDeletion,
+    due_ms: int,
 ) -> None:
     """Make ``cleaned``, which begins where the first source does, the only segment of these offsets.
 
@@ -46,12 +51,12 @@ def swap_in(
     swap.
     """
     _rename(files, cleaned, SWAP_SUFFIX)
-    condemned.add(sources[0].file_path(TRANSACTION_INDEX_SUFFIX), due_ms)
+    deleted_files.add(sources[0].file_path(TRANSACTION_INDEX_SUFFIX), due_ms)
     files.fsync_directory(directory)
     for source in sources:
         source.close()
     for source in sources[1:]:
-        condemned.extend((source.file_path(suffix) for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)), due_ms)
+        deleted_files.extend((source.file_path(suffix) for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)), due_ms)
     _rename(files, cleaned, "")
     files.fsync_directory(directory)
 

@@ -16,7 +16,7 @@ from tidelog_foundation.errors import TidelogError
 from tidelog_node.hosting import HostedReplicas, LastState, PartitionKey
 from tidelog_node.log.directory.log_directory import PartitionCheckpoint
 from tidelog_node.log.disk.disk_errors import is_directory_failure
-from tidelog_node.partitions.directories.log_manager import LogDirectories
+from tidelog_node.partitions.directories.log_manager import LogManager
 from tidelog_node.partitions.directories.relocation import Move
 from tidelog_node.partitions.directories.replica_logs import ReplicaLogs
 from tidelog_node.partitions.partition import Partition
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 ByDirectory = dict[Path, dict[PartitionKey, int]]
 
 
-class Checkpoints:
+class CheckpointWriter:
     """The writer of checkpoint files, which reads the registry's state on the event loop and writes in threads.
 
     ``fail_directory`` receives each directory whose files cannot be written. If the directory is full, or the process
@@ -36,7 +36,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        directories: LogDirectories,
+        directories: LogManager,
         partitions: Mapping[PartitionKey, Partition],
         logs: ReplicaLogs,
         hosted: HostedReplicas,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_node.partitions.directories.log_manager import LogDirectories
+from tidelog_node.partitions.directories.log_manager import LogManager
 from tidelog_node.partitions.directories.relocation import Move
 from tidelog_node.partitions.partition import Partition
 
@@ -39,7 +39,7 @@ class LogDirectoryDescription:
 
 
 async def describe(
-    directories: LogDirectories, partitions: Iterable[Partition], moves: Iterable[Move]
+    directories: LogManager, partitions: Iterable[Partition], moves: Iterable[Move]
 ) -> list[LogDirectoryDescription]:
     """Return every directory of ``log.dirs``, the online ones with their replicas."""
     replicas: dict[Path, list[ReplicaDescription]] = {}

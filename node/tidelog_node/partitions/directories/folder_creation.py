@@ -17,7 +17,7 @@ _DELAY_S = 1.0
 _BATCH = 50
 
 
-class Foundings:
+class FolderCreation:
     """The queue of new replicas without a folder; ``run`` is a task of the node.
 
     ``on_failure`` receives each replica whose folder the disk refused.
@@ -44,24 +44,24 @@ class Foundings:
             await asyncio.sleep(_DELAY_S)
             while self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
-                for partition, error in await asyncio.to_thread(_complete, batch):
+                for partition, error in await asyncio.to_thread(_create, batch):
                     self._on_failure(partition, error)
 
 
-async def found_all(partitions: Iterable[Partition]) -> None:
+async def create_folders(partitions: Iterable[Partition]) -> None:
     """Create the missing folders, several at a time; a disk error appears again in the append, which reports it."""
-    unfounded = [partition.found() for partition in partitions if not partition.log.is_founded]
-    if unfounded:
-        await asyncio.gather(*unfounded, return_exceptions=True)
+    missing = [partition.create_folder() for partition in partitions if not partition.log.has_folder]
+    if missing:
+        await asyncio.gather(*missing, return_exceptions=True)
 
 
-def _complete(partitions: Sequence[Partition]) -> list[tuple[Partition, TidelogError]]:
+def _create(partitions: Sequence[Partition]) -> list[tuple[Partition, TidelogError]]:
     failures = []
     for partition in partitions:
         if partition.log.failure is not None:
             continue
         try:
-            partition.log.complete_founding()
+            partition.log.create_folder()
         except TidelogError as error:
             failures.append((partition, error))
     return failures

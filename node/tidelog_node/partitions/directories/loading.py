@@ -124,7 +124,7 @@ class _Progress:
     total: int
     lock: threading.Lock
     started_s: float
-    said_s: float
+    logged_s: float
     done: int = 0
     checked: int = 0
 
@@ -133,8 +133,8 @@ class _Progress:
             self.done += 1
             self.checked += log.recovery.checked_segments > 0
             now_s = time.monotonic()
-            if now_s - self.said_s >= _PROGRESS_S:
-                self.said_s = now_s
+            if now_s - self.logged_s >= _PROGRESS_S:
+                self.logged_s = now_s
                 logger.info("%d of %d logs are open", self.done, self.total)
 
 

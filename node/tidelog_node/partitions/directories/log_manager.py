@@ -21,12 +21,12 @@ from tidelog_node.hosting import PartitionKey
 from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.hosting.placement import Candidate, place
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory
-from tidelog_node.log.directory.deletion import condemn_directory, delete_directory, remove_directory
+from tidelog_node.log.directory.deletion import delete_directory, remove_directory, rename_for_deletion
 from tidelog_node.log.directory.folder_names import STRAY_SUFFIX, aside_folder
 from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.partitions.directories.loading import EndedMove, FoundPartition, load_partitions
 
-__all__ = ["FoundPartition", "LogDirectories", "PartitionKey"]
+__all__ = ["FoundPartition", "LogManager", "PartitionKey"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _NO_BROKER_EPOCH = BrokerEpoch(-1)
 Offsets = Mapping[PartitionKey, int]
 
 
-class LogDirectories:
+class LogManager:
     """The log directories of one process, opened once and closed once, after the logs."""
 
     def __init__(self, files: Files) -> None:
@@ -55,7 +55,7 @@ class LogDirectories:
         node_id: BrokerId,
         files: Files = OS_FILES,
         producer_id_expiration_ms: int | None = None,
-    ) -> LogDirectories:
+    ) -> LogManager:
         """Lock every directory and check its owner. A directory that cannot be used is offline, with a logged error.
 
         Raises:
@@ -149,7 +149,7 @@ class LogDirectories:
         """
         loaded = load_partitions(list(self._online.values()), self.files, config, threads_per_directory)
         for path, error in loaded.failures.items():
-            _say_offline(path, error)
+            _log_offline(path, error)
             self.fail(path, error)
         self._check_any()
         self._unopened, self._moves = loaded.unopened, loaded.moves
@@ -200,15 +200,15 @@ class LogDirectories:
             self.files.rename(path, target)
             self.files.fsync_directory(path.parent)
 
-    def condemn(self, directory: LogDirectory, key: PartitionKey) -> Path:
+    def rename_for_deletion(self, directory: LogDirectory, key: PartitionKey) -> Path:
         """Rename the folder of a replica with a closed log for later removal; returns the new path.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        condemned = condemn_directory(self.files, directory.partition_path(*key))
+        renamed = rename_for_deletion(self.files, directory.partition_path(*key))
         directory.forget(*key)
-        return condemned
+        return renamed
 
     def note_unclean(self, key: PartitionKey) -> None:
         """Record that a log was not closed cleanly, so that its directory's stop does not count as clean."""
@@ -228,7 +228,7 @@ class LogDirectories:
         """
         delete_directory(self.files, path)
 
-    def remove_condemned(self, path: Path) -> None:
+    def remove_deleted_folder(self, path: Path) -> None:
         """Remove a folder with the suffix ``-delete``.
 
         Raises:
@@ -305,7 +305,7 @@ class LogDirectories:
     def _check_ids(self) -> None:
         self._check_any()
         for path, error in self._failures.items():
-            _say_offline(path, error)
+            _log_offline(path, error)
         paths: dict[DirectoryId, Path] = {}
         for path, directory in self._online.items():
             if paths.setdefault(directory.id, path) != path:
@@ -318,7 +318,7 @@ class LogDirectories:
             raise ConfigError(f"no log directory can be used: {reasons}")
 
 
-def _say_offline(path: Path, error: TidelogError) -> None:
+def _log_offline(path: Path, error: TidelogError) -> None:
     logger.error("The log directory %s is offline until the next start: %s", path, error.message)
 
 

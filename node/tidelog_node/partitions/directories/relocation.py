@@ -43,7 +43,7 @@ from tidelog_node.partitions.directories.copy_steps import (
     next_step,
 )
 from tidelog_node.partitions.directories.loading import close_offline
-from tidelog_node.partitions.directories.log_manager import LogDirectories
+from tidelog_node.partitions.directories.log_manager import LogManager
 from tidelog_node.partitions.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class Relocations:
             self._current.wake.set()
 
     async def resume(
-        self, target: LogDirectory, directories: LogDirectories, held: Callable[[PartitionKey], Partition | None]
+        self, target: LogDirectory, directories: LogManager, held: Callable[[PartitionKey], Partition | None]
     ) -> None:
         """Resume the moves to a directory that a stop interrupted; set aside copies of replicas that are not here.
 
@@ -312,24 +312,24 @@ class Relocations:
         """Remove the original; from here on, a disk failure concerns only its own directory."""
         source, target = original.directory.parent, move.target
         try:
-            await _patiently(_make_durable, self._files, target.path)
-            condemned = await self._condemn(original)
-            await _patiently(_rename, files)
+            await _retried(_make_durable, self._files, target.path)
+            renamed = await self._rename_original(original)
+            await _retried(_rename, files)
             target.adopt(*move.key)
-            await _patiently(_remove_name, self._files, files.shown)
+            await _retried(_remove_name, self._files, files.shown)
         except TidelogError as error:
             self._on_failure(target.path, error)
             return
         logger.info("%s has moved from %s to %s", move.partition, source, target.path)
-        self._on_moved(move.partition, target, condemned)
+        self._on_moved(move.partition, target, renamed)
 
-    async def _condemn(self, original: PartitionLog) -> Path:
-        """Condemn the original and return its folder.
+    async def _rename_original(self, original: PartitionLog) -> Path:
+        """Rename the folder of the original for deletion and return its path.
 
         When the disk refuses the rename, the directory goes offline, so its folder is no rival even if it comes back.
         """
         try:
-            return await _patiently(original.condemn)
+            return await _retried(original.rename_for_deletion)
         except TidelogError as error:
             self._on_failure(original.directory.parent, error)
             return original.directory
@@ -365,7 +365,7 @@ async def _in_thread(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R
         raise
 
 
-async def _patiently(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+async def _retried(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a function in a thread, and retry it every few seconds after any error but a disk failure.
 
     A committed move must end before anything else may change the replica's folders. If the node stops meanwhile, the

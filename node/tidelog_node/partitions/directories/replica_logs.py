@@ -15,7 +15,7 @@ from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.partitions.directories.loading import FoundPartition, close_offline
-from tidelog_node.partitions.directories.log_manager import LogDirectories
+from tidelog_node.partitions.directories.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 _THREADS = 4
@@ -49,7 +49,7 @@ class ReplicaLogs:
 
     def __init__(
         self,
-        directories: LogDirectories,
+        directories: LogManager,
         found: dict[PartitionKey, FoundPartition],
         fail_directory: Callable[[Path, TidelogError], None],
     ) -> None:
@@ -190,7 +190,7 @@ def _create_logs(
     created = []
     for one, directory in places:
         try:
-            log = directory.open_log(*one.key, one.topic_id, one.config, may_found_later=True)
+            log = directory.open_log(*one.key, one.topic_id, one.config, may_create_later=True)
         except TidelogError:
             break
         created.append((one, directory, log))

@@ -38,8 +38,8 @@ _STEPS_TO_LEAVE = 3
 
 
 @dataclass(slots=True, eq=False)
-class _Turn:
-    """One partition's read-ahead from ``next_offset``, until the partition has caught up or the turn is over."""
+class _ReadAhead:
+    """One partition's read-ahead from ``next_offset``, until it has caught up or reached a limit."""
 
     partition: Partition
     leader_epoch: LeaderEpoch
@@ -52,7 +52,7 @@ class _Turn:
 class _Read:
     """The answer to a read at ``offset``; ``goes_on`` is True if the partition's next read is planned."""
 
-    turn: _Turn
+    ahead: _ReadAhead
     offset: int
     records: Buffer
     result: FetchResult
@@ -79,26 +79,26 @@ class CatchUp:
         self._max_bytes = max_bytes
         self._cluster_id = cluster_id
         self._clock = clock
-        self._turns: dict[Partition, _Turn] = {}
-        self._waiting: deque[_Turn] = deque()
+        self._partitions: dict[Partition, _ReadAhead] = {}
+        self._waiting: deque[_ReadAhead] = deque()
         self._has_work = asyncio.Event()
         self.is_running = False
         """True while the task runs. Callers may add partitions only then."""
 
     def __contains__(self, partition: Partition) -> bool:
-        return partition in self._turns
+        return partition in self._partitions
 
     def add(self, partition: Partition, leader_epoch: LeaderEpoch) -> None:
         """Begin to read a partition ahead, from its log's end."""
         end_ms = self._clock.monotonic_ms() + _LONGEST_MS
-        turn = _Turn(partition, leader_epoch, partition.log.log_end_offset, end_ms, _MOST_BYTES)
-        self._turns[partition] = turn
-        self._waiting.append(turn)
+        ahead = _ReadAhead(partition, leader_epoch, partition.log.log_end_offset, end_ms, _MOST_BYTES)
+        self._partitions[partition] = ahead
+        self._waiting.append(ahead)
         self._has_work.set()
 
     def remove(self, partition: Partition) -> None:
         """Stop the read-ahead of a partition and ignore an answer in flight."""
-        self._turns.pop(partition, None)
+        self._partitions.pop(partition, None)
 
     async def run(self) -> None:
         """Copy until cancelled."""
@@ -116,48 +116,50 @@ class CatchUp:
             await self._copy()
         except Exception:
             logger.exception("Reading ahead failed with an unexpected error")
-            for turn in list(self._turns.values()):
-                self._end(turn)
+            for ahead in list(self._partitions.values()):
+                self._end(ahead)
 
     async def _copy(self) -> None:
         """Append each answer while the next read is in flight, until no partition is left to read."""
         arrived: _Read | None = None
         while True:
-            turn = self._next_turn()
-            if turn is None and arrived is None:
+            ahead = self._next_partition()
+            if ahead is None and arrived is None:
                 return
-            task = None if turn is None else asyncio.create_task(self._ask(turn), name=f"read-{turn.partition}-ahead")
+            task = (
+                None if ahead is None else asyncio.create_task(self._ask(ahead), name=f"read-{ahead.partition}-ahead")
+            )
             try:
                 if arrived is not None:
                     for _ in range(_STEPS_TO_LEAVE if task else 0):
                         await asyncio.sleep(0)
                     self._append(arrived)
-                arrived = None if task is None or turn is None else await self._answer(task, turn)
+                arrived = None if task is None or ahead is None else await self._answer(task, ahead)
             finally:
                 if task is not None:
                     task.cancel()
 
-    async def _answer(self, task: asyncio.Task[_Read | None], turn: _Turn) -> _Read | None:
-        """Wait for an answer, or return None once its partition is removed; end the waiting turns that expire."""
+    async def _answer(self, task: asyncio.Task[_Read | None], ahead: _ReadAhead) -> _Read | None:
+        """Wait for an answer, or return None once its partition is removed; end the waiting read-aheads that expire."""
         while not (await asyncio.wait((task,), timeout=_LONGEST_MS / 1000))[0]:
-            if self._turns.get(turn.partition) is not turn:
+            if self._partitions.get(ahead.partition) is not ahead:
                 return None
             now_ms = self._clock.monotonic_ms()
             for other in [other for other in self._waiting if now_ms >= other.end_ms]:
                 self._end(other)
         return task.result()
 
-    def _next_turn(self) -> _Turn | None:
+    def _next_partition(self) -> _ReadAhead | None:
         while self._waiting:
-            turn = self._waiting.popleft()
-            if self._turns.get(turn.partition) is turn:
-                return turn
+            ahead = self._waiting.popleft()
+            if self._partitions.get(ahead.partition) is ahead:
+                return ahead
         return None
 
-    async def _ask(self, turn: _Turn) -> _Read | None:
+    async def _ask(self, ahead: _ReadAhead) -> _Read | None:
         """Read once and plan the next read; return None when there is nothing to append."""
-        partition, offset = turn.partition, turn.next_offset
-        spec = FetchSpec(partition.topic_id, offset, self._max_bytes, turn.leader_epoch)
+        partition, offset = ahead.partition, ahead.next_offset
+        spec = FetchSpec(partition.topic_id, offset, self._max_bytes, ahead.leader_epoch)
         wanted: dict[PartitionKey, FetchSpec] = {(partition.topic_id, partition.index): spec}
         request = FetchRequest(wanted, self._max_bytes, cluster_id=self._cluster_id)
         try:
@@ -167,39 +169,39 @@ class CatchUp:
             end_offset = _end_offset(records) if records else offset
         except TidelogError as error:
             logger.debug("Reading %s ahead failed: %s", partition, error)
-            self._end(turn)
+            self._end(ahead)
             return None
         if result is None or not records:
-            self._end(turn)
+            self._end(ahead)
             return None
-        turn.next_offset = end_offset
-        turn.bytes_left -= len(records)
-        is_over = turn.bytes_left <= 0 or self._clock.monotonic_ms() >= turn.end_ms
+        ahead.next_offset = end_offset
+        ahead.bytes_left -= len(records)
+        is_over = ahead.bytes_left <= 0 or self._clock.monotonic_ms() >= ahead.end_ms
         goes_on = end_offset < result.high_watermark and not is_over
         if goes_on:
-            self._waiting.append(turn)
-        return _Read(turn, offset, records, result, goes_on)
+            self._waiting.append(ahead)
+        return _Read(ahead, offset, records, result, goes_on)
 
     def _append(self, read: _Read) -> None:
-        turn, result = read.turn, read.result
-        if self._turns.get(turn.partition) is not turn:
+        ahead, result = read.ahead, read.result
+        if self._partitions.get(ahead.partition) is not ahead:
             return
         try:
-            turn.partition.replicate(
-                turn.leader_epoch, read.offset, read.records, result.high_watermark, result.log_start_offset
+            ahead.partition.replicate(
+                ahead.leader_epoch, read.offset, read.records, result.high_watermark, result.log_start_offset
             )
         except TidelogError as error:
             # The session's fetch meets the same error and reports it.
-            logger.debug("Appending to %s what was read ahead failed: %s", turn.partition, error)
-            self._end(turn)
+            logger.debug("Appending to %s what was read ahead failed: %s", ahead.partition, error)
+            self._end(ahead)
             return
         if not read.goes_on:
-            self._end(turn)
+            self._end(ahead)
 
-    def _end(self, turn: _Turn) -> None:
-        if self._turns.get(turn.partition) is turn:
-            del self._turns[turn.partition]
-            self._give_back(turn.partition)
+    def _end(self, ahead: _ReadAhead) -> None:
+        if self._partitions.get(ahead.partition) is ahead:
+            del self._partitions[ahead.partition]
+            self._give_back(ahead.partition)
 
 
 def _end_offset(records: Buffer) -> int:

@@ -27,7 +27,7 @@ from tidelog_foundation.fetch_session import FULL_EPOCH, FetchSessionHandler, Se
 from tidelog_foundation.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.event_loop.clock import Clock
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey, SessionStep
-from tidelog_node.partitions.directories.folder_creation import found_all
+from tidelog_node.partitions.directories.folder_creation import create_folders
 from tidelog_node.partitions.fetchers.catch_up import CatchUp
 from tidelog_node.partitions.fetchers.fetched_partition import FetchedPartition, WantedRecords
 from tidelog_node.partitions.fetchers.transport import ReplicaTransport
@@ -102,7 +102,7 @@ class LeaderFetcher:
         self._turns: deque[FetchedPartition] = deque()
         self._added = asyncio.Event()
         self._waiting_poll: tuple[str, FetchRequest] | None = None
-        self._nudge: asyncio.Task[None] | None = None
+        self._ending_wait: asyncio.Task[None] | None = None
         self._catch_up = CatchUp(self._read_ahead, self._take_back, settings.partition_max_bytes, cluster_id, clock)
         self._failures = 0
         self._session_errors = 0
@@ -214,9 +214,9 @@ class LeaderFetcher:
             return await self._transport.fetch(address, request, timeout_s)
         finally:
             self._waiting_poll = None
-            if self._nudge is not None:
-                self._nudge.cancel()
-                self._nudge = None
+            if self._ending_wait is not None:
+                self._ending_wait.cancel()
+                self._ending_wait = None
 
     async def _call_unless_added(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse | None:
         name = f"fetch-from-{self.leader_id}"
@@ -238,7 +238,7 @@ class LeaderFetcher:
             address, request = self._waiting_poll
             self._waiting_poll = None
             name = f"fetch-from-{self.leader_id}-added"
-            self._nudge = asyncio.create_task(self._end_wait(address, request), name=name)
+            self._ending_wait = asyncio.create_task(self._end_wait(address, request), name=name)
 
     async def _end_wait(self, address: str, request: FetchRequest) -> None:
         # A lost request does no harm: the poll ends at its own deadline.
@@ -319,8 +319,8 @@ class LeaderFetcher:
 
     async def _take(self, results: Mapping[PartitionKey, FetchResult]) -> None:
         answered = [(self._session.sent(key), result) for key, result in results.items()]
-        new = [(i.fetched.partition, r) for i, r in answered if i and not i.fetched.partition.log.is_founded]
-        await found_all(partition for partition, result in new if result.records)
+        new = [(i.fetched.partition, r) for i, r in answered if i and not i.fetched.partition.log.has_folder]
+        await create_folders(partition for partition, result in new if result.records)
         for item, result in answered:
             if item is None or self._partitions.get(item.fetched.partition) is not item.fetched:
                 continue

@@ -91,7 +91,7 @@ def test_leadership_and_writes_move_to_the_new_replicas(cluster_of, wait_for):
     asyncio.run(run())
 
 
-def test_removed_replica_s_folder_is_condemned_and_it_may_come_back(cluster_of, wait_for):
+def test_removed_replica_s_folder_is_renamed_and_it_may_come_back(cluster_of, wait_for):
     async def run():
         async with cluster_of(1, 2) as cluster:
             await cluster.create_topic(replicas=(1, 2))

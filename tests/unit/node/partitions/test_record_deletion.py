@@ -277,7 +277,7 @@ def test_deleted_files_are_removed_after_their_delay(cluster_of, wait_for, tmp_p
             partition.change_config(dataclasses.replace(partition.log.config, file_delete_delay_ms=0, **settings))
             await cluster.produce(1, b"x" * 100)
             await partition.delete_expired()
-            await wait_for(lambda: partition.log.condemned_count == len(list(tmp_path.glob("node-1/t-0/*.deleted"))))
+            await wait_for(lambda: partition.log.deleted_file_count == len(list(tmp_path.glob("node-1/t-0/*.deleted"))))
             await wait_for(lambda: sorted(tmp_path.glob("node-1/t-0/*.log.deleted")) == kept)
             task.cancel()
 

@@ -153,7 +153,7 @@ def test_failed_directories_are_in_every_heartbeat_from_the_next_one_on(wait_for
             await wait_for(lambda: controller.heartbeats)
             assert not controller.heartbeats[-1].offline_log_dirs
             node.offline.append(b"d" * 16)
-            node.lifecycle.hurry()
+            node.lifecycle.request_heartbeat()
             await wait_for(lambda: list(controller.heartbeats[-1].offline_log_dirs) == [b"d" * 16])
             count = len(controller.heartbeats)
             await wait_for(lambda: len(controller.heartbeats) > count + 2)
@@ -265,7 +265,7 @@ def test_shut_down_ends_while_the_node_tries_to_register_again(wait_for):
     asyncio.run(run())
 
 
-def test_node_that_is_told_to_hurry_and_to_end_at_the_same_time_ends(wait_for):
+def test_node_that_is_told_to_send_a_heartbeat_and_to_end_at_the_same_time_ends(wait_for):
     """The stop of a node waits for this task."""
 
     async def run():
@@ -275,7 +275,7 @@ def test_node_that_is_told_to_hurry_and_to_end_at_the_same_time_ends(wait_for):
             for _ in range(5):
                 # It comes to its pause.
                 await asyncio.sleep(0)
-            node.lifecycle.hurry()
+            node.lifecycle.request_heartbeat()
             node.task.cancel()
             await asyncio.wait({node.task}, timeout=1)
             assert node.task.cancelled()

@@ -11,7 +11,7 @@ from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.transport import abort_with, server_options
 from tidelog_node.server.controller_client import ControllerClient
-from tidelog_node.server.liveness_connection import HeldConnection
+from tidelog_node.server.liveness_connection import LivenessConnection
 
 
 class FakeControllerService(ControllerServiceServicer):
@@ -62,7 +62,7 @@ async def world():
         await server.start()
         servers.append(server)
     client = ControllerClient(voters)
-    connection = HeldConnection(BrokerId(7), client)
+    connection = LivenessConnection(BrokerId(7), client)
     task = asyncio.create_task(connection.run(), name="controller-connection")
     try:
         async with asyncio.timeout(10):

@@ -17,7 +17,7 @@ from tidelog_foundation.transport import abort_with, open_channel, server_option
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.kafka.server.listener import KafkaListeners
 from tidelog_node.log.disk.files import OperatingSystemFiles
-from tidelog_node.partitions import LogDirectories
+from tidelog_node.partitions import LogManager
 from tidelog_node.server import process
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import Node
@@ -132,7 +132,7 @@ class RunningNode:
         }
         config = DynamicNodeConfig(keys | {k.replace("_", "."): v for k, v in settings.items()})
         self.files = FailingFiles()
-        self.directories = LogDirectories.open(config.current.log_dirs, "c", 1, self.files)
+        self.directories = LogManager.open(config.current.log_dirs, "c", 1, self.files)
         server = grpc.aio.server(options=server_options())
         self.port = server.add_insecure_port("127.0.0.1:0")
         self.kafka = KafkaListeners.bind(config.current.kafka_listeners, config.current.listener_limits())

@@ -75,7 +75,7 @@ def test_failed_append_takes_its_directory_offline_and_no_other(disk, caplog):
         assert node.registry.get("t", 0) is None
         assert "injected EIO" in storage_error(node, 0)
         assert node.directories.offline_ids == [a]
-        assert (node.hurried, node.ended_with) == (1, [])
+        assert (node.heartbeat_requests, node.ended_with) == (1, [])
         with pytest.raises(TidelogError, match="offline"):
             lost.append(batch(), needs_all_replicas=False)
         node.registry.check_online("t", 1)

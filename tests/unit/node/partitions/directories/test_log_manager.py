@@ -7,7 +7,7 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.ids import UNASSIGNED_DIRECTORY
 from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.log import LogConfig
-from tidelog_node.partitions import LogDirectories
+from tidelog_node.partitions import LogManager
 
 TOPIC_ID = b"0123456789abcdef"
 OTHER_ID = b"f" * 16
@@ -19,7 +19,7 @@ def open_directories(tmp_path):
     """Return a function that opens the named log directories as one process does."""
 
     def open_all(*names):
-        return LogDirectories.open([str(tmp_path / n) for n in names], "test-cluster", 1)
+        return LogManager.open([str(tmp_path / n) for n in names], "test-cluster", 1)
 
     return open_all
 

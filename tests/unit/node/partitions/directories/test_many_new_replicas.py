@@ -21,7 +21,7 @@ from tidelog_foundation.ids import LOST_DIRECTORY, BrokerId, TopicId
 from tidelog_node import handlers
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import Partition
-from tidelog_node.partitions.directories.folder_creation import found_all
+from tidelog_node.partitions.directories.folder_creation import create_folders
 from tidelog_quorum.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 MANY = 100
@@ -41,7 +41,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def running(node: DiskNode) -> AsyncIterator[None]:
-    jobs = (node.registry.foundings.run(), node.registry.retry_full())
+    jobs = (node.registry.folder_creation.run(), node.registry.retry_full())
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
         yield
@@ -95,7 +95,7 @@ def test_folders_that_cannot_be_made_for_a_while_fail_no_directory(disk: MemoryF
             assert node.assigned == {(TOPIC_ID, i): LOST_DIRECTORY for i in range(MANY)}
             disk.fail = healthy
             await until(lambda: len(partitions(node)) == MANY)
-        assert all(p.log.is_founded for p in node.registry)
+        assert all(p.log.has_folder for p in node.registry)
         await node.close()
 
     asyncio.run(run())
@@ -108,7 +108,7 @@ def test_disk_that_fails_while_folders_are_made_takes_its_directory_offline(disk
         async with running(node):
             disk.fail = lambda operation, path: errno.EIO if path.is_relative_to("/a") else None
             await until(lambda: node.directories.failures)
-            await until(lambda: all(p.log.is_founded for p in node.registry))
+            await until(lambda: all(p.log.has_folder for p in node.registry))
         assert {p.log.directory.parent for p in node.registry} == {Path("/b")}
         assert len(partitions(node)) == MANY // 2
         disk.fail = healthy
@@ -129,7 +129,7 @@ def test_folders_are_made_beside_the_event_loop_before_the_first_records(disk: M
                 on_loop.append((operation, path))
 
         disk.fail = watch
-        await found_all(node.registry)
+        await create_folders(node.registry)
         for partition in node.registry:
             append(partition)
         assert on_loop == []
@@ -143,13 +143,13 @@ def test_produced_and_replicated_records_wait_for_their_folders_beside_the_event
 ):
     loop_thread = threading.get_ident()
     founded_in = []
-    complete = PartitionLog.complete_founding
+    complete = PartitionLog.create_folder
 
     def watched(log):
         founded_in.append(threading.get_ident())
         complete(log)
 
-    monkeypatch.setattr(PartitionLog, "complete_founding", watched)
+    monkeypatch.setattr(PartitionLog, "create_folder", watched)
 
     async def run():
         async with cluster_of(1, 2) as cluster:
@@ -177,7 +177,7 @@ def test_topic_deleted_and_created_again_before_its_folders_are_there(disk: Memo
         created = [PartitionRecord(other, i, (ONE,), (ONE,), ONE) for i in range(MANY)]
         await node.change(RemoveTopicRecord(TOPIC_ID), TopicRecord("t", other), *created)
         async with running(node):
-            await until(lambda: all(p.log.is_founded for p in node.registry))
+            await until(lambda: all(p.log.has_folder for p in node.registry))
         assert all(p.log.failure is None for p in first)
         assert {p.topic_id for p in node.registry} == {other}
         assert len(folders(disk)) == MANY
@@ -203,7 +203,7 @@ def test_replica_without_a_folder_moves_to_another_directory(disk: MemoryFiles) 
             await until(lambda: Path(target) / "t-0" in folders(disk))
         assert node.home() == target
         async with running(node):
-            await until(lambda: all(p.log.is_founded for p in node.registry))
+            await until(lambda: all(p.log.has_folder for p in node.registry))
         append(partition)
         assert [path for path in folders(disk) if path.name == "t-0"] == [Path(target) / "t-0"]
         await node.close()

@@ -83,7 +83,7 @@ async def is_whole_again(disk, node, records):
     assert node.log(0).log_end_offset == records
     assert produce(node).first_offset == records
     assert node.assigned[TOPIC_ID, 0] == node.directories.ids[0]
-    assert (node.directories.failures, node.ended_with, node.hurried) == ({}, [], 0)
+    assert (node.directories.failures, node.ended_with, node.heartbeat_requests) == ({}, [], 0)
     assert produce(node, index=1).first_offset == 3
     await node.close()
 

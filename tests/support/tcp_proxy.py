@@ -7,8 +7,8 @@ import socket
 import threading
 
 
-class Door:
-    """A local port that forwards to another one until :meth:`shut`. Use it in one thread."""
+class TcpProxy:
+    """A local port that forwards to another one until :meth:`close`. Use it in one thread."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -17,7 +17,7 @@ class Door:
         self._lock = threading.Lock()
         self.passed = 0
         """The number of accepted connections."""
-        self._thread = threading.Thread(target=self._accept, name="door", daemon=True)
+        self._thread = threading.Thread(target=self._accept, name="proxy", daemon=True)
         self._thread.start()
 
     @property
@@ -26,7 +26,7 @@ class Door:
         port: int = self._server.getsockname()[1]
         return port
 
-    def slam(self) -> None:
+    def break_connections(self) -> None:
         """Break every connection. New ones are accepted."""
         with self._lock:
             ends, self._ends = self._ends, []
@@ -34,12 +34,12 @@ class Door:
             _end(end)
             end.close()
 
-    def shut(self) -> None:
+    def close(self) -> None:
         """Refuse new connections and break all others."""
         _end(self._server)
         self._server.close()
         self._thread.join()
-        self.slam()
+        self.break_connections()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ class Door:
                     self.passed += 1
                     self._ends += inner, outer
                 for pair in ((inner, outer), (outer, inner)):
-                    threading.Thread(target=_copy, args=pair, name="door-copy", daemon=True).start()
+                    threading.Thread(target=_copy, args=pair, name="proxy-copy", daemon=True).start()
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

@@ -33,7 +33,7 @@ DEADLINE_S = 10.0
 class Toy:
     """An API that obeys the request's body.
 
-    ``echo``, ``wait`` (for :meth:`Door.answer`), ``big N``, ``none``, an error.
+    ``echo``, ``wait`` (for :meth:`ToyListener.answer`), ``big N``, ``none``, an error.
     """
 
     key: ApiKey
@@ -75,7 +75,7 @@ def _raise(word: bytes) -> None:
 
 
 @dataclass
-class Door:
+class ToyListener:
     """A running listener and its budgets."""
 
     listeners: KafkaListeners
@@ -154,14 +154,14 @@ def request(
 
 
 @contextlib.asynccontextmanager
-async def open_door(
+async def open_listener(
     limits: ListenerLimits | None = None,
     *,
     request_limit: int = 2**27,
     names: tuple[str, ...] = ("PLAINTEXT",),
     inter_broker: str | None = None,
     grace_s: float = 0.0,
-) -> AsyncIterator[Door]:
+) -> AsyncIterator[ToyListener]:
     """Serve three toy APIs: METADATA and FETCH take turns, PRODUCE overlaps. At the end all memory must be released."""
     begun: list[tuple[int, str]] = []
     waiting: dict[int, asyncio.Future[bytes]] = {}
@@ -178,14 +178,14 @@ async def open_door(
     addresses = [NamedListener(name, "127.0.0.1", 0) for name in names]
     with KafkaListeners.bind(addresses, limits or ListenerLimits(), inter_broker) as listeners:
         await listeners.serve(node, apis, RequestBudgets(budget, request_limit))
-        door = Door(listeners, budget, responses, begun, waiting)
+        listener = ToyListener(listeners, budget, responses, begun, waiting)
         try:
-            yield door
+            yield listener
         finally:
-            for client in door.clients:
+            for client in listener.clients:
                 client.close()
             await listeners.stop(grace_s)
-    await door.is_at_rest()
+    await listener.is_at_rest()
 
 
 async def until(condition: Callable[[], bool]) -> None:
