@@ -5,7 +5,7 @@ A codec is derived from a dataclass and the descriptor of its message, whose fie
 | field of the message | type in the dataclass |
 |---|---|
 | number, bool, string, bytes | ``int``, ``float``, ``bool``, ``str``, ``bytes``, or a NewType of them |
-| enum | an IntEnum with the same names and numbers; an unknown number from a peer stays an ``int`` |
+| enum | an IntEnum with the same names and numbers, 0 optional; other numbers of a peer stay an ``int`` |
 | ``optional`` | ``T | None`` |
 | message | a dataclass; with ``| None``, None means that it is absent, without it an absent message has the defaults |
 | message of one repeated field | also ``tuple[T, ...] | None`` |
@@ -339,6 +339,6 @@ def _members_of(kind: Any, enum: EnumDescriptor) -> _Members:
         raise TypeError(f"{kind} is not an IntEnum, the type of {enum.full_name}")
     ours = {member.value: f"_{member.name}" for member in kind}
     names = {value.number: value.name for value in enum.values}
-    if ours.keys() != names.keys() or not all(names[number].endswith(name) for number, name in ours.items()):
+    if names.keys() - {0} != ours.keys() - {0} or not all(names[n].endswith(name) for n, name in ours.items()):
         raise TypeError(f"{kind.__qualname__} and {enum.full_name} differ")
     return _Members(kind)

@@ -39,18 +39,14 @@ from tidelog_foundation.config.group import (
 from tidelog_foundation.config.settings import SettingInfo, unknown_key
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_quorum.controller.elections import changes_by_rules, ends_elr, rules_of
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.controller.settling import MAX_CHANGES
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
-from tidelog_quorum.metadata.records import (
-    ConfigRecord,
-    ConfigResourceType,
-    FeatureLevelRecord,
-    MetadataRecord,
-)
+from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.metadata.topic_config import (
     ALL_BROKERS,
     MIN_INSYNC_REPLICAS,

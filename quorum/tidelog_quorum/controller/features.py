@@ -16,17 +16,13 @@ from collections.abc import Iterator
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.features import FeatureRange
 from tidelog_quorum.controller.configs import with_rule_changes
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
 from tidelog_quorum.metadata.image import MetadataImage
-from tidelog_quorum.metadata.records import (
-    ConfigRecord,
-    ConfigResourceType,
-    FeatureLevelRecord,
-    FeatureRange,
-    MetadataRecord,
-)
+from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
 
 _UPGRADE = pb.FEATURE_UPGRADE_TYPE_UPGRADE

@@ -26,19 +26,15 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.config.endpoints import GRPC
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, uuid_text
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
+from tidelog_foundation.requests.features import FeatureRange
 from tidelog_quorum.controller.elections import NOBODY, held_by
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerSessions
 from tidelog_quorum.controller.settling import Settling
 from tidelog_quorum.metadata.codec import listener_endpoints
 from tidelog_quorum.metadata.image import MetadataImage
-from tidelog_quorum.metadata.records import (
-    Endpoint,
-    FeatureRange,
-    ListenerEndpoint,
-    MetadataRecord,
-    UnregisterBrokerRecord,
-)
+from tidelog_quorum.metadata.records import MetadataRecord, UnregisterBrokerRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 ID_BYTES = 16

@@ -18,6 +18,7 @@ from tidelog_foundation.ids import (
     is_topic_of_request,
     topic_id_of_request,
 )
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.topic_names import collision_key, validate_topic_name
 from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
 from tidelog_quorum.controller.result import Result, error_message
@@ -25,7 +26,6 @@ from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import (
     ConfigRecord,
-    ConfigResourceType,
     MetadataRecord,
     PartitionRecord,
     RemoveTopicRecord,

@@ -1,6 +1,9 @@
 """The metadata of a cluster: the records of its log, their codec, and the image that they build."""
 
 from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
+from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.features import FeatureRange
 from tidelog_quorum.metadata.batches import (
     MAX_BATCH_BYTES,
     cut_batch,
@@ -21,11 +24,7 @@ from tidelog_quorum.metadata.image import ConfigResource, MetadataImage, Metadat
 from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
-    ConfigResourceType,
-    Endpoint,
     FeatureLevelRecord,
-    FeatureRange,
-    ListenerEndpoint,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,

@@ -11,14 +11,13 @@ from tidelog.v1 import common_pb2
 from tidelog.v1 import metadata_record_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
+from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.features import FeatureRange
 from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
-    ConfigResourceType,
-    Endpoint,
     FeatureLevelRecord,
-    FeatureRange,
-    ListenerEndpoint,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,

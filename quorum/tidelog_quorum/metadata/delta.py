@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog_foundation.ids import BrokerId, TopicId
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
-from tidelog_quorum.metadata.records import ConfigResourceType
 from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
 
 

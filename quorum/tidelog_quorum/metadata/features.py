@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tidelog_foundation.requests.features import FeatureRange
 from tidelog_quorum.metadata.image import MetadataImage
-from tidelog_quorum.metadata.records import FeatureRange
 
 METADATA_VERSION = "metadata.version"
 """The records that may be in the metadata log; always at least 1 in a bootstrapped cluster."""

@@ -16,10 +16,10 @@ from typing import TypeVar, assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId, topic_id_text
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
-    ConfigResourceType,
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,

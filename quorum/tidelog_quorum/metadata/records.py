@@ -6,56 +6,16 @@ tuple; the first of ``replicas`` is the preferred leader. ``None`` means "unchan
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
+from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.features import FeatureRange
 
 _FIRST_LEADER_EPOCH = LeaderEpoch(0)
 _FIRST_PARTITION_EPOCH = PartitionEpoch(0)
-
-
-class ConfigResourceType(enum.IntEnum):
-    """The type of a configuration's owner; the numbers are Kafka's."""
-
-    TOPIC = 2
-    BROKER = 4
-    GROUP = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """The address at which clients and followers reach a broker."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return format_address(self.host, self.port)
-
-
-@dataclass(frozen=True, slots=True)
-class ListenerEndpoint:
-    """The address of one of a broker's listeners, and its protocol: GRPC, or Kafka's protocol as PLAINTEXT."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: str
-
-    def __str__(self) -> str:
-        return f"{self.name}://{format_address(self.host, self.port)}"
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureRange:
-    """The levels of a feature that a process supports, both bounds included (KIP-584)."""
-
-    name: str
-    min_level: int
-    max_level: int
 
 
 @dataclass(frozen=True, slots=True)

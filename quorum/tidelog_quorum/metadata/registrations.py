@@ -16,14 +16,9 @@ from tidelog_foundation.ids import (
     PartitionEpoch,
     TopicId,
 )
-from tidelog_quorum.metadata.records import (
-    Endpoint,
-    FeatureRange,
-    ListenerEndpoint,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-)
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
+from tidelog_foundation.requests.features import FeatureRange
+from tidelog_quorum.metadata.records import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord
 
 T = TypeVar("T")
 

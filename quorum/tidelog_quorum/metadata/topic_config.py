@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from tidelog_foundation.config import TopicConfig, config_key, parse_config
 from tidelog_foundation.config.broker import BROKER_SYNONYMS
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
-from tidelog_quorum.metadata.records import ConfigResourceType
 
 DEFAULT_TOPIC_CONFIG = TopicConfig()
 ALL_BROKERS = ConfigResource(ConfigResourceType.BROKER, "")

@@ -1,0 +1,31 @@
+"""Addresses of processes and of their listeners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog_foundation.config.endpoints import format_address
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address at which clients and followers reach a process."""
+
+    host: str = ""
+    port: int = 0
+
+    def __str__(self) -> str:
+        return format_address(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerEndpoint:
+    """The address of one of a broker's listeners, and its protocol: GRPC, or Kafka's protocol as PLAINTEXT."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+
+    def __str__(self) -> str:
+        return f"{self.name}://{format_address(self.host, self.port)}"

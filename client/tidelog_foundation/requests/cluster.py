@@ -1,0 +1,58 @@
+"""The brokers and controllers of the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeClusterRequest:
+    """A request for the processes of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterBroker:
+    """A registered broker. ``host`` and ``port`` are those of its gRPC listener.
+
+    ``listeners`` are all of its listeners; none if the broker's version did not report them.
+    """
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    rack: str
+    is_fenced: bool
+    listeners: tuple[ListenerEndpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumVoter:
+    """A controller with a vote."""
+
+    voter_id: int
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeClusterResponse:
+    """The processes of the cluster. ``controller_id`` is the leading controller, -1 if unknown."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[ClusterBroker, ...]
+    voters: tuple[QuorumVoter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerRequest:
+    """A request to forget a broker that will not return (KIP-631)."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerResponse:
+    """The success of an UnregisterBrokerRequest."""

@@ -1,0 +1,131 @@
+"""Administration of the controller quorum (KIP-595, KIP-853)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog_foundation.requests.addresses import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumRequest:
+    """A request for the state of the quorum."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A controller's copy of the metadata log, as the leader knows it.
+
+    ``log_end_offset`` is the last offset known to be on its disk. The ages are the time since the leader heard from it
+    and since it had all of the leader's log: 0 for the leader itself, -1 for never. ``directory_id`` is empty if it is
+    unknown.
+    """
+
+    replica_id: int
+    log_end_offset: int
+    endpoint: Endpoint
+    directory_id: bytes
+    last_fetch_age_ms: int
+    last_caught_up_age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProgress:
+    """The last metadata offset that a live node had applied at its last heartbeat."""
+
+    broker_id: int
+    metadata_offset: int
+    last_heartbeat_age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumResponse:
+    """The quorum as its leader sees it.
+
+    ``high_watermark`` is the last committed offset. ``observers`` are the controllers without a vote, ``brokers`` the
+    live nodes. ``snapshot_offset`` is that of the leader's latest snapshot, -1 for none, and ``log_start_offset`` the
+    first offset in its log.
+    """
+
+    leader_id: int = 0
+    leader_epoch: int = 0
+    high_watermark: int = 0
+    voters: tuple[QuorumReplica, ...] = ()
+    observers: tuple[QuorumReplica, ...] = ()
+    cluster_id: str = ""
+    snapshot_offset: int = 0
+    log_start_offset: int = 0
+    brokers: tuple[BrokerProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AddRaftVoterRequest:
+    """A request to make a controller a voter. An empty ``directory_id`` accepts any directory."""
+
+    voter_id: int
+    directory_id: bytes
+    endpoint: Endpoint
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AddRaftVoterResponse:
+    """The success of an AddRaftVoterRequest."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRaftVoterRequest:
+    """A request to remove a voter. An empty ``directory_id`` matches any."""
+
+    voter_id: int
+    directory_id: bytes = b""
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRaftVoterResponse:
+    """The success of a RemoveRaftVoterRequest."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRaftVoterRequest:
+    """A request to change a voter's address. ``leader_epoch``, if given, must be the leader's."""
+
+    voter_id: int
+    directory_id: bytes
+    endpoint: Endpoint
+    leader_epoch: int | None = None
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRaftVoterResponse:
+    """The success of an UpdateRaftVoterRequest."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferLeadershipRequest:
+    """A request to transfer the leadership; ``voter_id`` -1 chooses the most caught-up voter."""
+
+    voter_id: int
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TransferLeadershipResponse:
+    """The new leader."""
+
+    leader_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshotRequest:
+    """A request for a snapshot of the called controller's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshotResponse:
+    """The last offset in the snapshot, and the first in the log."""
+
+    snapshot_offset: int
+    log_start_offset: int

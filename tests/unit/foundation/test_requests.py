@@ -1,0 +1,42 @@
+"""The vocabulary of requests and its messages."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from request_values import assert_travels, values_of
+
+from tidelog.v1 import admin_service_pb2, common_pb2, controller_service_pb2, log_service_pb2, quorum_service_pb2
+from tidelog_foundation import requests
+from tidelog_foundation.transport.message_codec import MessageCodec
+
+_MESSAGES = {
+    name: kind
+    for module in (common_pb2, log_service_pb2, admin_service_pb2, controller_service_pb2, quorum_service_pb2)
+    for name, kind in vars(module).items()
+    if isinstance(kind, type)
+}
+
+
+def _value_types() -> Iterator[Any]:
+    for found in pkgutil.iter_modules(requests.__path__):
+        module = importlib.import_module(f"{requests.__name__}.{found.name}")
+        for kind in vars(module).values():
+            is_own = dataclasses.is_dataclass(kind) and getattr(kind, "__module__", None) == module.__name__
+            if is_own and kind.__name__.endswith(("Request", "Response")):
+                yield kind
+
+
+@settings(max_examples=5)
+@given(st.data())
+@pytest.mark.parametrize("value_type", list(_value_types()), ids=lambda kind: kind.__name__)
+def test_request_survives_the_message_of_the_same_name(value_type: Any, data: st.DataObject) -> None:
+    codec = MessageCodec(value_type, _MESSAGES[value_type.__name__])
+    assert_travels(codec, data.draw(values_of(codec)))
