@@ -16,21 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
-import grpc
 import grpc.aio
-from google.protobuf.descriptor import Descriptor, MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
-from google.protobuf.message_factory import GetMessageClass
 
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.elements import MAX_ELEMENTS, UNCOUNTED_BYTES, check_elements
-from tidelog_foundation.transport.status import abort_with
 
 SMALL_BYTES: Final = 64 * 1024
 """The size up to which requests need no budget."""
@@ -39,7 +35,6 @@ MAX_CALLS: Final = 10_000
 """The most concurrent calls of a server; it rejects more."""
 
 _Call: TypeAlias = grpc.aio.ServicerContext[Any, Any]
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,91 +47,40 @@ class Charge:
     max_elements: int = MAX_ELEMENTS
     """The limit for one request."""
 
-    def size_of(self, raw: bytes) -> int:
-        """Return a request's cost."""
+    def cost_of(self, raw: bytes) -> int:
+        """Return the bytes that a request takes from the budget."""
         return len(raw) + self.extra_bytes if len(raw) > self.free_bytes else 0
 
 
 class Intake:
-    """Receives a server's unary requests, on its event loop."""
+    """Receives a server's unary requests, on its event loop. They cost ``charge`` if their method has none."""
 
     def __init__(self, charge: Charge) -> None:
         self._charge = charge
         self._turns: dict[str, list[asyncio.Future[None]]] = {}
         """The calls that wait for the receiving one, by connection."""
 
-    def add_service(
-        self,
-        server: grpc.aio.Server,
-        service: ServiceDescriptor,
-        servicer: object,
-        own: Mapping[str, Handler] | None = None,
-    ) -> None:
-        """Register the methods of ``servicer`` with ``server``; ``own`` maps methods to their own handlers."""
-        handlers = {
-            method.name: (own or {}).get(method.name) or self.handler_of(method, getattr(servicer, method.name))
-            for method in service.methods
-        }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
-        server.add_registered_method_handlers(service.full_name, handlers)
+    @contextlib.asynccontextmanager
+    async def request(
+        self, kind: type[Message], call: _Call, charge: Charge | None = None
+    ) -> AsyncIterator[tuple[Any, int]]:
+        """Receive a call's request, and yield it with its size. Its memory is reserved until the block ends.
 
-    def handler_of(
-        self,
-        method: MethodDescriptor,
-        serve: Callable[[Any, _Call], Any],
-        *,
-        charge: Charge | None = None,
-        is_serialized: bool = False,
-    ) -> Handler:
-        """Return the handler of a method with one request.
-
-        Its requests cost ``charge``, by default the server's. ``is_serialized`` means that ``serve`` returns the
-        response's bytes.
+        Raises:
+            TidelogError: THROTTLING_QUOTA_EXCEEDED, INVALID_REQUEST or REQUEST_TIMED_OUT.
         """
-        assert not method.client_streaming, f"{method.full_name} receives its requests itself"
-        kind = GetMessageClass(method.input_type)
         charge = charge or self._charge
-        serialize = None if is_serialized else GetMessageClass(method.output_type).SerializeToString
-
-        async def answer(_: object, call: _Call) -> Any:
-            request, size = await self._receive(kind, call, charge)
-            try:
-                return await serve(request, call)
-            finally:
-                charge.budget.give_back(size)
-
-        async def answer_all(_: object, call: _Call) -> AsyncIterator[Any]:
-            request, size = await self._receive(kind, call, charge)
-            try:
-                async with contextlib.aclosing(serve(request, call)) as responses:
-                    async for response in responses:
-                        yield response
-            finally:
-                charge.budget.give_back(size)
-
-        if not method.server_streaming:
-            return grpc.stream_unary_rpc_method_handler(answer, None, serialize)
-        is_generator = inspect.isasyncgenfunction(serve)
-        return grpc.stream_stream_rpc_method_handler(answer_all if is_generator else answer, None, serialize)
-
-    async def _receive(self, kind: type[Message], call: _Call, charge: Charge) -> tuple[Any, int]:
-        """Return a call's request and its cost, or end the call."""
         raw = await self._read(call)
-        size = charge.size_of(raw)
+        size, cost = len(raw), charge.cost_of(raw)
+        if cost:
+            await charge.budget.take(cost)
         try:
-            if size:
-                await charge.budget.take(size)
-        except TidelogError as error:
+            # The caller alone keeps the message.
+            parsed = [await parse(kind, raw, charge.max_elements)]
             del raw
-            await abort_with(call, error)
-        try:
-            return await parse(kind, raw, charge.max_elements), size
-        except TidelogError as error:
-            charge.budget.give_back(size)
-            await abort_with(call, error)
-        except BaseException:
-            charge.budget.give_back(size)
-            raise
+            yield parsed.pop(), size
+        finally:
+            charge.budget.give_back(cost)
 
     async def _read(self, call: _Call) -> bytes:
         async with self._turn(call.peer()):
@@ -145,9 +89,9 @@ class Intake:
                     raw = await call.read()
             except TimeoutError:
                 text = f"the request did not arrive within {RECEIVE_TIMEOUT_S:.0f} s"
-                await abort_with(call, error_for(ErrorCode.REQUEST_TIMED_OUT, text))
+                raise error_for(ErrorCode.REQUEST_TIMED_OUT, text) from None
         if not isinstance(raw, bytes):
-            await abort_with(call, error_for(ErrorCode.INVALID_REQUEST, "the call has no request"))
+            raise error_for(ErrorCode.INVALID_REQUEST, "the call has no request")
         return raw
 
     @contextlib.asynccontextmanager

@@ -26,6 +26,7 @@ from typing import Protocol, assert_never
 
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination.calls import WaitingCalls
 from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
 from tidelog_node.coordination.view import ViewFailedError
@@ -33,7 +34,6 @@ from tidelog_node.coordination.view_layout import ViewPosition
 from tidelog_node.coordination.views import GroupViews, ShardStore, View
 from tidelog_node.coordination.writing import Uncommitted, UncommittedWrites, encode_batch
 from tidelog_node.event_loop import Clock
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.groups.events import (
     ClientIdentity,
     Command,

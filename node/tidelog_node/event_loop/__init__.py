@@ -1,9 +1,9 @@
 """Shared services of a node's event loop: clocks, time slices, the decompression thread and pending answers."""
 
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop.clock import Clock, SystemClock
 from tidelog_node.event_loop.decoding import INLINE_BYTES, MAX_INLINE_SIZE, DecodingThread
 from tidelog_node.event_loop.pending import Pending
-from tidelog_node.event_loop.time_slices import TimeSlices
 
 __all__ = [
     "INLINE_BYTES",

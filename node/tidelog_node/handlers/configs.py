@@ -17,8 +17,8 @@ from tidelog_foundation.config.foreign import foreign_info, is_foreign
 from tidelog_foundation.config.group import COORDINATOR_PREFIX, GroupConfig
 from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.topic_names import validate_topic_name
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext, error_message, timeout_ms
 from tidelog_quorum.metadata import (
     ConfigResource,

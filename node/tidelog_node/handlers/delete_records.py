@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import UNKNOWN_OFFSET
-from tidelog_node.event_loop.time_slices import TimeSlices
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext, error_message, leader_hint
 from tidelog_node.partitions import Partition
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS

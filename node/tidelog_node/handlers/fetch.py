@@ -24,8 +24,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.fetching import CurrentLeader, FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.fetching.proto import request_from_proto, request_from_proto_in_steps, response_to_proto
 from tidelog_node.handlers.context import NodeContext, leader_hint

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers.context import error_message
 from tidelog_node.handlers.group_calls import by_shard, call_shard

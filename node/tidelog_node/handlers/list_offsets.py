@@ -10,8 +10,8 @@ from __future__ import annotations
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import UNKNOWN_OFFSET
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import DecodingThread
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext, error_message, optional_epoch
 from tidelog_node.log import TimestampAndOffset
 from tidelog_node.partitions import Partition

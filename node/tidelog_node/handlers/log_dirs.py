@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Set
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_node.event_loop.time_slices import TimeSlices
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext, error_message
 from tidelog_node.partitions.directories.descriptions import LogDirectoryDescription
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.event_loop.time_slices import TimeSlices
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import topic_metadata, unknown_topic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import UNKNOWN_OFFSET
-from tidelog_node.event_loop.time_slices import TimeSlices
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext, error_message, optional_epoch
 
 

@@ -14,8 +14,8 @@ from typing import Final, Protocol, TypeVar
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.handlers.context import LeaderHint, NodeContext, leader_hint
 from tidelog_node.handlers.produce_checks import Checks, check_in_thread, check_inline, survey_request
 from tidelog_node.handlers.produce_turns import Turn

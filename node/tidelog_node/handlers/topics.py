@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import common_pb2
-from tidelog_node.event_loop.time_slices import TimeSlices
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext, timeout_ms
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS, cluster_brokers, topic_metadata, unknown_topic

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.protocol.api_keys import ApiKey

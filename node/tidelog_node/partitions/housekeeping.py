@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_node.event_loop.time_slices import TimeSlices
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.registry import PartitionRegistry
 

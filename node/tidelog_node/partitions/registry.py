@@ -18,9 +18,9 @@ from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.broker.report import Report
 from tidelog_node.event_loop.clock import Clock
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.hosting import HostedReplicas, PartitionKey, commands, events
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.disk.disk_errors import is_directory_failure, is_disk_failure

@@ -16,7 +16,6 @@ from collections.abc import Coroutine
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
-from tidelog.v1 import admin_service_pb2, group_service_pb2
 from tidelog_foundation.config.endpoints import GRPC
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
@@ -25,6 +24,7 @@ from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
+from tidelog_foundation.transport.services import add_servicer
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.coordination import GroupCoordinator
@@ -57,15 +57,16 @@ from tidelog_node.partitions.housekeeping import (
 )
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.replication import ReplicaSelector
+from tidelog_node.server.admin_service import admin_service
 from tidelog_node.server.allocator import keep_freed_memory
 from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-from tidelog_node.server.group_service import GroupService
+from tidelog_node.server.group_service import group_service
 from tidelog_node.server.lifecycle import BrokerLifecycle
-from tidelog_node.server.listener import AdminService, LogService, add_log_service
 from tidelog_node.server.liveness_connection import LivenessConnection
+from tidelog_node.server.log_service import log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.open_files import raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
@@ -309,13 +310,9 @@ class Node:
         budget = ByteBudget(request_limit)
         requests = RequestBudgets(budget, request_limit)
         intake = Intake(Charge(requests.others))
-        add_log_service(LogService(context, budget), self._server, intake)
-        for description, servicer in (
-            (admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"], AdminService(context)),
-            (group_service_pb2.DESCRIPTOR.services_by_name["GroupService"], GroupService(self._groups)),
-            (health_pb2.DESCRIPTOR.services_by_name["Health"], self._health),
-        ):
-            intake.add_service(self._server, description, servicer)
+        for service in (log_service(context, budget), admin_service(context), group_service(self._groups)):
+            service.add_to(self._server, intake)
+        add_servicer(self._server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
         node = KafkaNode(context, self._groups)

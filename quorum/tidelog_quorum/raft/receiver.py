@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import cast
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -14,7 +14,8 @@ import grpc.aio
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import abort_with
-from tidelog_foundation.transport.intake import Handler, parse
+from tidelog_foundation.transport.intake import parse
+from tidelog_foundation.transport.services import register
 from tidelog_quorum.raft.codec import decode_message
 from tidelog_quorum.raft.core import Message
 from tidelog_quorum.raft.links import MAX_FRAME_BYTES
@@ -29,12 +30,10 @@ _MAX_STREAMS_PER_SENDER = 8
 
 def add_raft_service(receiver: RaftReceiver, server: grpc.aio.Server) -> None:
     """Add the service to ``server``; the receiver parses the bytes itself, within its limits."""
-    exchange: Handler = grpc.stream_stream_rpc_method_handler(
+    exchange: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
         receiver.Exchange, None, pb.ExchangeResponse.SerializeToString
     )
-    name, handlers = pb.DESCRIPTOR.services_by_name["RaftService"].full_name, {"Exchange": exchange}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
-    server.add_registered_method_handlers(name, handlers)
+    register(server, pb.DESCRIPTOR.services_by_name["RaftService"], {"Exchange": exchange})
 
 
 class RaftReceiver:

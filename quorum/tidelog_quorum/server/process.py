@@ -23,6 +23,7 @@ from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
+from tidelog_foundation.transport.services import add_servicer
 from tidelog_foundation.waiting import watch_waits
 from tidelog_quorum.controller import Controller
 from tidelog_quorum.raft.links import MAX_FRAME_BYTES
@@ -73,7 +74,7 @@ class ControllerServer:
         self._connections = BrokerConnections(self.quorum, _monotonic_ms)
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
         for description, servicer in self._services(feed):
-            intake.add_service(server, description, servicer)
+            add_servicer(server, intake, description, servicer)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set.

@@ -17,13 +17,14 @@ from tidelog_foundation.transport import error_from_rpc, open_channel, server_op
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.elements import MAX_ELEMENTS, check_elements
 from tidelog_foundation.transport.intake import SMALL_BYTES, Charge, Intake
+from tidelog_foundation.transport.services import Call, RequestStream, Service
 
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub  # isort: skip
 
 LIST_OFFSETS = "/tidelog.v1.LogService/ListOffsets"
 
 
-class Service:
+class Offsets:
     """Counts what came, and answers when it is let go."""
 
     def __init__(self):
@@ -31,7 +32,7 @@ class Service:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
-    async def ListOffsets(self, request, _context):
+    async def list_offsets(self, request, _caller):
         self.received.append(request)
         await self.may_answer.wait()
         return pb.ListOffsetsResponse()
@@ -40,11 +41,9 @@ class Service:
 @contextlib.asynccontextmanager
 async def serving(service, budget, **limits):
     server = grpc.aio.server(options=server_options(**limits))
-    intake = Intake(Charge(budget))
-    method = pb.DESCRIPTOR.services_by_name["LogService"].methods_by_name["ListOffsets"]
-    handlers = {"ListOffsets": intake.handler_of(method, service.ListOffsets)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("tidelog.v1.LogService", handlers),))
-    server.add_registered_method_handlers("tidelog.v1.LogService", handlers)
+    descriptor = pb.DESCRIPTOR.services_by_name["LogService"]
+    methods = {m.name: RequestStream(None) if m.client_streaming else Call(None) for m in descriptor.methods}
+    Service(descriptor, methods | {"ListOffsets": Call(service.list_offsets)}).add_to(server, Intake(Charge(budget)))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -116,7 +115,7 @@ def test_fields_without_elements_are_bounded_as_well():
 
 def test_request_of_too_many_elements_is_refused_and_others_have_their_turn(caplog):
     async def run():
-        service = Service()
+        service = Offsets()
         async with serving(service, ByteBudget(1 << 20)) as channel:
             raw = topics_of(1).SerializeToString() * (MAX_ELEMENTS + 1)
             call = channel.unary_unary(LIST_OFFSETS)(raw)
@@ -131,7 +130,7 @@ def test_request_of_too_many_elements_is_refused_and_others_have_their_turn(capl
 
 def test_large_requests_take_their_bytes_until_they_are_answered():
     async def run():
-        service, budget = Service(), ByteBudget(1 << 20)
+        service, budget = Offsets(), ByteBudget(1 << 20)
         async with serving(service, budget) as channel:
             stub = LogServiceStub(channel)
             await stub.ListOffsets(large_request(SMALL_BYTES // 2))
@@ -150,7 +149,7 @@ def test_large_requests_take_their_bytes_until_they_are_answered():
 
 def test_request_is_refused_unparsed_when_too_many_wait_for_memory():
     async def run():
-        service, budget = Service(), ByteBudget(4 * SMALL_BYTES, waiting_limit=3 * SMALL_BYTES)
+        service, budget = Offsets(), ByteBudget(4 * SMALL_BYTES, waiting_limit=3 * SMALL_BYTES)
         async with serving(service, budget) as channel:
             stub = LogServiceStub(channel)
             await budget.take(4 * SMALL_BYTES)
@@ -172,7 +171,7 @@ def test_connection_receives_one_unary_request_at_a_time(monkeypatch):
     monkeypatch.setattr("tidelog_foundation.transport.intake.RECEIVE_TIMEOUT_S", 0.5)
 
     async def run():
-        service = Service()
+        service = Offsets()
         async with serving(service, ByteBudget(1 << 20)) as channel:
             silent = channel.stream_unary(LIST_OFFSETS)()
             await silent.wait_for_connection()
@@ -187,7 +186,7 @@ def test_connection_receives_one_unary_request_at_a_time(monkeypatch):
 
 def test_request_that_is_larger_than_the_limit_is_refused_by_its_length():
     async def run():
-        service = Service()
+        service = Offsets()
         async with serving(service, ByteBudget(1 << 20), max_request_bytes=1 << 20) as channel:
             error = await refusal_of(LogServiceStub(channel).ListOffsets(large_request(1 << 21)))
             assert error.code is ErrorCode.MESSAGE_TOO_LARGE

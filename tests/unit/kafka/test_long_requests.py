@@ -266,7 +266,7 @@ def test_a_long_answer_for_one_topic_lets_others_have_their_turn(tmp_path, monke
 
 
 def longest_share_of(request_, version, tmp_path, monkeypatch):
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
 
     async def run():
         async with whole_node(tmp_path) as node:
@@ -287,7 +287,7 @@ def longest_share_of(request_, version, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("version", [0, 13])
 def test_a_long_metadata_request_lets_others_have_their_turn(tmp_path, monkeypatch, version):
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
     request = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=f"n{i}") for i in range(MANY)])
 
     async def run():
@@ -308,7 +308,7 @@ def test_a_long_metadata_request_lets_others_have_their_turn(tmp_path, monkeypat
 
 @pytest.mark.parametrize("count", [MANY, 1_500])
 def test_a_long_fetch_lets_others_have_their_turn(tmp_path, monkeypatch, count):
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
 
     async def run():
         async with whole_node(tmp_path) as node:
@@ -327,7 +327,7 @@ def test_a_long_fetch_lets_others_have_their_turn(tmp_path, monkeypatch, count):
 
 
 def test_a_long_fetch_over_grpc_lets_others_have_their_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
     topic = log_pb.FetchTopic(name="t", partitions=[log_pb.FetchPartition(index=i) for i in range(MANY)])
 
     async def answer(context):
@@ -350,7 +350,7 @@ def test_a_long_fetch_over_grpc_lets_others_have_their_turn(tmp_path, monkeypatc
 
 
 def test_a_long_change_of_a_fetch_session_lets_others_have_their_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
 
     def request(session_id, epoch, count):
         topic = log_pb.FetchTopic(name="t", partitions=[log_pb.FetchPartition(index=i) for i in range(count)])
@@ -405,7 +405,7 @@ class Committed:
     ],
 )
 def test_a_fetch_of_all_offsets_lets_others_have_their_turn(tmp_path, monkeypatch, partitions):
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
     request = group_offsets.OffsetFetchRequest(groups=[group_offsets.OffsetFetchRequestGroup("g", topics=None)])
 
     async def run():

@@ -224,7 +224,7 @@ def test_metadata_of_a_node_that_knows_no_broker():
 
 @pytest.mark.parametrize("version", [0, 12, 13])
 def test_metadata_of_very_many_topics_lets_others_have_their_turn(monkeypatch, version):
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
     node = three_brokers()
     names = [f"t{i:03}" for i in range(300)]
     for name in names:

@@ -38,7 +38,7 @@ from tidelog_node.kafka.protocol.messages.producers import (
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
-from tidelog_node.server.listener import LogService, add_log_service
+from tidelog_node.server.log_service import log_service
 
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub  # isort: skip
 
@@ -330,9 +330,8 @@ def test_describe_producers_is_served_over_grpc_too(cluster_of):
             await cluster.create_topic(replicas=(1,))
             cluster.partition(1).append(batch(5_000, producer_id=7, sequence=0), False)
             server = grpc.aio.server()
-            add_log_service(
-                LogService(cluster.nodes[1].context, ByteBudget(1 << 20)), server, Intake(Charge(ByteBudget(1 << 20)))
-            )
+            budget = ByteBudget(1 << 20)
+            log_service(cluster.nodes[1].context, budget).add_to(server, Intake(Charge(budget)))
             port = server.add_insecure_port("127.0.0.1:0")
             await server.start()
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -31,7 +31,7 @@ from tidelog_node.kafka.server.request_memory import RequestBudgets
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.partitions.fetchers.transport import GrpcReplicaTransport
 from tidelog_node.replication import EpochEnd
-from tidelog_node.server.listener import LogService, add_log_service
+from tidelog_node.server.log_service import log_service
 
 TOPIC_ID = b"0123456789abcdef"
 CLUSTER_ID = "test-cluster"
@@ -41,7 +41,7 @@ LONG_MS = 30_000
 @contextlib.asynccontextmanager
 async def over_grpc(context):
     server = grpc.aio.server(options=server_options())
-    add_log_service(LogService(context, ByteBudget(1 << 20)), server, Intake(Charge(ByteBudget(1 << 20))))
+    log_service(context, ByteBudget(1 << 20)).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     transport = GrpcReplicaTransport()

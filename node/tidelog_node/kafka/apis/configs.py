@@ -13,8 +13,8 @@ from typing import Final, TypeAlias, TypeVar
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1.metadata_record_pb2 import ConfigResourceType
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.protocol.messages.configs import (
     AlterableConfig,

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from typing import Any, Final
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.handlers import begin_fetch
 from tidelog_node.handlers.fetch import LONG_BYTES

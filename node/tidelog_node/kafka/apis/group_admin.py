@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_node.event_loop.time_slices import TimeSlices
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers import groups
 from tidelog_node.kafka.protocol.messages.group_admin import (
     DeletableGroupResult,

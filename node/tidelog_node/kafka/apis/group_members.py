@@ -6,7 +6,7 @@ import uuid
 
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.event_loop.time_slices import TimeSlices
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers import group_members
 from tidelog_node.kafka.protocol.messages.group_consumers import (
     ConsumerGroupHeartbeatRequest,

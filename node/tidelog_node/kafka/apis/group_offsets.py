@@ -12,7 +12,7 @@ from typing import TypeAlias
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import TopicId
-from tidelog_node.event_loop.time_slices import TimeSlices
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers import group_offsets
 from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,

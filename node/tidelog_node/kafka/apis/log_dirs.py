@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.protocol.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,

@@ -11,8 +11,8 @@ from typing import ClassVar, Final
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import TopicId
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.topic_names import validate_topic_name
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.encoded_topics import EncodedTopics

@@ -7,8 +7,8 @@ from typing import Final
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.protocol.messages.offsets import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

@@ -15,8 +15,8 @@ from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.protocol.messages.quorum import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,

@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterator, Mapping
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import REQUEST_ID_SIZE
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
-from tidelog_node.event_loop.time_slices import TimeSlices
 from tidelog_node.kafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,

@@ -120,7 +120,7 @@ async def _until_appended(log):
 
 
 def test_loop_goes_on_while_a_request_of_many_bytes_is_appended(cluster_of, monkeypatch):
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
 
     async def run():
         async with cluster_of(1) as cluster:
@@ -135,7 +135,7 @@ def test_loop_goes_on_while_a_request_of_many_bytes_is_appended(cluster_of, monk
 
 
 def test_batches_of_a_partition_keep_their_order_when_the_appends_of_a_request_give_way(cluster_of, monkeypatch):
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
 
     async def run():
         async with cluster_of(1) as cluster:
@@ -156,7 +156,7 @@ def test_batches_of_a_partition_keep_their_order_when_the_appends_of_a_request_g
 
 
 def test_request_that_is_cancelled_amid_its_appends_leaves_the_partitions_to_others(cluster_of, monkeypatch):
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
 
     async def run():
         async with cluster_of(1) as cluster:

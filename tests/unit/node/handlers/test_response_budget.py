@@ -15,7 +15,7 @@ from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_node import handlers
 from tidelog_node.handlers.response_budget import ResponseBudget
-from tidelog_node.server.listener import LogService, add_log_service
+from tidelog_node.server.log_service import log_service
 
 
 def test_budget_counts_responses_twice_and_keeps_a_quarter_for_followers():
@@ -133,7 +133,7 @@ def test_fetch_that_waits_for_room_is_not_forgotten_with_the_one_before_it_in_it
 @contextlib.asynccontextmanager
 async def serving(context):
     server = grpc.aio.server(options=server_options())
-    add_log_service(LogService(context, ByteBudget(1 << 20)), server, Intake(Charge(ByteBudget(1 << 20))))
+    log_service(context, ByteBudget(1 << 20)).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -20,7 +20,7 @@ MANY = 100
 
 @pytest.mark.parametrize("step", ["pass_time", "needs_flush"])
 def test_round_over_many_partitions_gives_way_between_them(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    monkeypatch.setattr("tidelog_node.event_loop.time_slices.SLICE_S", 0.0)
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
     turns, turn_of_step = 0, []
     original = getattr(Partition, step)
 

@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
+from tidelog_foundation import time_slices
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.event_loop import time_slices
 from tidelog_node.partitions import PartitionRegistry
 from tidelog_node.replication import EpochEnd
 from tidelog_quorum.metadata import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord

@@ -9,16 +9,19 @@ import pytest
 
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1 import log_service_pb2 as log_pb
-from tidelog.v1.group_service_pb2_grpc import GroupServiceStub, add_GroupServiceServicer_to_server
+from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport import open_channel, server_options
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Intake
+from tidelog_foundation.transport.services import host_of
 from tidelog_node import handlers
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator, OffsetsTopicSettings
 from tidelog_node.coordination.shard_loader import ShardLoader
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
-from tidelog_node.server.group_service import GroupService, host_of
+from tidelog_node.server.group_service import group_service
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_quorum.metadata import PartitionChangeRecord
 
@@ -45,7 +48,7 @@ def service_of(cluster_of):
             groups = GroupCoordinator(node.registry, node.cache, creation, lambda: paths, new_core, SystemClock())
             task = tasks.create_task(groups.run())
             server = grpc.aio.server(options=server_options())
-            add_GroupServiceServicer_to_server(GroupService(groups), server)
+            group_service(groups).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
             port = server.add_insecure_port("127.0.0.1:0")
             await server.start()
             await cluster.create_topic(OFFSETS_TOPIC, replicas=(1,), partitions=PARTITIONS)

@@ -15,9 +15,10 @@ from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
+from tidelog_foundation.transport.services import Caller
 from tidelog_node import handlers
-from tidelog_node.server import listener
-from tidelog_node.server.listener import LogService, add_log_service
+from tidelog_node.server import log_service as log_service_module
+from tidelog_node.server.log_service import RecordCalls, log_service
 
 
 class Requests:
@@ -53,7 +54,7 @@ class Requests:
 @contextlib.asynccontextmanager
 async def serving(context, budget):
     server = grpc.aio.server(options=server_options())
-    add_log_service(LogService(context, budget), server, Intake(Charge(budget)))
+    log_service(context, budget).add_to(server, Intake(Charge(budget)))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -70,14 +71,14 @@ def stream_tasks():
 def test_stream_reads_no_more_while_its_client_takes_no_responses(
     cluster_of, make_batch, make_produce_request, monkeypatch
 ):
-    monkeypatch.setattr(listener, "_MAX_PIPELINED", 10)
+    monkeypatch.setattr(log_service_module, "_MAX_PIPELINED", 10)
 
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
             requests = Requests(make_produce_request(make_batch(b"a")))
-            service = LogService(cluster.nodes[1].context, ByteBudget(1 << 20))
-            responses = service.ProduceStream(None, requests)
+            calls = RecordCalls(cluster.nodes[1].context, ByteBudget(1 << 20))
+            responses = calls.produce_stream(requests.read, Caller(requests))
             assert (await anext(responses)).correlation_id == 1
             await asyncio.sleep(0.1)
 
@@ -121,7 +122,7 @@ def test_stream_that_fails_before_a_request_began_to_wait_gives_back_what_it_too
             await cluster.create_topic(replicas=(1, 2))
             cluster.transport.cut_off.add(2)
             budget = ByteBudget(1 << 20)
-            stream = listener._ProduceStream(cluster.nodes[1].context, budget)
+            stream = log_service_module._ProduceStream(cluster.nodes[1].context, budget)
             with pytest.raises(ExceptionGroup):
                 await anext(stream.run(read))
             assert cluster.partition(1).log.log_end_offset == 1
@@ -221,8 +222,9 @@ def test_stream_that_is_idle_holds_no_request(cluster_of, make_batch, make_produ
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
-            service = LogService(cluster.nodes[1].context, ByteBudget(1 << 20))
-            responses = service.ProduceStream(None, Once(make_produce_request(make_batch(b"a"))))
+            calls = RecordCalls(cluster.nodes[1].context, ByteBudget(1 << 20))
+            once = Once(make_produce_request(make_batch(b"a")))
+            responses = calls.produce_stream(once.read, Caller(once))
             assert (await anext(responses)).correlation_id == 1
             # Beside the list and the argument here.
             await wait_for(lambda: sys.getrefcount(held[0]) == 2)
@@ -309,9 +311,8 @@ def test_stream_that_the_end_of_the_process_cuts_off_shows_no_traceback(
         port = server.add_insecure_port("127.0.0.1:0")
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
-            add_log_service(
-                LogService(cluster.nodes[1].context, ByteBudget(1 << 20)), server, Intake(Charge(ByteBudget(1 << 20)))
-            )
+            budget = ByteBudget(1 << 20)
+            log_service(cluster.nodes[1].context, budget).add_to(server, Intake(Charge(budget)))
             await server.start()
             client = OpenStreams(port, make_produce_request(make_batch(b"a")), count=8)
             clients.append(client)

@@ -1,0 +1,257 @@
+"""gRPC services as tables: one line per method, with its handler and the codecs of its messages.
+
+This module receives a request through the server's :class:`Intake`, converts it, calls the handler and converts the
+response. It converts long messages in time slices. It ends a failed call with the status of its error, and logs an
+unexpected error once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import urllib.parse
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.time_slices import TimeSlices
+from tidelog_foundation.transport.elements import UNCOUNTED_BYTES
+from tidelog_foundation.transport.intake import Charge, Intake
+from tidelog_foundation.transport.status import abort_with
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+Q = TypeVar("Q")
+R = TypeVar("R")
+RpcContext: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+Read: TypeAlias = Callable[[], Awaitable[Any]]
+"""Returns the bytes of the next request of a stream, or EOF."""
+ErrorDetails: TypeAlias = Callable[[TidelogError], Iterable[tuple[str, str]]]
+"""Returns the trailing metadata that a server sends with an error, in addition to its code."""
+_USER_AGENT = "user-agent"
+
+
+class Codec(Protocol[T]):
+    """The conversion between a message and the type that handlers use."""
+
+    def from_message(self, message: Any) -> T:
+        """Return the value of a message."""
+        ...
+
+    def from_message_in_steps(self, message: Any) -> Generator[None, None, T]:
+        """Return the value of a message, step by step."""
+        ...
+
+    def to_message_in_steps(self, value: T) -> Generator[None, None, Any]:
+        """Return the message of a value, step by step."""
+        ...
+
+
+class Caller:
+    """The origin of a call, valid until the call ends."""
+
+    __slots__ = ("_rpc",)
+
+    def __init__(self, rpc: RpcContext) -> None:
+        self._rpc = rpc
+
+    @property
+    def connection(self) -> str:
+        """gRPC's name of the connection, such as ipv4:10.0.0.1:5000."""
+        peer: str = self._rpc.peer()
+        return peer
+
+    @property
+    def host(self) -> str:
+        """The address of the caller's host."""
+        return host_of(self.connection)
+
+    @property
+    def client_id(self) -> str:
+        """The first word of the user agent."""
+        agent = next((value for key, value in self._rpc.invocation_metadata() or () if key == _USER_AGENT), "")
+        return (agent if isinstance(agent, str) else agent.decode(errors="replace")).partition(" ")[0]
+
+    def when_sent(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the response has been sent or the call has failed."""
+        self._rpc.add_done_callback(lambda _: callback())  # type: ignore[arg-type]  # the stub wants a class
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Q, R]):
+    """A method with one request and one response.
+
+    Without codecs, ``handle`` takes and returns messages; it may also return a response's bytes. The request costs
+    ``charge``, by default the server's.
+    """
+
+    handle: Callable[[Q, Caller], Awaitable[R]]
+    request: Codec[Q] | None = None
+    response: Codec[R] | None = None
+    charge: Charge | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseStream(Generic[Q, R]):
+    """A method with one request and a stream of responses."""
+
+    handle: Callable[[Q, Caller], AsyncGenerator[R, None]]
+    request: Codec[Q] | None = None
+    response: Codec[R] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStream:
+    """A method with streams of requests and responses. ``handle`` reads the bytes of the requests itself."""
+
+    handle: Callable[[Read, Caller], AsyncGenerator[Message, None]]
+
+
+Method: TypeAlias = Call[Any, Any] | ResponseStream[Any, Any] | RequestStream
+_Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+class Service:
+    """A service of a server. ``methods`` is its table, with exactly the methods of ``descriptor``."""
+
+    def __init__(
+        self, descriptor: ServiceDescriptor, methods: Mapping[str, Method], error_details: ErrorDetails = lambda _: ()
+    ) -> None:
+        different = {method.name for method in descriptor.methods}.symmetric_difference(methods)
+        if different:
+            text = f"the table and {descriptor.full_name} differ in {', '.join(sorted(different))}"
+            raise TypeError(text)
+        self._descriptor = descriptor
+        self._methods = methods
+        self._error_details = error_details
+
+    def add_to(self, server: grpc.aio.Server, intake: Intake) -> None:
+        """Serve the calls of ``server``. ``intake`` receives all requests except those of request streams."""
+        register(server, self._descriptor, {m.name: self._handler_of(m, intake) for m in self._descriptor.methods})
+
+    def _handler_of(self, method: MethodDescriptor, intake: Intake) -> _Handler:
+        entry = self._methods[method.name]
+        if isinstance(entry, Call):
+            assert not method.server_streaming, f"{method.full_name} returns a stream"
+            return grpc.stream_unary_rpc_method_handler(self._one_response(method, entry, intake), None, _serialize)
+        assert method.server_streaming, f"{method.full_name} returns one response"
+        return grpc.stream_stream_rpc_method_handler(self._responses(method, entry, intake), None, _serialize)
+
+    def _one_response(
+        self, method: MethodDescriptor, call: Call[Any, Any], intake: Intake
+    ) -> Callable[[object, RpcContext], Awaitable[Any]]:
+        kind = GetMessageClass(method.input_type)
+
+        async def answer(_: object, rpc: RpcContext) -> Any:
+            try:
+                return await _answer(call, kind, intake, rpc)
+            except Exception as error:  # noqa: BLE001  # _abort logs it
+                await self._abort(method, rpc, error)
+
+        return answer
+
+    def _responses(
+        self, method: MethodDescriptor, stream: ResponseStream[Any, Any] | RequestStream, intake: Intake
+    ) -> Callable[[object, RpcContext], AsyncIterator[Any]]:
+        kind = GetMessageClass(method.input_type)
+
+        async def answer(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
+            try:
+                async with contextlib.aclosing(_answers(stream, kind, intake, rpc)) as responses:
+                    async for response in responses:
+                        yield response
+            except Exception as error:  # noqa: BLE001  # _abort logs it
+                await self._abort(method, rpc, error)
+
+        return answer
+
+    async def _abort(self, method: MethodDescriptor, rpc: RpcContext, error: Exception) -> NoReturn:
+        cause = error
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
+        if not isinstance(cause, TidelogError):
+            logger.error("%s failed with an unexpected error", method.full_name, exc_info=error)
+            cause = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(cause).__name__}: {cause}")
+        # The traceback refers to frames with the request.
+        await abort_with(rpc, cause.detached(), self._error_details(cause))
+
+
+def add_servicer(server: grpc.aio.Server, intake: Intake, descriptor: ServiceDescriptor, servicer: object) -> None:
+    """Serve the methods of a library's servicer. Each takes one request; ``intake`` receives it."""
+
+    def handler_of(method: MethodDescriptor) -> _Handler:
+        kind, serve = GetMessageClass(method.input_type), getattr(servicer, method.name)
+
+        async def answer(_: object, rpc: RpcContext) -> Any:
+            try:
+                async with intake.request(kind, rpc) as (message, _):
+                    return await serve(message, rpc)
+            except TidelogError as error:
+                await abort_with(rpc, error)
+
+        if method.server_streaming:
+            return grpc.stream_stream_rpc_method_handler(answer, None, _serialize)
+        return grpc.stream_unary_rpc_method_handler(answer, None, _serialize)
+
+    register(server, descriptor, {method.name: handler_of(method) for method in descriptor.methods})
+
+
+def register(server: grpc.aio.Server, descriptor: ServiceDescriptor, handlers: dict[str, _Handler]) -> None:
+    """Register the handlers of a service's methods."""
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(descriptor.full_name, handlers),))
+    server.add_registered_method_handlers(descriptor.full_name, handlers)
+
+
+def host_of(peer: str) -> str:
+    """Return the address in gRPC's peer name, such as ipv4:10.0.0.1:5000 and ipv6:%5B::1%5D:5000."""
+    address = urllib.parse.unquote(peer.partition(":")[2])
+    return address.rpartition(":")[0].strip("[]") or address
+
+
+async def _answer(call: Call[Q, R], kind: type[Message], intake: Intake, rpc: RpcContext) -> Any:
+    async with intake.request(kind, rpc, call.charge) as (message, size):
+        request = await _decode(call.request, message, size)
+        del message
+        return await _encode(call.response, await call.handle(request, Caller(rpc)))
+
+
+async def _answers(
+    stream: ResponseStream[Q, R] | RequestStream, kind: type[Message], intake: Intake, rpc: RpcContext
+) -> AsyncGenerator[Any, None]:
+    if isinstance(stream, RequestStream):
+        async with contextlib.aclosing(stream.handle(rpc.read, Caller(rpc))) as messages:
+            async for each in messages:
+                yield each
+        return
+    async with intake.request(kind, rpc) as (message, size):
+        request = await _decode(stream.request, message, size)
+        del message
+        async with contextlib.aclosing(stream.handle(request, Caller(rpc))) as responses:
+            async for response in responses:
+                yield await _encode(stream.response, response)
+
+
+async def _decode(codec: Codec[Q] | None, message: Any, size: int) -> Q:
+    if codec is None:
+        request: Q = message
+        return request
+    if size <= UNCOUNTED_BYTES:
+        return codec.from_message(message)
+    return await TimeSlices().result_of(codec.from_message_in_steps(message))
+
+
+async def _encode(codec: Codec[R] | None, response: R) -> Any:
+    if codec is None:
+        return response
+    return await TimeSlices().result_of(codec.to_message_in_steps(response))
+
+
+def _serialize(response: Message | bytes) -> bytes:
+    return response if isinstance(response, bytes) else response.SerializeToString()

@@ -1,0 +1,38 @@
+"""The gRPC service of administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.transport.services import Call, Service
+from tidelog_node import handlers
+from tidelog_node.handlers import NodeContext
+
+
+def admin_service(context: NodeContext) -> Service:
+    """Return the service of administrators."""
+
+    def call(handler: Callable[[NodeContext, Any], Awaitable[Any]]) -> Call[Any, Any]:
+        return Call(lambda request, _: handler(context, request))
+
+    return Service(
+        pb.DESCRIPTOR.services_by_name["AdminService"],
+        {
+            "CreateTopics": call(handlers.create_topics),
+            "DeleteTopics": call(handlers.delete_topics),
+            "ListTopics": call(handlers.list_topics),
+            "DescribeTopics": call(handlers.describe_topics),
+            "CreatePartitions": call(handlers.create_partitions),
+            "IncrementalAlterConfigs": call(handlers.incremental_alter_configs),
+            "DescribeConfigs": call(handlers.describe_configs),
+            "ElectLeaders": call(handlers.elect_leaders),
+            "AlterPartitionReassignments": call(handlers.alter_partition_reassignments),
+            "ListPartitionReassignments": call(handlers.list_partition_reassignments),
+            "DescribeFeatures": call(handlers.describe_features),
+            "UpdateFeatures": call(handlers.update_features),
+            "UnregisterBroker": call(handlers.unregister_broker),
+            "DescribeCluster": call(handlers.describe_cluster),
+        },
+    )

@@ -1,0 +1,181 @@
+"""The gRPC service of clients and followers, and the conversion of Produce and Fetch to and from messages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, parse
+from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service
+from tidelog_node import handlers
+from tidelog_node.handlers import NodeContext
+
+_MAX_PIPELINED = 1_000
+_REQUEST_BYTES = 4 * 1024
+"""The memory of a produce request in progress in addition to its records: messages, tasks, futures."""
+_MAX_STREAMS = 16
+"""The maximum number of produce streams per connection.
+
+The next request of each may be in memory before the budget is checked.
+"""
+
+
+def log_service(context: NodeContext, budget: ByteBudget) -> Service:
+    """Return the service. ``budget`` limits the produce requests of all connections together."""
+    records = RecordCalls(context, budget)
+
+    def call(handler: Callable[[NodeContext, Any], Awaitable[Any]]) -> Call[Any, Any]:
+        return Call(lambda request, _: handler(context, request))
+
+    charge = Charge(budget, 0, _REQUEST_BYTES, handlers.MAX_PRODUCE_ELEMENTS)
+    return Service(
+        pb.DESCRIPTOR.services_by_name["LogService"],
+        {
+            "Produce": Call(records.produce, charge=charge),
+            "ProduceStream": RequestStream(records.produce_stream),
+            "Fetch": Call(records.fetch),
+            "ListOffsets": call(handlers.list_offsets),
+            "GetMetadata": call(handlers.get_metadata),
+            "OffsetForLeaderEpoch": call(handlers.offset_for_leader_epoch),
+            "DeleteRecords": call(handlers.delete_records),
+            "DescribeLogDirs": call(handlers.describe_log_dirs),
+            "AlterReplicaLogDirs": call(handlers.alter_replica_log_dirs),
+            "InitProducerId": call(handlers.init_producer_id),
+            "DescribeProducers": call(handlers.describe_producers),
+        },
+    )
+
+
+class RecordCalls:
+    """The calls that transfer records. The context's ``response_budget`` limits the fetch responses."""
+
+    def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
+        self._context = context
+        self._budget = budget
+        self._streams: Counter[str] = Counter()
+        """The number of streams by connection."""
+
+    async def produce(self, request: pb.ProduceRequest, _caller: Caller) -> pb.ProduceResponse:
+        """Append the batches of one request."""
+        return await handlers.produce(self._context, request)
+
+    async def produce_stream(self, read: Read, caller: Caller) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
+        """Append the batches of a stream of requests in order."""
+        stream, connection = _ProduceStream(self._context, self._budget), caller.connection
+        if self._streams[connection] >= _MAX_STREAMS:
+            text = f"the connection has {_MAX_STREAMS} streams of produce requests already"
+            raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
+        self._streams[connection] += 1
+        try:
+            async with contextlib.aclosing(stream.run(read)) as responses:
+                async for response in responses:
+                    yield response
+        finally:
+            self._streams -= Counter((connection,))
+
+    async def fetch(self, request: pb.FetchRequest, caller: Caller) -> bytes:
+        """Return the bytes of the response to Fetch, counted until the last of them has been sent.
+
+        They are serialized here, so that the response itself need not stay in memory until then.
+        """
+        serialized = (await handlers.fetch(self._context, request)).SerializeToString()
+        budget, size = self._context.response_budget, len(serialized)
+        budget.take(size)
+        caller.when_sent(partial(budget.give_back, size))
+        return serialized
+
+
+class _ProduceStream:
+    """One stream: requests are appended in order, and responses are sent as they complete.
+
+    One task reads and appends, and each request's wait is a separate task. The stream's generator sends the responses
+    that they queue. Reading pauses while the node's budget or the stream's own limit is used up. A request counts until
+    its response is sent, so that responses which a client does not read cannot accumulate. A request that is read while
+    too many others wait for the budget is refused and freed.
+    """
+
+    def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
+        self._context = context
+        self._budget = budget
+        self._responses: asyncio.Queue[pb.ProduceStreamResponse | None] = asyncio.Queue()
+        self._places = asyncio.Semaphore(_MAX_PIPELINED)
+
+    async def run(self, read: Read) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
+        """Yield the responses to the requests that ``read`` returns one at a time, until it returns EOF."""
+        reader = asyncio.create_task(self._read(read), name="produce-stream")
+        try:
+            while (response := await self._responses.get()) is not None:
+                yield response
+                self._places.release()
+            await reader
+        finally:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+
+    async def _read(self, read: Read) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                # gRPC's own iterator, and a loop over it, would keep the last request in memory until the next one
+                # arrives.
+                while isinstance(raw := await read(), bytes):
+                    await self._places.acquire()
+                    size = _REQUEST_BYTES + len(raw)
+                    item, refusal = await self._take(raw, size)
+                    # The records are in memory only once while they are appended.
+                    del raw
+                    if refusal is not None:
+                        refused = handlers.refuse_produce(item.request, refusal)
+                        self._answer(item.correlation_id, handlers.produce_response(refused))
+                    else:
+                        await self._start(item, size, tasks)
+                    del item
+        finally:
+            self._responses.put_nowait(None)
+
+    async def _take(self, raw: bytes, size: int) -> tuple[pb.ProduceStreamRequest, TidelogError | None]:
+        """Return a request, and the error if it is refused. A refused request uses none of the budget."""
+        refusal = None
+        try:
+            await self._budget.take(size)
+        except TidelogError as error:
+            # The traceback refers to this frame, which has the bytes.
+            refusal = error.detached()
+        try:
+            return await parse(pb.ProduceStreamRequest, raw, handlers.MAX_PRODUCE_ELEMENTS), refusal
+        except BaseException:
+            if refusal is None:
+                self._budget.give_back(size)
+            raise
+
+    async def _start(self, item: pb.ProduceStreamRequest, size: int, tasks: asyncio.TaskGroup) -> None:
+        pending = await self._begin(item.request, size)
+        task = tasks.create_task(self._complete(item.correlation_id, pending), name=f"produce-{item.correlation_id}")
+        # Not in the task itself: a task that is cancelled before its first step executes none of its code.
+        task.add_done_callback(partial(self._end, pending, size))
+
+    async def _begin(self, request: pb.ProduceRequest, size: int) -> handlers.PendingProduce:
+        try:
+            return await handlers.begin_produce(self._context, request)
+        except BaseException:
+            self._budget.give_back(size)
+            raise
+
+    async def _complete(self, correlation_id: int, pending: handlers.PendingProduce) -> None:
+        if pending.is_complete:
+            self._answer(correlation_id, handlers.produce_response(pending.outcomes))
+        else:
+            self._answer(correlation_id, await pending.completion(handlers.produce_response))
+
+    def _answer(self, correlation_id: int, response: pb.ProduceResponse) -> None:
+        self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
+
+    def _end(self, pending: handlers.PendingProduce, size: int, _: asyncio.Task[None]) -> None:
+        pending.abandon()
+        self._budget.give_back(size)

@@ -1,0 +1,230 @@
+"""Services as tables: what becomes of a call between gRPC and its handler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2
+
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Intake
+from tidelog_foundation.transport.services import Call, Caller, Method, Read, RequestStream, ResponseStream, Service
+from tidelog_foundation.transport.status import trailing_value
+
+HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
+LOG = pb.DESCRIPTOR.services_by_name["LogService"]
+CHECK = "/grpc.health.v1.Health/Check"
+WATCH = "/grpc.health.v1.Health/Watch"
+SERVING = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request as the handlers of this test take it."""
+
+    subject: str
+
+
+class Subjects:
+    """Converts requests; counts the steps of long ones."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def from_message(self, message: health_pb2.HealthCheckRequest) -> Question:
+        return Question(message.service)
+
+    def from_message_in_steps(self, message: health_pb2.HealthCheckRequest) -> Generator[None, None, Question]:
+        for _ in message.service:
+            self.steps += 1
+            yield
+        return Question(message.service)
+
+    def to_message_in_steps(self, value: Question) -> Generator[None, None, health_pb2.HealthCheckRequest]:
+        yield
+        return health_pb2.HealthCheckRequest(service=value.subject)
+
+
+class Statuses:
+    """Converts responses."""
+
+    def from_message(self, message: health_pb2.HealthCheckResponse) -> int:
+        return message.status
+
+    def from_message_in_steps(self, message: health_pb2.HealthCheckResponse) -> Generator[None, None, int]:
+        yield
+        return message.status
+
+    def to_message_in_steps(self, value: int) -> Generator[None, None, health_pb2.HealthCheckResponse]:
+        yield
+        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.ServingStatus.ValueType(value))
+
+
+async def not_called(request: object, caller: Caller) -> Any:
+    raise AssertionError("this method is not called")
+
+
+def table(check: Method | None = None, watch: Method | None = None) -> dict[str, Method]:
+    async def no_responses(request: object, caller: Caller) -> AsyncGenerator[Any, None]:
+        return
+        yield
+
+    return {"Check": check or Call(not_called), "Watch": watch or ResponseStream(no_responses)}
+
+
+@contextlib.asynccontextmanager
+async def serving(service: Service, client_id: str = "") -> AsyncIterator[grpc.aio.Channel]:
+    server = grpc.aio.server()
+    service.add_to(server, Intake(Charge(ByteBudget(1 << 20))))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}", client_id) as channel:
+            yield channel
+    finally:
+        await server.stop(0)
+
+
+async def check(channel: grpc.aio.Channel, subject: str = "") -> int:
+    request = health_pb2.HealthCheckRequest(service=subject).SerializeToString()
+    return health_pb2.HealthCheckResponse.FromString(await channel.unary_unary(CHECK)(request)).status
+
+
+async def failure(call: Any) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await call
+    return raised.value
+
+
+def test_table_that_differs_from_its_service_is_an_error_that_names_the_methods() -> None:
+    with pytest.raises(TypeError, match=r"grpc\.health\.v1\.Health differ in Watch, Wtach"):
+        Service(HEALTH, {"Check": Call(not_called), "Wtach": Call(not_called)})
+
+
+def test_handler_takes_and_returns_values_and_learns_its_caller() -> None:
+    callers: list[tuple[str, str, Question]] = []
+
+    async def answer(question: Question, caller: Caller) -> int:
+        callers.append((caller.client_id, caller.host, question))
+        return health_pb2.HealthCheckResponse.SERVING
+
+    async def run() -> None:
+        service = Service(HEALTH, table(Call(answer, Subjects(), Statuses())))
+        async with serving(service, "reader-7") as channel:
+            assert await check(channel, "orders") == health_pb2.HealthCheckResponse.SERVING
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert callers == [("reader-7", "127.0.0.1", Question("orders"))]
+
+
+def test_only_long_requests_are_converted_in_steps() -> None:
+    subjects = Subjects()
+
+    async def answer(question: Question, caller: Caller) -> int:
+        return len(question.subject) % 2
+
+    async def run() -> None:
+        async with serving(Service(HEALTH, table(Call(answer, subjects, Statuses())))) as channel:
+            await check(channel, "a" * 100)
+            assert subjects.steps == 0
+            assert await check(channel, "a" * 50_001) == 1
+            assert subjects.steps == 50_001
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_error_of_a_handler_ends_the_call_with_its_status_and_the_details_of_the_server() -> None:
+    async def refuse(request: object, caller: Caller) -> Any:
+        raise error_for(ErrorCode.NOT_CONTROLLER, "controller 2 leads")
+
+    def details(error: TidelogError) -> Iterable[tuple[str, str]]:
+        return [("leader", "2")] if error.code is ErrorCode.NOT_CONTROLLER else []
+
+    async def run() -> None:
+        async with serving(Service(HEALTH, table(Call(refuse)), details)) as channel:
+            failed = await failure(check(channel))
+            error = error_from_rpc(failed)
+            assert (error.code, error.message) == (ErrorCode.NOT_CONTROLLER, "controller 2 leads")
+            assert trailing_value(failed, "leader") == "2"
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_unexpected_error_of_a_handler_is_logged_once_and_named_to_the_caller(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(request: object, caller: Caller) -> Any:
+        raise ZeroDivisionError("too little")
+
+    async def run() -> None:
+        async with serving(Service(HEALTH, table(Call(fail)))) as channel:
+            error = error_from_rpc(await failure(check(channel)))
+            assert (error.code, error.message) == (
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "ZeroDivisionError: too little",
+            )
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert [r.getMessage() for r in caplog.records] == ["grpc.health.v1.Health.Check failed with an unexpected error"]
+
+
+def test_error_in_a_stream_of_responses_ends_it_after_those_before() -> None:
+    async def some(request: object, caller: Caller) -> AsyncGenerator[Any, None]:
+        yield SERVING
+        raise ExceptionGroup("tasks", [error_for(ErrorCode.REQUEST_TIMED_OUT, "too late")])
+
+    async def run() -> None:
+        async with serving(Service(HEALTH, table(watch=ResponseStream(some)))) as channel:
+            call = channel.unary_stream(WATCH, None, health_pb2.HealthCheckResponse.FromString)(b"")
+            assert await call.read() == SERVING
+            assert error_from_rpc(await failure(call.read())).code is ErrorCode.REQUEST_TIMED_OUT
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_request_stream_reads_its_requests_and_may_refuse_them() -> None:
+    async def echo(read: Read, caller: Caller) -> AsyncGenerator[Any, None]:
+        while isinstance(raw := await read(), bytes):
+            request = pb.ProduceStreamRequest.FromString(raw)
+            if request.correlation_id == 3:
+                raise error_for(ErrorCode.INVALID_REQUEST, "three is too many")
+            yield pb.ProduceStreamResponse(correlation_id=request.correlation_id)
+
+    async def run() -> None:
+        methods: dict[str, Method] = {method.name: Call(not_called) for method in LOG.methods}
+        async with serving(Service(LOG, methods | {"ProduceStream": RequestStream(echo)})) as channel:
+            call = channel.stream_stream("/tidelog.v1.LogService/ProduceStream")(
+                pb.ProduceStreamRequest(correlation_id=each).SerializeToString() for each in (1, 2, 3)
+            )
+            received = [pb.ProduceStreamResponse.FromString(await call.read()).correlation_id for _ in range(2)]
+            assert received == [1, 2]
+            error = error_from_rpc(await failure(call.read()))
+            assert (error.code, error.message) == (ErrorCode.INVALID_REQUEST, "three is too many")
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_response_is_reported_as_sent_when_the_call_has_ended() -> None:
+    sent: list[str] = []
+
+    async def answer(request: object, caller: Caller) -> bytes:
+        caller.when_sent(lambda: sent.append("sent"))
+        sent.append("answered")
+        return SERVING.SerializeToString()
+
+    async def run() -> None:
+        async with serving(Service(HEALTH, table(Call(answer)))) as channel:
+            assert await check(channel) == SERVING.status
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert sent == ["answered", "sent"]
