@@ -8,6 +8,7 @@ unexpected error once.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
@@ -196,8 +197,17 @@ def add_servicer(server: grpc.aio.Server, intake: Intake, descriptor: ServiceDes
             except TidelogError as error:
                 await abort_with(rpc, error)
 
+        async def answer_all(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
+            try:
+                async with intake.request(kind, rpc) as (message, _), contextlib.aclosing(serve(message, rpc)) as all_:
+                    async for response in all_:
+                        yield response
+            except TidelogError as error:
+                await abort_with(rpc, error)
+
         if method.server_streaming:
-            return grpc.stream_stream_rpc_method_handler(answer, None, _serialize)
+            is_generator = inspect.isasyncgenfunction(serve)
+            return grpc.stream_stream_rpc_method_handler(answer_all if is_generator else answer, None, _serialize)
         return grpc.stream_unary_rpc_method_handler(answer, None, _serialize)
 
     register(server, descriptor, {method.name: handler_of(method) for method in descriptor.methods})

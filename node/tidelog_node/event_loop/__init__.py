@@ -1,6 +1,5 @@
-"""Shared services of a node's event loop: clocks, time slices, the decompression thread and pending answers."""
+"""Shared services of a node's event loop: clocks, the decompression thread and pending answers."""
 
-from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop.clock import Clock, SystemClock
 from tidelog_node.event_loop.decoding import INLINE_BYTES, MAX_INLINE_SIZE, DecodingThread
 from tidelog_node.event_loop.pending import Pending
@@ -12,5 +11,4 @@ __all__ = [
     "DecodingThread",
     "Pending",
     "SystemClock",
-    "TimeSlices",
 ]
