@@ -8,8 +8,11 @@ import sys
 from collections.abc import Generator
 
 import pytest
+from forked_processes import ForkedProcesses
 from hypothesis import HealthCheck, settings
 from long_first import Needs, long_first, turned
+
+from tidelog.testing.process import ProcessHandle, start_process
 
 # gRPC prints a line whenever a server goes away, which is what many of these tests do. Read when gRPC is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
@@ -26,6 +29,20 @@ settings.register_profile("tidelog", deadline=None, suppress_health_check=[Healt
 # A few examples each, for the inner loop: --hypothesis-profile=quick.
 settings.register_profile("quick", parent=settings.get_profile("tidelog"), max_examples=5, stateful_step_count=20)
 settings.load_profile("tidelog")
+
+# Most of a start is the import of the same modules: a server per worker has imported them, and forks.
+_forks = ForkedProcesses()
+ProcessHandle.launch = _forks.launch
+
+
+def pytest_unconfigure() -> None:
+    _forks.close()
+
+
+@pytest.fixture
+def fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the processes of a test's clusters as users do: fresh interpreters, without the fork server."""
+    monkeypatch.setattr(ProcessHandle, "launch", staticmethod(start_process))
 
 
 @pytest.fixture(autouse=True)
