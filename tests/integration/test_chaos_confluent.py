@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,8 +35,9 @@ def run(
     settings: WorkloadSettings,
     prefix: str,
     path: Path,
+    is_enough: Callable[[list[Op]], bool] = lambda _: True,
 ) -> tuple[list[Op], Verdict, Meter]:
-    """Let a workload go on until it has moved on to its second topics, then end it; returns what the check says."""
+    """Run a workload until it writes to its second topics and its history is enough; return the checked history."""
     meter = Meter()
     servers, kafka = cluster.bootstrap_servers, cluster.kafka_bootstrap_servers
     with HistoryWriter(path) as history, AdminClient({"bootstrap.servers": servers}) as admin:
@@ -44,25 +45,35 @@ def run(
         workload = kind(settings, library, kafka, servers, admin, prefix, history, meter, seed=4)
         workload.start()
         wait_for(lambda: f"{prefix}-2-0" in workload.keys.written, "the second topics to be written to", 15)
+        wait_for(lambda: is_enough(_whole_lines(path)), "the history to have what the test needs", 30)
         assert workload.stop_writing() == []
         ends, behind = workload.finish()
     assert behind == []
     assert sum(ends.values()) > 300
-    with path.open() as lines:
-        ops = list(read_history(lines))
+    ops = _whole_lines(path)
     return ops, check(ops), meter
+
+
+def _whole_lines(path: Path) -> list[Op]:
+    """Return the history so far, without a line that is being written."""
+    return list(read_history(path.read_text().rpartition("\n")[0].splitlines()))
+
+
+def _readers(ops: Sequence[Op]) -> int:
+    """Return the number of processes that have read records; one that crashes comes back as another."""
+    return len({op.process for op in ops if op.f == "poll" and op.type == "ok" and op.value[0][1]})
 
 
 def test_confluent_clients_write_and_read_a_valid_history_and_crash_meanwhile(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     settings = WorkloadSettings(rate_per_s=600, replication_factor=1, writes_per_key=60, crash_interval_s=0.3)
-    ops, verdict, meter = run(QueueWorkload, cluster, settings, "queue", tmp_path / "history.jsonl")
+    path = tmp_path / "history.jsonl"
+    ops, verdict, meter = run(QueueWorkload, cluster, settings, "queue", path, lambda ops: _readers(ops) > 2)
     assert verdict.valid, json.dumps(verdict.anomalies)[:2000]
     assert verdict.statistics["values"]["acknowledged"] == meter.take().sends["ok"] > 300
     assert {op.f for op in ops} == {"send", "poll", "assign", "crash"}
-    read = [op for op in ops if op.f == "poll" and op.type == "ok" and op.value[0][1]]
-    assert len({op.process for op in read}) > 2, "those that crash come back and read again"
+    assert _readers(ops) > 2, "those that crash come back and read again"
 
 
 @pytest.mark.parametrize(
