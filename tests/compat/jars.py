@@ -1,6 +1,6 @@
-"""Where Java and the jars of Apache Kafka and Spark are: what is installed, or what Maven brings to ``build/compat``.
+"""Java and the jars of Apache Kafka and Spark: installed ones, or those that Maven downloads to ``build/compat``.
 
-Only ``make compat``, which sets ``TIDELOG_COMPAT``, asks Maven; without it what is there is used, and nothing else.
+Only ``make compat``, which sets ``TIDELOG_COMPAT``, runs Maven. Without it, the tests use only files that exist.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Compared = Callable[[Family], Collection[Difference]]
 
 @pytest.fixture(scope="module")
 def compared() -> Iterator[Compared]:
-    """What differs in a family, which is asked once; the tests are skipped where Kafka cannot be had."""
+    """The differences of a family, compared once. Skip the tests if Kafka is not available."""
     with contextlib.ExitStack() as stack:
         try:
             kafka, tidelog = stack.enter_context(pair())

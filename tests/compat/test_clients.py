@@ -1,4 +1,4 @@
-"""What one client writes every other reads, whatever it was compressed by; and so does our own, over gRPC."""
+"""Records of one client, read by every other one, with each compression; and by Tidelog's own client over gRPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the admin client says of groups, and does to them, on the fake as on a real cluster."""
+"""The admin client's operations on groups, on the fake and on a real cluster."""
 
 from __future__ import annotations
 

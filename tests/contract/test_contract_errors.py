@@ -1,4 +1,4 @@
-"""What is wrong is refused with Kafka's name and the value in the text, and the connection lives on."""
+"""Refusals of wrong requests: Kafka's error name, the value in the text, and a connection that stays open."""
 
 from __future__ import annotations
 

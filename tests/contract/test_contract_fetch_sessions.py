@@ -1,4 +1,4 @@
-"""What a reader sees of fetch sessions and of leader epochs, on the fake as on real nodes (KIP-227, KIP-320)."""
+"""A reader's view of fetch sessions and leader epochs, on the fake and on real nodes (KIP-227, KIP-320)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is a member of a group: static members, members that are fenced or too slow, and what they can still commit."""
+"""Membership of groups: static, fenced and slow members, and the commits that each may still make."""
 
 from __future__ import annotations
 

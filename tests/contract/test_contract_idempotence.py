@@ -1,4 +1,4 @@
-"""What idempotent producers may count on: a batch is stored once, and where its predecessor is; and ids are unique."""
+"""The guarantees of idempotent producers: each batch is stored once, behind its predecessor, and ids are unique."""
 
 from __future__ import annotations
 

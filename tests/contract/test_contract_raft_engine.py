@@ -1,4 +1,4 @@
-"""What a Raft engine promises to the controller, held against both engines; what only one can, it declares."""
+"""A Raft engine's guarantees to the controller, for both engines; an engine declares features that only it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is produced is read back as it was, and is found by offset and by time."""
+"""Produced records, read back unchanged and found by offset and by time."""
 
 from __future__ import annotations
 

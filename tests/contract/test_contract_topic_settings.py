@@ -1,4 +1,4 @@
-"""What a topic's settings refuse and change, as far as a client can see it."""
+"""The effects of a topic's settings that a client can see."""
 
 from __future__ import annotations
 

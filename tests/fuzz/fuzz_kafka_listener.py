@@ -49,12 +49,12 @@ _LEFT_OUT = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
-"""What would change the cluster for good."""
+"""APIs that would change the cluster permanently."""
 
 
 @dataclass
 class Attack:
-    """What was sent and what came back."""
+    """A request that was sent, and the response."""
 
     address: tuple[str, int]
     ends: float

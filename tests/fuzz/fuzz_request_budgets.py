@@ -88,7 +88,7 @@ class Attack:
     raw: bytes
     method: str = ""
     memory_bytes: int = 0
-    """What it may take beside what its size allows."""
+    """The memory that it may use in addition to the allowance for its size."""
 
 
 def kafka_attacks(size: int, only: str = "") -> Iterator[Attack]:

@@ -1,4 +1,4 @@
-"""What the faults of ``--driver netns`` do to packets and disks, and that nothing of a run is left when it ends."""
+"""The effects of the faults of ``--driver netns`` on packets and disks, and the complete cleanup after a run."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tidelog.testing.process import ProcessHandle
 
 PARTITIONS = 3
 READ_ONLY = "Read-only file system|Input/output error"
-"""What a write says; one that was under way when the disk became read-only may say the latter."""
+"""The errors of a write; one that was under way when the disk became read-only may report the latter."""
 MAX_LINES = 20
 """A node that meets a full disk a thousand times says so a few times."""
 

@@ -23,7 +23,7 @@ NAME = "inter.broker.listener.name"
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """What ``inter.broker.listener.name`` is at first: the default, unless the test has another."""
+    """The initial ``inter.broker.listener.name``: the default, unless the test has another."""
     chosen: str = getattr(request, "param", "PLAINTEXT")
     return chosen
 

@@ -27,10 +27,10 @@ SLACK_MIB = 24
 BURST_MIB = 100
 IDLE = 1_000
 IDLE_MIB = 80
-"""What so many connections may cost: the buffers of the transport, not those of records."""
+"""The permitted memory of ``IDLE`` connections: the buffers of the transport, not those of records."""
 PRODUCERS = 10
 PRODUCER_MIB = 4
-"""What gRPC and the allocator may have of a connection's next requests, of 1 MiB, before the node takes them."""
+"""The memory in gRPC and the allocator for a connection's next requests of 1 MiB, before the node takes them."""
 
 _READERS = """
 import asyncio, sys

@@ -1,4 +1,4 @@
-"""What an operator sees when a node cannot start: one line on stderr and exit code 2."""
+"""Failed starts of a node: one line on stderr and exit code 2."""
 
 from __future__ import annotations
 

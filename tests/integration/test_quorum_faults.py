@@ -53,7 +53,7 @@ def leader_of(controllers: Controllers) -> int:
 
 
 def is_thorough() -> bool:
-    """Whether this is `make chaos`."""
+    """True in `make chaos`."""
     return environment_number("TIDELOG_CHAOS_ROUNDS") is not None
 
 

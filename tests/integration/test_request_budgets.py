@@ -1,4 +1,4 @@
-"""What hostile requests may cost a node and a controller; the long form is ``tests/fuzz/fuzz_request_budgets.py``."""
+"""The cost of hostile requests for a node and a controller; ``tests/fuzz/fuzz_request_budgets.py`` is the long form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ import grpc.aio  # isort: skip
 BUDGET_MIB = 8
 CALLS = 16
 SLACK_MIB = 24
-"""What connections, gRPC's buffers and the allocator take beside requests."""
+"""The memory of connections, gRPC's buffers and the allocator in addition to requests."""
 PRODUCE = "/tidelog.v1.LogService/Produce"
 LIST_OFFSETS = "/tidelog.v1.LogService/ListOffsets"
 

@@ -1,4 +1,4 @@
-"""What nodes do to their logs by themselves, seen from outside: retention, compaction, deletion, on all replicas."""
+"""Upkeep of logs on all replicas, seen from outside: retention, compaction, deletion."""
 
 from __future__ import annotations
 

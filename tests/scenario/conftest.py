@@ -59,7 +59,7 @@ from tidelog_quorum.raft.core import (
 
 ELECTION_TIMEOUT_MS = 1000
 LATER_MS = 10
-"""How much longer than at least every timer takes: 1,000 ms end the trust in a leader, 1,010 a follower's wait."""
+"""The excess of every timer over its minimum: trust in a leader ends after 1,000 ms, a follower's wait after 1,010."""
 
 
 @dataclass

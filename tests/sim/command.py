@@ -9,7 +9,7 @@ from sim.simulation import Simulation, Sweep, sweep
 
 REPORT_EVERY_S = 10
 MINIMISED = 3
-"""How many of the violations are minimised; the others are only named."""
+"""The number of violations that are minimized; the others are only named."""
 EXERCISED_WITHIN = 500
 """Fewer seeds than that say nothing about what the simulation exercises."""
 

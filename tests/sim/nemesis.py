@@ -32,7 +32,7 @@ AMBUSHES: tuple[Callable[[Command], bool], ...] = (
     lambda command: isinstance(command, StoreChunk),
     lambda command: isinstance(command, Send) and isinstance(command.message, TimeoutNow),
 )
-"""What a replica may be crashed right after."""
+"""The commands right after which a replica may crash."""
 AFTER_A_VOTE = 1
 
 
@@ -359,11 +359,11 @@ class Nemesis:
         return self.world.cluster.nodes[node_id].raft is not None and not self.world.is_paused(node_id)
 
     def _is_known_by_directory(self, node_id: int) -> bool:
-        """Whether all others can tell the replica from one with an empty disk under its id.
+        """Return whether all others can distinguish the replica from one with an empty disk and the same id.
 
-        They can when the first voters were configured with their directory ids. Else every other disk must have the
-        entry in which the leader has written them down, and those who know no more than the configuration must be no
-        majority of the voters that it names: they would take each other for the voters of old.
+        They can if the first voters were configured with their directory ids. Otherwise every other disk must have the
+        entry with the leader's list of directory ids, and the replicas that know only the configuration must not be a
+        majority of its voters: they would accept each other as the old voters.
         """
         cluster, around = self.world.cluster, self.world.around
         if self.world.schedule.known_directories or node_id not in cluster.checker.ever_voters:

@@ -1,4 +1,4 @@
-"""What came of one run of a simulation."""
+"""The outcome of one run of a simulation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from raft_properties import PropertyViolatedError
 
 NEVER = 1 << 60
-"""As ``check_every`` of a run: the cores' own invariants are not asserted."""
+"""The value of ``check_every`` for a run that does not assert the cores' own invariants."""
 
 
 @dataclass(slots=True)

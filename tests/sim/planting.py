@@ -17,7 +17,7 @@ from sim.outcome import Outcome
 from sim.processes import spread
 
 Patch = tuple[Any, str, Any]
-"""What to patch, under which name, with what."""
+"""An object to patch, the name of its attribute, and the new value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class PlantedBug:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How a planted bug was found; ``seed`` is None when it was not."""
+    """The way in which a planted bug was found; ``seed`` is None if it was not."""
 
     bug: str
     seed: int | None

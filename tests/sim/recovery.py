@@ -14,12 +14,12 @@ from tidelog_quorum.raft.core import Raft
 ELECTION_BOUND_MS = 3_000
 """Thirty election timeouts; a fresh election of five voters takes two or three."""
 CALM_MS = 500
-"""How long a leader must stay undisturbed."""
+"""The time for which a leader must stay undisturbed."""
 POLL_MS = 10
 REQUEST_BOUND_MS = 520
 """The longest time-out of a request, by the slowest clock."""
 ASK_EVERY_MS = 200
-"""How often an operator asks again for a change that has not come about."""
+"""The interval at which an operator requests a pending change again."""
 
 
 class Recovery:
@@ -97,7 +97,7 @@ class Recovery:
         self._await(lambda: self._has_committed_since_healed(None), "Progress")
 
     def _has_committed_since_healed(self, without: int | None) -> bool:
-        """Whether a proposal made after the faults has been committed; makes one when none is under way."""
+        """Return whether a proposal made after the faults is committed; make one if none is under way."""
         if self._marker and self._marker <= len(self.cluster.committed):
             return True
         leader_id = self.world.leader()
@@ -160,7 +160,7 @@ class Recovery:
         return leader_id is not None
 
     def _is_found_at_its_address(self) -> bool:
-        """Whether every voter that is itself listens where the voters say."""
+        """Return whether every voter with its own directory listens at its address in the voter set."""
         return all(
             self.nemesis.is_at_its_address(v) or not self.nemesis.is_itself(v.voter_id, v.directory_id)
             for v in self.cluster.checker.latest_voters

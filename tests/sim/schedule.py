@@ -1,9 +1,9 @@
-"""What happens to a simulated cluster: an explicit list of actions, drawn from a seed.
+"""The schedule of a simulated quorum: an explicit list of actions, drawn from a seed.
 
-Each seed draws its own mix (swarm testing): which faults there are and how often, how many voters and observers, how
-wrong their clocks are, which limits the configuration sets. An action's effect follows from its own numbers and from
-the cluster at that moment, never from a random generator that several share; so a list with some actions left out
-replays as exactly as the whole, which is what minimising a failure needs.
+Each seed draws its own mix (swarm testing): the faults and their frequency, the numbers of voters and observers, the
+errors of their clocks, the limits in the configuration. An action's effect follows from its own numbers and from the
+cluster at that moment, never from a shared random generator. A list without some actions therefore replays as exactly
+as the whole, as the minimization of a failure requires.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from tidelog_quorum.raft.core import RaftConfig
 
 LEADER = -1
-"""As a target: whoever leads in the latest term."""
+"""A target: the leader of the latest term."""
 STALE_LEADER = -2
-"""As a target: who believes to lead in the oldest term."""
+"""A target: the replica that considers itself leader in the oldest term."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from sim.processes import spread
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What the simulations of Raft and of clusters differ in, for those who run many seeds of them.
+    """The differences between the simulations of Raft and of clusters, for runs over many seeds.
 
     ``run_block`` runs some seeds, one after the other; a child process gets ``block`` of them at a time. ``show`` runs
-    one, of its actions those that are named, which it prints with a trace; ``describe`` minimises a violation. All that
-    is ``exercised`` must happen at least once in a hundred seeds: a simulation that exercises nothing finds nothing.
+    one seed with the given actions and prints a trace. ``describe`` minimizes a violation. Every event in ``exercised``
+    must happen at least once in a hundred seeds: a simulation that exercises nothing finds nothing.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Simulation:
 
 @dataclass(slots=True)
 class Sweep:
-    """What the seeds of a sweep gave so far."""
+    """The results of a sweep's seeds so far."""
 
     seeds: int = 0
     counts: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What `make sim` runs, says and refuses."""
+"""The runs, output and refusals of `make sim`."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def mix(*numbers: int) -> int:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What is around one replica: its clock, its pause, its disk's speed; ``life`` counts its starts."""
+    """The surroundings of one replica: its clock, its pause, its disk's speed; ``life`` counts its starts."""
 
     offset_ms: int
     speed: int
@@ -56,7 +56,7 @@ class Surroundings:
 
 @dataclass(slots=True)
 class Noise:
-    """What a network does to messages until ``until_us``: percentages, and up to ``late_us`` of delay."""
+    """A network's faults until ``until_us``: percentages of messages, and delays of up to ``late_us``."""
 
     until_us: int
     replica: int

@@ -1,4 +1,4 @@
-"""What the tests ask of a client, and what all of them do with it."""
+"""The operations of a client that the tests use, and helpers built on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record is to every client: the part of it that the protocol carries, whoever wrote or read it."""
+"""A record as every client sees it: the parts that the protocol carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kafka-python's fixtures take from their ``test/service.py``, which its sdist does not have."""
+"""The part of kafka-python's ``test/service.py`` that its fixtures need and that its sdist lacks."""
 
 from __future__ import annotations
 

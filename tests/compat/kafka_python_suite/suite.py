@@ -15,7 +15,7 @@ from compat.jars import BUILD, Unavailable
 
 ALLOW = Path(__file__).parent.parent / "kafka_python.allow"
 _BROKER_VERSION = "4.2.0"
-"""What kafka-python takes a node for, by the versions of its APIs."""
+"""The broker version that kafka-python infers from the versions of a node's APIs."""
 _TIMEOUT_S = 1_500
 _FILES = ("test_admin_integration.py", "test_consumer_integration.py", "test_producer_integration.py")
 

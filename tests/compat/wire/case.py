@@ -21,15 +21,15 @@ class Case:
 
     name: str
     request: Message | Callable[[Side], Message]
-    """What is asked; a function where it has ids that the broker gave."""
+    """The request, or a function that makes it with the broker's ids."""
     versions: Sequence[int] = ()
     """None: all that both serve."""
     ignore: Sequence[str] = ()
     """Fields that say something of the machine, or of when it was asked."""
     keep: str = ""
-    """What later cases find the response by, in :attr:`Side.kept`."""
+    """The key of the response in :attr:`Side.kept`, for later cases."""
     settles: bool = False
-    """Whether brokers come to what they answer some time after what was done before."""
+    """True if the brokers reach the final answer some time after the preceding case."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,7 @@
-"""What two brokers answer to the same request, field by field, without what differs from cluster to cluster.
+"""A comparison of two brokers' responses to the same request, field by field, without values particular to a cluster.
 
-Lists of structures are compared by what their elements are called, in any order; ids of topics stand as the topics'
-names, ids that a broker makes up as ``<made>``, the text of a message as ``<text>``.
+Lists of structures are compared by their elements' names, in any order. The names of topics replace their ids,
+``<made>`` replaces ids that a broker invents, and ``<text>`` the text of a message.
 """
 
 from __future__ import annotations

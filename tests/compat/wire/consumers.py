@@ -32,7 +32,7 @@ _OWNED = HeartbeatTopicPartitions(UNKNOWN_ID, [0])
 
 
 def _heartbeat(group: str = "refused", **fields: Any) -> ConsumerGroupHeartbeatRequest:
-    """As a member joins."""
+    """Return the heartbeat of a member that joins."""
     usual: dict[str, Any] = {
         "member_id": _ANOTHER,
         "member_epoch": 0,

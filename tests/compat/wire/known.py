@@ -1,4 +1,4 @@
-"""Where we answer otherwise than Apache Kafka 4.1, and why. The list only shrinks: what no longer differs is to go."""
+"""The known differences of our responses from Apache Kafka 4.1's, with reasons. The list only shrinks."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _lead_by_an_image_of_an_earlier_life() -> list[Patch]:
 
 
 def _join_parts_of_two_streams() -> list[Patch]:
-    """What a stream that broke has sent of an entry or of a snapshot is taken for the begin of the next one's."""
+    """Parts of an entry or a snapshot from a broken stream count as the beginning of the next stream's."""
     return [(MetadataStream, "_forget_parts", lambda _self: None)]
 
 

@@ -163,7 +163,7 @@ def _forget_what_was_marked() -> list[Patch]:
 
 
 def _forget_proposals_of_a_busy_time() -> list[Patch]:
-    """What is proposed while a call is under way is never sent."""
+    """A proposal made during a call is never sent."""
     original = IsrChangeQueue._end_call
 
     def end_call(self: IsrChangeQueue[Any], refused: Any, now_ms: int) -> None:

@@ -146,10 +146,10 @@ class Checker:
             self._mend(key, node.number, view)
 
     def check_new_isr(self, key: Key, partition: PartitionRegistration, joined: set[BrokerId]) -> None:
-        """Who joins the ISR has all that is committed (LeaderCandidateCompleteness).
+        """Require that replicas that join the ISR have all committed records (LeaderCandidateCompleteness).
 
-        One may join for what it acknowledged before a power loss that the controller has not heard of, which mends
-        nothing.
+        A replica may join because of an acknowledgement before a power loss of which the controller does not know yet.
+        Such a join repairs nothing.
         """
         truth = self.truth(key)
         for broker in joined:

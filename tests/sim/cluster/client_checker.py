@@ -1,4 +1,4 @@
-"""What a cluster's clients are promised: records stored once and in order, acknowledged ones kept, reads of these."""
+"""The guarantees to a cluster's clients: records are stored once and in order, acknowledged ones are kept and read."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Cluster:
             self.world.run_until(self.world.now_us + _STEP_MS * 1000)
 
     def is_whole(self) -> bool:
-        """Whether every partition has a leader and all its replicas in sync, by the newest metadata."""
+        """Return whether every partition has a leader and all its replicas in sync in the newest metadata."""
         image = self.checker.metadata.latest
         return all(p.leader >= 0 and set(p.isr) == set(p.replicas) for _, _, p in image.partitions())
 

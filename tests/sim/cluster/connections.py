@@ -58,7 +58,7 @@ class Connections:
                 self._step(core.Broke(call_id))
 
     def is_refused(self, broker_id: int) -> bool:
-        """Whether the node's machine has refused as often in a row as it takes to call the process gone."""
+        """Return whether the node's machine has refused often enough in a row for the process to count as gone."""
         return self._refusals.get(broker_id, 0) >= _REFUSALS
 
     def _hold(self, call_id: int, broker: core.Broker) -> None:

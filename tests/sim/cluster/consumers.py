@@ -78,7 +78,7 @@ class Consumer(ClientProcess):
 
     @property
     def is_done(self) -> bool:
-        """Whether all that is committed has been read."""
+        """Return whether all committed records have been read."""
         return all(self.checker.truth(key).high_watermark <= self._position(key) for key in self._next)
 
     def describe(self) -> str:

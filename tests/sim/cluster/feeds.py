@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sim.cluster.controllers import ControllerProcess
 
 IDLE_MS = 250
-"""How often an idle stream says that it lives."""
+"""The interval of an idle stream's signs of life."""
 _BATCH_BYTES = 150
 _MAX_ENCODING_MS = 3
 _LIMITS = (core.FeedLimits(), core.FeedLimits(3, 1_000, 60), core.FeedLimits(20, 400, 100))

@@ -161,7 +161,7 @@ class SimulatedFetcher(LeaderFetcher):
         node.call(leader, "read", ("fetch", message), take, request.max_wait_ms + _CALL_MS)
 
     def _pause(self, fetched: Any, error: TidelogError) -> None:
-        """What the product survives with a line in its log, an error without a name, is a finding here."""
+        """Raise an unnamed error, which the product only logs: in a simulation it is a finding."""
         cause = sys.exception()
         if cause is not None and not isinstance(cause, TidelogError):
             raise cause

@@ -84,7 +84,7 @@ class Handlers:
 
 
 class _Partitions:
-    """As much of the registry as handlers use."""
+    """The part of the registry that handlers use."""
 
     def __init__(self, node: NodeProcess) -> None:
         self._node = node
@@ -97,7 +97,7 @@ class _Partitions:
 
 
 class _Metadata:
-    """As much of the metadata cache as handlers use."""
+    """The part of the metadata cache that handlers use."""
 
     def __init__(self, node: NodeProcess) -> None:
         self._node = node

@@ -80,17 +80,17 @@ class NodeProcess(Process):
 
     @property
     def rack(self) -> str:
-        """Where it is."""
+        """The node's rack."""
         return rack_of(self.number)
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
-        """That of this life's registration, -1 before it."""
+        """The broker epoch of this life's registration, -1 before it."""
         return self.standing.lifecycle.broker_epoch
 
     @property
     def is_serving(self) -> bool:
-        """Whether this life answers clients."""
+        """True if this life answers clients."""
         return self.standing.lifecycle.is_serving
 
     @property

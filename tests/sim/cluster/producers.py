@@ -43,9 +43,9 @@ _ID_TIMEOUT_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a producer does: ``total`` times up to three records for one partition, one every ``every_ms``.
+    """A producer's work: ``total`` times up to three records for one partition, one every ``every_ms``.
 
-    With ``acks`` other than -1 it is not idempotent. Records are given up after ``timeout_ms``.
+    With ``acks`` other than -1 it is not idempotent. It gives up records after ``timeout_ms``.
     """
 
     total: int
@@ -97,7 +97,7 @@ class Producer(ClientProcess):
 
     @property
     def is_done(self) -> bool:
-        """Whether everything is sent and has its outcome."""
+        """Return whether everything is sent and has its outcome."""
         return not self._left and not self._accumulator.count
 
     def describe(self) -> str:

@@ -119,7 +119,7 @@ class Replicas:
                 self._execute(command)
 
     def is_held(self, partition: Partition) -> bool:
-        """Whether a partition is open, and no later one of its name."""
+        """Return whether this partition, and not a later one of the same name, is open."""
         return self.partitions.get(key_of(partition)) is partition
 
     def fail_directory(self, path: Path, error: TidelogError) -> None:

@@ -1,8 +1,8 @@
-"""What happens to a simulated cluster: an explicit list of actions, drawn from a seed (swarm testing).
+"""The schedule of a simulated cluster: an explicit list of actions, drawn from a seed (swarm testing).
 
-Each seed draws its own mix: which faults there are and how often, how many controllers and nodes, topics and their
-settings, clients, and how wrong the clocks are. An action's effect follows from its own numbers and from the cluster at
-that moment, so a list with some actions left out replays as exactly as the whole.
+Each seed draws its own mix: the faults and their frequency, the numbers of controllers and nodes, topics and their
+settings, clients, and the errors of clocks. An action's effect follows from its own numbers and from the cluster at
+that moment, so a list without some actions replays as exactly as the whole.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Topology:
     consumers: int
     from_replicas: bool
     is_gentle: bool
-    """Whether disks lose nothing that would make a promise void."""
+    """True if disks lose nothing that would void a guarantee."""
     clocks: tuple[tuple[int, int], ...]
 
     def topic_config(self) -> TopicConfig:

@@ -14,7 +14,7 @@ from sim.cluster.schedule import CONTROLLER, LEADER, NODE, Action, Schedule, Top
 from tidelog_quorum.raft.core import RaftConfig
 
 ORDERS = tuple(permutations(range(3)))
-"""Who of three is cut off, who crashes and who goes away."""
+"""The orders of three replicas: the first is cut off, the second crashes, the third goes away."""
 CUT_OFF_MS = 30_000
 _CUT_AT_MS = 300
 _BACK_AT_MS = _CUT_AT_MS + CUT_OFF_MS

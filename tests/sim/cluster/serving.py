@@ -1,6 +1,6 @@
-"""How a simulated node answers those who write: produce and deletions, in the order of the product's handlers.
+"""A simulated node's answers to writers: produce and deletions, in the order of the product's handlers.
 
-The decisions are the partition's; here is only when an answer leaves.
+The partition decides; this module determines only the time of an answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Produce(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """Where a batch is."""
+    """The position of a stored batch."""
 
     first_offset: int
     last_offset: int

@@ -1,4 +1,4 @@
-"""What the checker of a cluster knows: the batches of each replica's log, and what is committed of each partition."""
+"""The knowledge of a cluster's checker: the batches of each replica's log and the committed ones of each partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog_foundation.records import RecordBatchHeader
 
 
 class Batch(NamedTuple):
-    """What tells a batch from all others; ``end`` is exclusive."""
+    """The identity of a batch; ``end`` is exclusive."""
 
     base: int
     end: int
@@ -42,10 +42,10 @@ class View:
 
 @dataclass(slots=True)
 class Truth:
-    """What is committed of a partition: ``batches`` in order, up to ``high_watermark``.
+    """The committed ``batches`` of a partition in order, up to ``high_watermark``.
 
-    ``sequences`` has the next sequence number of each producer id and epoch. ``is_void`` says that the promise is void
-    now, ``was_void`` that it ever was.
+    ``sequences`` has the next sequence number of each producer id and epoch. ``is_void`` is True while the guarantee is
+    void, ``was_void`` once it has been.
     """
 
     batches: list[Batch] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Truth:
     given_up: set[tuple[int, int]] = field(default_factory=set)
     """Those of which their producer was told that they are in no log and never will be."""
     damaged: dict[int, Batch | None] = field(default_factory=dict)
-    """Who has lost records that it had acknowledged perhaps, and the last batch that it had."""
+    """The replicas that may have lost acknowledged records, each with its last batch before the loss."""
     history: dict[tuple[int, int], tuple[Batch, Batch | None]] = field(default_factory=dict)
     is_void: bool = False
     was_void: bool = False

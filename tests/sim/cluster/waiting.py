@@ -1,4 +1,4 @@
-"""What the simulated shell waits with: the product's own purgatory, in an order that does not depend on the process."""
+"""The waits of the simulated shell: the product's purgatory, in an order that does not depend on the process."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ def rack_of(number: int) -> str:
 
 @dataclass(slots=True)
 class Noise:
-    """What the network does to messages until ``until_us``: percentages, and up to ``late_us`` of delay.
+    """The network's faults until ``until_us``: percentages of messages, and delays of up to ``late_us``.
 
-    ``process`` is whose messages, 0 for everybody's.
+    They apply to the messages of ``process``, or to all if it is 0.
     """
 
     until_us: int
@@ -89,7 +89,7 @@ class Process:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it takes no events now."""
+        """Return whether the process takes no events now."""
         return self.paused_until_us > self.world.now_us
 
     def enter(self, life: int, call: Call, *arguments: Any) -> None:

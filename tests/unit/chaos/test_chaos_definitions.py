@@ -74,7 +74,7 @@ def values(pairs: Sequence[Pair]) -> list[int]:
 
 
 class Definitions:
-    """What each definition finds in a history, counted by name; what is permitted has a ``~`` before its name."""
+    """The findings of each definition in a history, counted by name; a ``~`` precedes the names of permitted ones."""
 
     def __init__(self, ops: Sequence[Op]) -> None:
         self.done = [op for op in ops if op.type != "invoke"]

@@ -1,4 +1,4 @@
-"""What a history notes of a group: what is taken of it, what is refused, and what is told of it."""
+"""A history's notes of a group: accepted and refused ones, and the results."""
 
 from __future__ import annotations
 

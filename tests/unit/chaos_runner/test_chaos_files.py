@@ -1,4 +1,4 @@
-"""What a run does to the files of replicas, and reads from them: damage behind the recovery point, digests."""
+"""A run's access to the files of replicas: damage behind the recovery point, and digests."""
 
 from __future__ import annotations
 

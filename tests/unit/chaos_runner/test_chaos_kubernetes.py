@@ -71,7 +71,7 @@ class FakeKubectl:
         return [call[3:] for call in self.calls if call[2] == command]
 
     def scripts(self, pod_name: str) -> list[str]:
-        """What was run in a pod's containers, by a shell that accepts its syntax."""
+        """The scripts that ran in a pod's containers, in a shell that accepts their syntax."""
         scripts = [call[-1] for call in self.of("exec") if call[0] == pod_name]
         for script in scripts:
             subprocess.run(["sh", "-n", "-c", script], check=True)

@@ -1,4 +1,4 @@
-"""How processes of this machine end when the runner stops them."""
+"""The ends of local processes that the runner stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which offsets a reset gives: the rules of kafka-consumer-groups.sh."""
+"""The offsets of a reset, by the rules of kafka-consumer-groups.sh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is committed when, and for whom: committed offsets keep the order of the calls, and never go back."""
+"""Commits of offsets: they keep the order of the calls and never go back."""
 
 from __future__ import annotations
 

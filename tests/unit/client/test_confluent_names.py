@@ -1,4 +1,4 @@
-"""What confluent-kafka names we name too, with the arguments in its order; what we leave out says why."""
+"""The names of confluent-kafka in our client, with arguments in its order, and reasons for those that are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a member ends: in callbacks that are slow or close it, in other threads; and one that finds no coordinator."""
+"""The end of a member: in slow callbacks, in callbacks that close it, in other threads, and without a coordinator."""
 
 from __future__ import annotations
 

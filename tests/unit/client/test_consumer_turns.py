@@ -1,4 +1,4 @@
-"""What the application was given is what counts as read, in whichever ways it reads and whenever it is looked at."""
+"""The position of a consumer: it counts exactly the messages that the application has received, by any method."""
 
 from __future__ import annotations
 

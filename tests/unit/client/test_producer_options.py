@@ -1,4 +1,4 @@
-"""What an application may ask of a producer beside sending: room, order of callbacks, interceptors, statistics."""
+"""A producer's features besides sending: room, order of callbacks, interceptors, statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not hurt a producer: threads, signals, forks, callbacks that fail, callers that change their lists."""
+"""A producer's resistance to threads, signals, forks, failing callbacks, and callers that change their lists."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_close_calls_every_callback_though_some_raise_and_keeps_nothing_alive(cl
 
 
 def test_produce_of_a_producer_that_is_over_waits_for_no_lock(cluster: FakeCluster) -> None:
-    """As in a child of fork(), where the lock may be held by a thread that is not there."""
+    """In a child of fork(), a thread that no longer exists may hold the lock."""
     producer = make(cluster)
     producer.produce("t", b"v", partition=0)
     errors: list[str] = []

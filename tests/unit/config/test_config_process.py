@@ -134,7 +134,7 @@ def test_run_process_ends_with_0_when_it_is_told_to_stop_before_it_has_started(t
 @pytest.mark.costly
 @pytest.mark.parametrize("program", ["tidelog_node", "tidelog_quorum"])
 def test_process_can_be_told_to_stop_before_its_imports(program: str) -> None:
-    """What takes most of a start, with gRPC, comes when there is a handler for the signal."""
+    """The handler for the signal is set before the import of gRPC, which takes most of the start."""
     code = f"import sys, {program}.__main__; sys.exit(any('.server' in m or m == 'grpc' for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], timeout=20).returncode == 0
 

@@ -18,7 +18,7 @@ A, B = b"a" * 16, b"b" * 16
 
 
 def directories(driver: Any, name: str = "t", index: int = 0) -> tuple[bytes, ...]:
-    """As the tests name them: each broker has ids of its own for them."""
+    """Return a partition's directories by the tests' names for them; each broker has its own ids."""
     return tuple(map(plain, driver.partition(name, index).directories))
 
 

@@ -29,7 +29,7 @@ def leaders(driver: Any) -> set[int]:
 
 
 def changed(driver: Any) -> list[int]:
-    """How many records each of the latest entries has."""
+    """Return the number of records in each of the latest entries."""
     return [len(records) for _, _, records in driver.log]
 
 

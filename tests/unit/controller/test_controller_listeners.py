@@ -1,4 +1,4 @@
-"""What a controller takes and refuses of the listeners that a broker registers."""
+"""A broker's registered listeners: those that a controller accepts, and those that it refuses."""
 
 from __future__ import annotations
 

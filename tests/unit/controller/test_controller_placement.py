@@ -1,4 +1,4 @@
-"""Where replicas go: spread over racks, even over brokers, on fenced ones last (after Kafka's StripedReplicaPlacer)."""
+"""The placement of replicas: spread over racks, even over brokers, on fenced ones last (StripedReplicaPlacer)."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Topic:
         return ErrorCode.of(result.error.code) if result.HasField("error") else None
 
     def set_isr(self, *isr: int, index: int = 0) -> None:
-        """As AlterPartition does."""
+        """Change the ISR as AlterPartition does."""
         target = PartitionTarget(isr=isr)
         change = partition_change(self.image.brokers, self.rules, TOPIC_ID, index, self.partition(index), target)
         if change is not None:

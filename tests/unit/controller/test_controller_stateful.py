@@ -252,7 +252,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(broker_id=BROKERS)
     def live(self, broker_id: int) -> None:
-        """What a healthy broker does, often enough for others to get somewhere."""
+        """Send a healthy broker's heartbeat. The rule is drawn often enough for the others to make progress."""
         self.heartbeat(broker_id, 0, False, False, set())
 
     @rule(broker_id=BROKERS, data=st.data())
@@ -358,7 +358,7 @@ class Cluster(RuleBasedStateMachine):
 def _begins_anew(
     before: MetadataImage, former: PartitionRegistration, partition: PartitionRegistration, replica: BrokerId
 ) -> bool:
-    """Whether a replica is elsewhere now, and could not be copied because its directory was offline."""
+    """Return whether a replica is in another directory and could not be copied because its own was offline."""
     directory = former.directory_of(replica)
     broker = before.brokers.get(replica)
     return partition.directory_of(replica) != directory and (broker is None or not broker.has_online(directory))

@@ -1,4 +1,4 @@
-"""What can be known of the image without an engine: its context, its pins, its user and the wheel inside."""
+"""Properties of the image that need no engine: its context, its pins, its user and the wheel inside."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_constraints_pin_every_requirement_of_the_image(repository: Path) -> Non
 
 
 def _requirements(repository: Path) -> list[Requirement]:
-    """Everything that the image installs, as asked by the project and by what it depends on."""
+    """Return the requirements of everything that the image installs: the project's and those of its dependencies."""
     pyproject = tomllib.loads((repository / "pyproject.toml").read_text())
     extras = pyproject["project"]["optional-dependencies"]
     todo = [

@@ -1,4 +1,4 @@
-"""What each pod is started with is a configuration that its process accepts."""
+"""The configuration of each pod, which its process must accept."""
 
 from __future__ import annotations
 

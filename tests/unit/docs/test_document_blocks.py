@@ -1,4 +1,4 @@
-"""What the tests find in a Markdown page."""
+"""The parser of a Markdown page's blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gRPC server receives of its clients, and what it refuses before it is parsed."""
+"""A gRPC server's intake: the requests that it receives, and those that it refuses before parsing."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What has no room in a record is refused when it is asked for, not when it is to be written."""
+"""Requests too large for a record: refused on arrival, not at the write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When offsets and groups expire (KIP-211; GroupCoordinatorShardTest, testCleanupGroupMetadata...)."""
+"""The expiry of offsets and groups (KIP-211; GroupCoordinatorShardTest, testCleanupGroupMetadata...)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the coordinator does for clients that do not know newer rules (KIP-394, KIP-814, KIP-848, KIP-211)."""
+"""The coordinator's behavior towards clients without newer rules (KIP-394, KIP-814, KIP-848, KIP-211)."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ class Simulation:
             assert not answer.topics[0].partitions[0].HasField("error"), answer
 
     def log_says_all(self) -> None:
-        """What memory has is what another coordinator finds."""
+        """Assert that another coordinator reads the same state from the log."""
         before = {group: fetched_offsets(self.harness, group) for group in GROUPS}
         self.harness.reload()
         assert before == {group: fetched_offsets(self.harness, group) for group in GROUPS}

@@ -1,4 +1,4 @@
-"""What a node does with its replicas as the metadata and its disks go."""
+"""A node's replicas through changes of the metadata and failures of its disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a replica's log is opened or created, and where it must not be."""
+"""The folders in which a replica's log is opened or created, and those in which it must not be."""
 
 from __future__ import annotations
 

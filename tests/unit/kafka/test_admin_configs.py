@@ -1,4 +1,4 @@
-"""What has settings, their description and their changes, in all versions, against a controller's core."""
+"""Descriptions and changes of settings in all versions, against a controller's core."""
 
 import pytest
 from kafka_admin import AdminNode, name_of, versions_of

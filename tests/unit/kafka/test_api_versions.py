@@ -1,4 +1,4 @@
-"""What a node says that it has."""
+"""A node's answer to ApiVersions."""
 
 from types import SimpleNamespace
 from typing import Any, cast

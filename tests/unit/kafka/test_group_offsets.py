@@ -176,7 +176,7 @@ def test_commit_of_a_member_is_checked_as_its_version_can_be_told(tmp_path):
 
 
 def test_commit_names_what_there_is_not_whatever_else_is_wrong_with_it(tmp_path):
-    """As in Kafka's KafkaApis: the coordinator is asked for the partitions that there are, if any."""
+    """The coordinator receives only the existing partitions, if any, as in Kafka's KafkaApis."""
 
     async def test(groups):
         joined = await groups.single_member()

@@ -1,4 +1,4 @@
-"""What the listener takes at most: bytes, connections, time; and that everything is given back."""
+"""The listener's limits of bytes, connections and time, and the release of everything that counts towards them."""
 
 import asyncio
 import errno

@@ -74,7 +74,7 @@ def any_struct(kind: type[Structure], version: int, draw: random.Random) -> Any:
 
 
 def is_own(spec: Spec) -> bool:
-    """Whether a field is Tidelog's own, which Kafka's clients skip and kio refuses."""
+    """Return whether a field is Tidelog's own; Kafka's clients skip such fields and kio refuses them."""
     return spec.tag is not None and spec.tag >= 10_000
 
 
@@ -105,7 +105,7 @@ def nested(hint: Any) -> Any:
 
 
 def is_known(kind: type[Message], version: int) -> bool:
-    """Whether kio has this version: it leaves out those that Kafka 4 has given up."""
+    """Return whether kio has this version; it lacks those that Kafka 4 removed."""
     try:
         oracle(kind, version)
     except UnknownEntity:
@@ -114,7 +114,7 @@ def is_known(kind: type[Message], version: int) -> bool:
 
 
 def check_in_steps(message: Message, version: int, encoded: bytes) -> None:
-    """What is read and written in steps is the same."""
+    """Assert that encoding and decoding in steps give the same results."""
     writer, reader = Writer(), Reader(memoryview(encoded))
     collections.deque(encode_in_steps(message, writer, version), maxlen=0)
     assert b"".join(writer.chunks()) == encoded

@@ -461,7 +461,7 @@ def test_requests_to_new_partitions_are_appended_in_their_order_beside_the_event
 def test_client_that_asks_for_no_answer_may_go_away_before_a_new_partition_has_its_folder(
     cluster_of, make_batch, wait_for
 ):
-    """As with Kafka: what was received is appended."""
+    """Received records are appended, as in Kafka."""
 
     async def run():
         async with cluster_of(1) as cluster:

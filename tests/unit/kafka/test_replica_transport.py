@@ -1,6 +1,6 @@
-"""What followers expect of the way to their leaders: one contract, over gRPC and over the Kafka listener.
+"""The contract of followers' transport to their leaders, over gRPC and over the Kafka listener.
 
-Then what is the Kafka side's alone: its connections, and peers that do not answer as they should.
+The last tests are of the Kafka side alone: its connections, and peers that answer wrongly.
 """
 
 import asyncio

@@ -193,7 +193,7 @@ def test_bytes_that_nobody_asked_for_end_the_connection_and_no_fetch():
 
 
 def test_leader_that_comes_back_at_its_address_is_fetched_from_at_the_next_try():
-    """What was free is lost with the process, and noticed when that ends, not by a fetch."""
+    """Idle connections are lost with the process; the transport notices their end at once, not at the next fetch."""
 
     async def run():
         first, second = Leader(), Leader()

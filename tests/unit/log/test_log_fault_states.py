@@ -1,4 +1,4 @@
-"""What the model found: failures that left a log, its leader epochs and its producers telling different things."""
+"""Findings of the model: failures after which a log, its leader epochs and its producers disagreed."""
 
 from __future__ import annotations
 

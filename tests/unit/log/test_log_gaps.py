@@ -14,7 +14,7 @@ from tidelog_node.log import LogConfig, PartitionLog
 
 DIRECTORY = Path("/data/topic-0")
 BASES = (3, 5, 6, 20, 21, 40, 41, 43, 90)
-"""Where batches of one record begin; those of 100 bytes make segments of three."""
+"""The base offsets of batches of one record each; those of 100 bytes make segments of three."""
 CONFIG = LogConfig(segment_bytes=540, index_interval_bytes=100, segment_index_bytes=1024)
 
 

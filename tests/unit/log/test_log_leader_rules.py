@@ -1,4 +1,4 @@
-"""What a leader takes from a producer, and in which form it stores it, by the settings of the topic."""
+"""A leader's rules for a producer's batches, accepted or not, and their stored form, by the settings of the topic."""
 
 from __future__ import annotations
 

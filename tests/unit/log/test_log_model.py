@@ -39,7 +39,7 @@ TRANSACTIONAL = (20, 21)
 
 
 class LogMachine(TroubledLog):
-    """All that leaders, followers, retention and cleaners do."""
+    """The operations of leaders, followers, retention and cleaners."""
 
     config = CONFIG
 
@@ -125,7 +125,7 @@ class LogMachine(TroubledLog):
 
     @rule(producer=st.sampled_from(TRANSACTIONAL), what=st.sampled_from(("write", "write", "commit", "abort")))
     def transact(self, producer: int, what: str) -> None:
-        """What a follower gets of a transaction."""
+        """Append a follower's part of a transaction."""
         if what == "write":
             batch = bytearray(self._idempotent(producer, 2, False, False, is_transactional=True))
         else:
@@ -386,12 +386,12 @@ def _by_id(entries: Iterable[ProducerEntry]) -> list[ProducerEntry]:
 
 
 def _told(entry: ProducerEntry) -> tuple[int, ...]:
-    """What the batches alone say of a producer; its last timestamp is also that of the append."""
+    """Return a producer's state that follows from the batches alone; its last timestamp may be that of the append."""
     return (entry.producer_epoch, entry.last_sequence, entry.last_offset, entry.offset_delta)
 
 
 def _readable(log: PartitionLog) -> list[bytes]:
-    """What a reader gets who checks each batch, and goes on behind one that is changed."""
+    """Return the batches that a reader gets if it checks each one and continues behind damaged ones."""
     found: list[bytes] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

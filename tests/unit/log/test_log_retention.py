@@ -1,4 +1,4 @@
-"""Which segments go: the rules as a table and against a model, and what the log does with them."""
+"""The segments that retention deletes: the rules as a table and against a model, and their effects on the log."""
 
 from __future__ import annotations
 

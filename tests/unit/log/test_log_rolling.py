@@ -1,4 +1,4 @@
-"""When a segment ends: the arithmetic, and what the log makes of it."""
+"""The end of a segment: the rules, and their effects on the log."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class FakeRaft:
 
 @pytest.fixture(scope="session")
 def features() -> list[common_pb2.FeatureRange]:
-    """What a node of this version says that it knows."""
+    """Return the features that a node of this version registers."""
     return [
         common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
         for f in SUPPORTED_FEATURES.values()

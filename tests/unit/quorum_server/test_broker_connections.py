@@ -153,7 +153,7 @@ def test_broker_is_fenced_when_its_connection_broke_and_all_its_listeners_refuse
 
 
 def test_broker_is_fenced_when_a_listener_closes_only_after_the_connection(play: Any) -> None:
-    """As the files of a process that is killed are closed one by one."""
+    """The kernel closes the files of a killed process one by one."""
 
     async def test(world: World) -> None:
         world.open_doors()

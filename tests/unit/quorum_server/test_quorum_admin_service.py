@@ -69,7 +69,7 @@ class ScriptedEngine:
 
 
 class KnownQuorum:
-    """What the answers need of the controller: who leads, and where."""
+    """The part of the controller that the answers need: the leader and its address."""
 
     leader = LeaderAndEpoch(2, 3, False)
     voters = VoterSet([Voter(1, "a", 1), Voter(2, "b", 2)])

@@ -1,4 +1,4 @@
-"""When a request is answered: after commit, by the leader, and never from what may be lost."""
+"""The time of an answer: after the commit, by the leader, and never from data that may be lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Raft engine a controller gets, and what its configuration may say of the quorum."""
+"""The choice of a controller's Raft engine, and the settings of the quorum that each permits."""
 
 from __future__ import annotations
 

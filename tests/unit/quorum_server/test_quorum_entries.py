@@ -1,4 +1,4 @@
-"""What the controller writes and keeps: bounded entries, split results, the backlog, snapshots, the first records."""
+"""The controller's entries: their bounds, split results, the backlog, snapshots, the first records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a controller's process ends when it can no longer take part."""
+"""The end of a controller's process that can no longer take part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog_quorum.server.process import _run_until
 
 
 class Job:
-    """What goes on beside: it does not end by itself."""
+    """A concurrent job that does not end by itself."""
 
     async def run(self) -> None:
         await asyncio.sleep(60)

@@ -72,7 +72,7 @@ class RecordingListener:
 
 
 class EngineProcess:
-    """What a controller's process has of Raft: a server, an engine, a listener."""
+    """The Raft part of a controller's process: a server, an engine, a listener."""
 
     def __init__(self, engine: TidelogRaft, server: grpc.aio.Server, listener: RecordingListener) -> None:
         self.engine = engine

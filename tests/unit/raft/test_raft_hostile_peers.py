@@ -1,4 +1,4 @@
-"""What strangers and broken controllers send costs them their stream, and nobody else anything."""
+"""Messages of strangers and broken controllers: they cost the sender its stream, and affect no other peer."""
 
 from __future__ import annotations
 

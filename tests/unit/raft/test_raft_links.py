@@ -1,4 +1,4 @@
-"""What a link to another controller sends, and in which order."""
+"""The messages of a link to another controller, and their order."""
 
 from __future__ import annotations
 

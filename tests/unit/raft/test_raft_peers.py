@@ -1,4 +1,4 @@
-"""Who is connected to whom, and what goes over a connection first."""
+"""Connections between controllers, and the first message on each."""
 
 from __future__ import annotations
 

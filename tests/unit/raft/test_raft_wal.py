@@ -1,4 +1,4 @@
-"""What tells the torn end of a write-ahead log from damage, on logs in RocksDB's format that the test writes itself."""
+"""The distinction of a write-ahead log's torn end from damage, on logs in RocksDB's format that the test itself writes."""
 
 from __future__ import annotations
 

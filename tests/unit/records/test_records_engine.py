@@ -1,4 +1,4 @@
-"""Which engine is chosen, and that both make records with one interface."""
+"""The choice of an engine, and the common interface of both."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _MUTANTS_PER_SEED = 25
 _REFUSALS = {ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP}
 
 _PEAK_PER_BYTE = 64
-"""What a byte of records can become: seven of them make a record, an object of some two hundred with its parts."""
+"""The peak memory per byte of records: seven bytes make a record, an object of about two hundred with its parts."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What a leader accepts from a client, and which error says why not."""
+"""A leader's validation of a client's batches, and the error of each refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests' own load says when a test fails."""
+"""The errors of the tests' own load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes long is at the beginning of each worker's run, and Spark's tests are in one of them."""
+"""The order of tests: long ones begin each worker's run, and one worker has all Spark tests."""
 
 from __future__ import annotations
 

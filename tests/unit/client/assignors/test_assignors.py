@@ -1,4 +1,4 @@
-"""What every assignor owes: all partitions, each once, to subscribers; and what each promises on top."""
+"""The common guarantee of assignors (each partition once, to a subscriber), and the particular ones of each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def assign(assignor: str, partitions: Mapping[str, int], members: list[Member]) 
 
 
 def settled(assignor: str, partitions: Mapping[str, int], members: list[Member]) -> dict[str, frozenset[Key]]:
-    """What the members have when nobody has anything to give up any more."""
+    """Return the members' partitions when no member has to give up any more."""
     assignment = assign(assignor, partitions, members)
     for generation in range(2, 6):
         again = [

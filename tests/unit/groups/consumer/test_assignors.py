@@ -44,7 +44,7 @@ def check_assignment(
 
 
 def moves(before: dict[str, Assignment], after: dict[str, Assignment]) -> int:
-    """How many partitions are taken from a member that is still there."""
+    """Return the number of partitions taken from members that stay."""
     return sum(len(partitions - after[member]) for member, partitions in before.items() if member in after)
 
 
@@ -114,7 +114,7 @@ def test_uniform_moves_only_to_a_member_that_joins_and_from_one_that_leaves(
 
 
 def can_be_more_balanced(members: dict[str, MemberSpec], assigned: dict[str, Assignment]) -> bool:
-    """Whether partitions can be passed on from one member to the next, to one that has two fewer than the first."""
+    """Return whether a chain of moves leads from one member to another that has at least two partitions fewer."""
     for start, owned in assigned.items():
         reached, pending = {start}, [start]
         while pending:

@@ -1,4 +1,4 @@
-"""How a member comes to its target: Kafka's CurrentAssignmentBuilderTest, rule by rule."""
+"""The reconciliation of a member with its target: Kafka's CurrentAssignmentBuilderTest, rule by rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of one batch: each rule of retention, on both engines."""
+"""The cleaning of one batch: each rule of retention, on both engines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def filtered(
     producers: Iterable[ProducerEntry] = (),
     transactions: CleanedTransactions | None = None,
 ) -> bytes | None:
-    """What one cleaning makes of a batch, when these are the last offsets of all keys below 1000."""
+    """Return a batch after one cleaning; ``latest`` has the last offsets of all keys below 1000."""
     offset_map = engine.OffsetMap(1000 * 24, 0.9, 1)
     for key, offset in latest.items():
         offset_map.put(key, offset)

@@ -1,4 +1,4 @@
-"""Which part of a log may be cleaned, which log is next, and which segments become one."""
+"""The choices of the cleaner: the cleanable part of a log, the next log, and the segments to merge."""
 
 from __future__ import annotations
 

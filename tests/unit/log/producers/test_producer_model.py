@@ -34,10 +34,9 @@ class Batch(NamedTuple):
 
 
 class History:
-    """What is in the log, and what may be known of it: nothing before ``known_from``.
+    """The content of the log; nothing before ``known_from`` is known.
 
-    Of a transaction that ended before ``pending_from``, where the state was loaded from, it is not known whether it is
-    replicated.
+    The state was loaded from ``pending_from``. It is unknown whether a transaction that ended before it is replicated.
     """
 
     def __init__(self) -> None:

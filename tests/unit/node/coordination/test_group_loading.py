@@ -24,7 +24,7 @@ NOW_MS = 1_700_000_000_000
 
 @dataclass
 class LedPartition:
-    """What a loader needs of a partition."""
+    """The part of a partition that a loader needs."""
 
     log: PartitionLog
     index: int = 3

@@ -1,4 +1,4 @@
-"""What a request that waits is answered with: told once, in the step that settles it, whoever comes first."""
+"""The answer to a waiting request: given once, in the step that settles it, by the first one to settle it."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""What a node says of the settings of topics, of itself and of all nodes."""
+"""A node's description of the settings of topics, of itself and of all nodes."""
 
 import asyncio
 

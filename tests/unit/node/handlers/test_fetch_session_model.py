@@ -52,7 +52,7 @@ class Clock:
 
 @dataclass
 class Copy:
-    """What a follower has of one partition, and what it was told."""
+    """A follower's copy of one partition, and the answers that it got."""
 
     end: int = 0
     last_epoch: int = -1

@@ -1,4 +1,4 @@
-"""What the test of requests' budgets sees: all that a request costs, of requests that are looked at."""
+"""The measurements of the test of requests' budgets: the whole cost of each request."""
 
 import asyncio
 import functools

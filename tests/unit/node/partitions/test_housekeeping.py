@@ -1,4 +1,4 @@
-"""What a node does to its partitions by the clock: it gives way to requests, and says once what goes wrong."""
+"""A node's periodic work on its partitions: it yields to requests, and logs each failure once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes answer to a batch that comes again: before its original is committed, and after its leader has gone."""
+"""Nodes' answers to a repeated batch: before the commit of the original, and after the loss of its leader."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Where the pure state machine, the log's threads and waiting requests meet."""
+"""The interplay of the pure state machine, the log's threads and waiting requests."""
 
 import asyncio
 import threading

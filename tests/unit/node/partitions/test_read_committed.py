@@ -1,4 +1,4 @@
-"""What readers of both isolation levels get of transactions."""
+"""Reads of transactions at both isolation levels."""
 
 import asyncio
 

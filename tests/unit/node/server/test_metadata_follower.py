@@ -1,4 +1,4 @@
-"""How a node's image follows the controllers: snapshots, entries in parts, other controllers, its own registration."""
+"""A node's metadata image: snapshots, entries in parts, changes of the controller, its own registration."""
 
 from __future__ import annotations
 

@@ -39,11 +39,11 @@ class Requests:
         return pb.ProduceStreamRequest.FromString(request)
 
     def peer(self):
-        """As a server's context has it."""
+        """Return the peer as a server's context does."""
         return "ipv4:127.0.0.1:1"
 
     async def read(self):
-        """As a server's context has it."""
+        """Return the next request as a server's context does."""
         await asyncio.sleep(0)
         if self.taken >= self.limit:
             return grpc.aio.EOF
@@ -237,7 +237,7 @@ def test_stream_that_is_idle_holds_no_request(cluster_of, make_batch, make_produ
 def test_request_is_refused_when_too_many_wait_and_is_taken_when_sent_again(
     cluster_of, make_batch, make_produce_request, wait_for, is_stream
 ):
-    """What waits is in memory: many producers at once must not take a node past its budget."""
+    """Waiting requests are in memory: many producers at once must not exceed a node's budget."""
 
     async def run():
         async with cluster_of(1) as cluster:

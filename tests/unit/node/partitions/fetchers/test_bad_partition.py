@@ -11,7 +11,7 @@ from tidelog_node.replication import EpochEnd
 
 
 class Wrong:
-    """What is wrong with partition 0 on node 2 while ``lasts``; the leader is node 1."""
+    """A fault of partition 0 on node 2, whose leader is node 1; it lasts while ``lasts`` is set."""
 
     def __init__(self):
         self.lasts = True
