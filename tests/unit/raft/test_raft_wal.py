@@ -1,4 +1,4 @@
-"""The distinction of a write-ahead log's torn end from damage, on logs in RocksDB's format that the test itself writes."""
+"""The distinction of a write-ahead log's torn end from damage, on logs in RocksDB's format that the test writes."""
 
 from __future__ import annotations
 
