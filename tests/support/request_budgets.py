@@ -19,6 +19,7 @@ from tidelog_foundation.transport import open_channel
 MIB = 1024**2
 _IDLE_SHARE = 0.4
 _WATCHED_S = 0.15
+_ANSWERED_S = 60.0
 Send: TypeAlias = Callable[[Callable[[], None]], Awaitable[object]]
 """Sends a request, calls the argument when all of it is sent, and returns with the answer."""
 
@@ -61,6 +62,7 @@ class Process:
     """A server's process. Its first thread runs the event loop."""
 
     def __init__(self, pid: int) -> None:
+        self.pid = pid
         self._root = Path(f"/proc/{pid}")
 
     def loop_cpu_s(self) -> float:
@@ -124,8 +126,23 @@ class Watch:
             self._rounds.release()
             await asyncio.sleep(0.002)
 
-    async def round(self) -> None:
-        """Wait for the answers to the current request and the next one."""
+    async def round(self, timeout_s: float = _ANSWERED_S) -> None:
+        """Wait for the answers to the current request and the next one.
+
+        Raises:
+            ConnectionError: a request has failed, as after the end of the process.
+            TimeoutError: the answers have not come in time.
+        """
+        answers = asyncio.ensure_future(self._two_answers())
+        done, _ = await asyncio.wait({answers, self._task}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        answers.cancel()
+        if self._task in done:
+            error = self._task.exception()
+            raise ConnectionError(f"process {self._process.pid} does not answer small requests: {error!r}") from error
+        if not done:
+            raise TimeoutError(f"process {self._process.pid} has not answered a small request for {timeout_s} s")
+
+    async def _two_answers(self) -> None:
         while not self._rounds.locked():
             await self._rounds.acquire()
         for _ in range(2):

@@ -1,6 +1,7 @@
 """The measurements of the test of requests' budgets: the whole cost of each request."""
 
 import asyncio
+import contextlib
 import functools
 import os
 import subprocess
@@ -95,6 +96,28 @@ def test_cost_of_a_request_ends_with_what_is_done_for_it_without_an_answer():
     cost = asyncio.run(measured(without_an_answer, Loop().ping))
     assert not cost.is_answered
     assert cost.total_s >= LONG_S
+
+
+async def rounds(ping, timeout_s):
+    watch = Watch(OwnProcess(os.getpid()), ping)
+    try:
+        await watch.round(timeout_s)
+    finally:
+        with contextlib.suppress(ConnectionResetError):
+            await watch.stop()
+
+
+def test_end_of_the_process_is_an_error_of_the_round():
+    async def ping():
+        raise ConnectionResetError("gone")
+
+    with pytest.raises(ConnectionError, match=f"process {os.getpid()} does not answer small requests: .*gone"):
+        asyncio.run(rounds(ping, 60))
+
+
+def test_round_without_an_answer_ends_at_its_deadline():
+    with pytest.raises(TimeoutError, match=r"has not answered a small request for 0\.1 s"):
+        asyncio.run(rounds(lambda: asyncio.sleep(60), 0.1))
 
 
 def test_process_that_waits_for_a_processor_is_not_idle():
