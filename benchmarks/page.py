@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks import plots
 from benchmarks.peers.suite import RESULTS as KAFKA
 from benchmarks.suite import LATEST
 from benchmarks.table import format_value
@@ -40,6 +39,8 @@ def main() -> None:
     if KAFKA.exists():
         comparison = comparison_with_kafka(json.loads(KAFKA.read_text()))
         README.write_text(with_table(README.read_text(), "comparison with Kafka", comparison))
+    from benchmarks import plots  # Only a new page needs matplotlib, which takes a second to import.
+
     plots.main()
 
 
