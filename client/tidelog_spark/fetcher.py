@@ -79,16 +79,19 @@ class RangeFetcher:
         with ReportedWait(f"records of {self._planned}") as wait:
             deadline = _now_ms() + self._timeout_ms
             attempt = 0
+            reason: TidelogError | None = None
             while True:
                 try:
                     return await self._ask_leader(offset, deadline)
                 except TidelogError as error:
                     if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                         return await self._skip_lost(offset, deadline)
+                    # The deadline cuts off the last request, and only the answers before it have a reason.
+                    reason = reason if reason and error.code is ErrorCode.REQUEST_TIMED_OUT else error
                     attempt += 1
                     wait_ms = self._client.backoff.wait_ms(attempt)
                     if not error.code.retriable or _now_ms() + wait_ms >= deadline:
-                        raise
+                        raise reason from error.__cause__
                     wait.note(error)
                 await asyncio.sleep(wait_ms / 1000)
                 await self._refresh(deadline)

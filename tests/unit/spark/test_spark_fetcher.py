@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from tidelog.testing import FakeCluster
+from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_spark import fetcher
@@ -77,6 +80,25 @@ def test_permanent_errors_are_raised_at_once(fake: FakeCluster) -> None:
 def test_deadline_without_progress_names_the_offset(fake: FakeCluster) -> None:
     with pytest.raises(TidelogError, match=r"t-0 \[0, 60\): nothing at offset 50, the high watermark is 50"):
         spans(options_of(fake, poll_timeout_ms=1_000), 0, 60)
+
+
+def test_last_answer_before_the_deadline_is_the_reason_though_a_later_request_has_none(fake: FakeCluster) -> None:
+    empty = pb.FetchPartitionResult(index=0, high_watermark=50)
+    response = pb.FetchResponse(topics=[pb.FetchTopicResult(name="t", partitions=[empty])])
+    asked, is_over = itertools.count(), threading.Event()
+
+    def answer_once(request: object) -> pb.FetchResponse:
+        if next(asked):
+            is_over.wait(20)
+        return response
+
+    fake.answer_with("Fetch", answer_once)
+    try:
+        with pytest.raises(TidelogError, match=r"t-0 \[50, 60\): nothing at offset 50, the high watermark is 50"):
+            spans(options_of(fake, poll_timeout_ms=1_000), 50, 60)
+    finally:
+        is_over.set()
+    assert fake.calls("Fetch") == 2
 
 
 def test_records_that_arrive_late_complete_the_range(fake: FakeCluster) -> None:
