@@ -60,6 +60,7 @@ def test_no_process_outlives_the_owner_when_it_is_killed(number: signal.Signals)
     wait_for(lambda: not any(map(_exists, pids)), "the cluster's processes end", 10)
 
 
+@pytest.mark.usefixtures("fresh_processes")
 def test_cluster_of_three_and_three_is_ready_quickly() -> None:
     started_s = time.monotonic()
     with LocalCluster(controllers=3, nodes=3) as cluster:
@@ -161,6 +162,7 @@ def test_cluster_runs_with_other_numbers_of_controllers(controllers: int) -> Non
         assert cluster.leader("unknown", 0) is None
 
 
+@pytest.mark.usefixtures("fresh_processes")
 def test_failed_start_reports_what_the_process_said() -> None:
     cluster = LocalCluster(controllers=1, nodes=1)
     cluster.start()
