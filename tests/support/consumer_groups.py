@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.groups.consumer import ConsumerGroup, Result
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.events import ClientIdentity, GroupRecord, TopicInfo
+from tidelog_node.groups.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    MemberTopicPartitions,
+)
 from tidelog_node.groups.records import Key, Value, decode, encode
 from tidelog_node.groups.settings import GroupSettings
 
@@ -30,20 +35,15 @@ def parts(name: str, *indexes: int) -> Assignment:
     return frozenset((topic(name, 1).topic_id, index) for index in indexes)
 
 
-def owned_topics(partitions: Assignment) -> pb.MemberTopics:
+def owned_topics(partitions: Assignment) -> tuple[MemberTopicPartitions, ...]:
     """Return partitions in the form of a heartbeat."""
     ids = sorted({topic_id for topic_id, _ in partitions})
-    return pb.MemberTopics(
-        topics=[
-            pb.MemberTopicPartitions(topic_id=topic_id, partitions=sorted(i for t, i in partitions if t == topic_id))
-            for topic_id in ids
-        ]
-    )
+    return tuple(MemberTopicPartitions(id_, tuple(sorted(i for t, i in partitions if t == id_))) for id_ in ids)
 
 
-def partitions_in(topics: pb.MemberTopics) -> Assignment:
+def partitions_in(topics: tuple[MemberTopicPartitions, ...] | None) -> Assignment:
     """Return the partitions of a message."""
-    return frozenset((topic.topic_id, index) for topic in topics.topics for index in topic.partitions)
+    return frozenset((topic.topic_id, index) for topic in topics or () for index in topic.partitions)
 
 
 @contextmanager
@@ -84,7 +84,7 @@ class GroupHarness:
         assert decoded == (key, value)
         self.group.replay(*decoded)
 
-    def send(self, request: pb.ConsumerGroupHeartbeatRequest) -> pb.ConsumerGroupHeartbeatResponse:
+    def send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         """Handle a heartbeat and write its records."""
         result = self.group.heartbeat(request, CLIENT, self.topics, self.now_ms)
         self.last_records = self.write(result)
@@ -97,7 +97,7 @@ class GroupHarness:
         regex: str | None = None,
         instance_id: str | None = None,
         assignor: str | None = None,
-    ) -> pb.ConsumerGroupHeartbeatResponse:
+    ) -> ConsumerGroupHeartbeatResponse:
         """Join or rejoin a member."""
         return self.send(join_request(member_id, *names, regex=regex, instance_id=instance_id, assignor=assignor))
 
@@ -109,16 +109,18 @@ class GroupHarness:
         *,
         names: Iterable[str] | None = None,
         instance_id: str | None = None,
-    ) -> pb.ConsumerGroupHeartbeatResponse:
+    ) -> ConsumerGroupHeartbeatResponse:
         """Send a minimal heartbeat."""
-        request = pb.ConsumerGroupHeartbeatRequest(
-            group_id="g", member_id=member_id, member_epoch=epoch, group_instance_id=instance_id
+        return self.send(
+            ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id=member_id,
+                member_epoch=epoch,
+                group_instance_id=instance_id,
+                subscribed_topic_names=None if names is None else tuple(names),
+                topic_partitions=None if owned is None else owned_topics(owned),
+            )
         )
-        if owned is not None:
-            request.topic_partitions.CopyFrom(owned_topics(owned))
-        if names is not None:
-            request.subscribed_topic_names.CopyFrom(pb.SubscribedTopicNames(names=names))
-        return self.send(request)
 
     def pass_time(self, elapsed_ms: int) -> None:
         """Let time pass and process each deadline when it expires."""
@@ -154,18 +156,18 @@ def join_request(
     regex: str | None = None,
     instance_id: str | None = None,
     assignor: str | None = None,
-) -> pb.ConsumerGroupHeartbeatRequest:
+) -> ConsumerGroupHeartbeatRequest:
     """Return the heartbeat of a joining member."""
-    return pb.ConsumerGroupHeartbeatRequest(
+    return ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id=member_id,
         member_epoch=0,
         group_instance_id=instance_id,
         rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-        subscribed_topic_names=pb.SubscribedTopicNames(names=names),
+        subscribed_topic_names=names,
         subscribed_topic_regex=regex,
         server_assignor=assignor,
-        topic_partitions=pb.MemberTopics(),
+        topic_partitions=(),
     )
 
 
@@ -197,23 +199,29 @@ class GroupClient:
         """Note that the application has released the revoked partitions."""
         self.holds = self.assignment
 
-    def request(self) -> pb.ConsumerGroupHeartbeatRequest:
+    def request(self) -> ConsumerGroupHeartbeatRequest:
         """Return the next heartbeat."""
-        request = pb.ConsumerGroupHeartbeatRequest(
-            group_id="g", member_id=self.member_id, member_epoch=self.epoch, group_instance_id=self.instance_id
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            group_instance_id=self.instance_id,
+            topic_partitions=owned_topics(self.holds),
         )
-        request.topic_partitions.CopyFrom(owned_topics(self.holds))
-        if self._says_all:
-            request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
-            request.subscribed_topic_names.CopyFrom(pb.SubscribedTopicNames(names=self.names))
-            request.subscribed_topic_regex = self.regex or ""
-        return request
+        if not self._says_all:
+            return request
+        return replace(
+            request,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            subscribed_topic_names=tuple(self.names),
+            subscribed_topic_regex=self.regex or "",
+        )
 
-    def receive(self, response: pb.ConsumerGroupHeartbeatResponse) -> None:
+    def receive(self, response: ConsumerGroupHeartbeatResponse) -> None:
         """Process an answer."""
         self.epoch = response.member_epoch
         self._says_all = False
-        if response.HasField("assignment"):
+        if response.assignment is not None:
             self.assignment = partitions_in(response.assignment)
         if self.holds <= self.assignment:
             self.holds = self.assignment

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.events import (
     ClientIdentity,
@@ -25,6 +24,20 @@ from tidelog_node.groups.events import (
     WriteRecords,
 )
 from tidelog_node.groups.memory_store import MemoryGroupStore
+from tidelog_node.groups.messages import (
+    ConsumerGroupHeartbeatRequest,
+    GroupProtocol,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeavingMember,
+    MemberAssignment,
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+    OffsetFetchGroup,
+    SyncGroupRequest,
+)
 from tidelog_node.groups.records import Key, Value, decode
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
@@ -161,13 +174,13 @@ def join_request(
     protocol_type: str = "consumer",
     session_timeout_ms: int = 10_000,
     rebalance_timeout_ms: int = 60_000,
-) -> pb.JoinGroupRequest:
-    return pb.JoinGroupRequest(
+) -> JoinGroupRequest:
+    return JoinGroupRequest(
         group_id=group,
         member_id=member_id,
         group_instance_id=instance,
         protocol_type=protocol_type,
-        protocols=[pb.GroupProtocol(name=name, metadata=metadata) for name, metadata in protocols],
+        protocols=tuple(GroupProtocol(name=name, metadata=metadata) for name, metadata in protocols),
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=rebalance_timeout_ms,
     )
@@ -181,28 +194,36 @@ def sync_request(
     group: str = "g",
     instance: str | None = None,
     protocol: str = "range",
-) -> pb.SyncGroupRequest:
-    return pb.SyncGroupRequest(
+) -> SyncGroupRequest:
+    return SyncGroupRequest(
         group_id=group,
         generation_id=generation,
         member_id=member_id,
         group_instance_id=instance,
         protocol_type="consumer",
         protocol_name=protocol,
-        assignments=[pb.MemberAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()],
+        assignments=tuple(MemberAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()),
     )
 
 
 def heartbeat_request(
     member_id: str, generation: int, *, group: str = "g", instance: str | None = None
-) -> pb.HeartbeatRequest:
-    return pb.HeartbeatRequest(
-        group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
-    )
+) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance)
 
 
-def leave_request(*members: str, group: str = "g") -> pb.LeaveGroupRequest:
-    return pb.LeaveGroupRequest(group_id=group, members=[pb.LeavingMember(member_id=m) for m in members])
+def leave_request(*members: str, group: str = "g") -> LeaveGroupRequest:
+    return LeaveGroupRequest(group_id=group, members=tuple(LeavingMember(member_id=m) for m in members))
+
+
+def consumer_heartbeat_request(
+    member_id: str, epoch: int = 0, *, group: str = "g", topics: Iterable[str] = ("t",), **fields: Any
+) -> ConsumerGroupHeartbeatRequest:
+    """Return a heartbeat of the consumer protocol. With epoch 0, the member joins and subscribes to ``topics``."""
+    if epoch == 0:
+        joining = {"rebalance_timeout_ms": 60_000, "topic_partitions": (), "subscribed_topic_names": tuple(topics)}
+        fields = joining | fields
+    return ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=epoch, **fields)
 
 
 def commit_request(
@@ -213,22 +234,23 @@ def commit_request(
     generation: int = -1,
     instance: str | None = None,
     metadata: str = "",
-) -> pb.OffsetCommitRequest:
-    request = pb.OffsetCommitRequest(
+) -> OffsetCommitRequest:
+    topics: dict[str, list[OffsetCommitPartition]] = {}
+    for (topic, partition), offset in offsets.items():
+        named = OffsetCommitPartition(partition, offset, committed_metadata=metadata)
+        topics.setdefault(topic, []).append(named)
+    return OffsetCommitRequest(
         group_id=group,
         member_id=member_id,
         generation_id_or_member_epoch=generation,
         group_instance_id=instance,
+        topics=tuple(OffsetCommitTopic(name, tuple(partitions)) for name, partitions in topics.items()),
     )
-    for (topic, partition), offset in offsets.items():
-        named = next((t for t in request.topics if t.name == topic), None) or request.topics.add(name=topic)
-        named.partitions.add(index=partition, committed_offset=offset, committed_metadata=metadata)
-    return request
 
 
 def fetched_offsets(harness: ShardHarness, group: str = "g") -> dict[tuple[str, int], int]:
     """Return all committed offsets of a group."""
-    response = harness.call(pb.OffsetFetchGroup(group_id=group, all_topics=True))
+    response = harness.call(OffsetFetchGroup(group_id=group, all_topics=True))
     assert response.error is None
     return {partition: value.offset for partition, value in response.committed}
 
@@ -236,7 +258,7 @@ def fetched_offsets(harness: ShardHarness, group: str = "g") -> dict[tuple[str, 
 def join_new(harness: ShardHarness, **options: Any) -> tuple[str, int]:
     """Return the member id of a dynamic member, and the id of its call that joins with it."""
     first = harness.call(join_request(**options))
-    assert first.error.code == ErrorCode.MEMBER_ID_REQUIRED.code
+    assert first.error.code is ErrorCode.MEMBER_ID_REQUIRED
     return first.member_id, harness.send(join_request(first.member_id, **options))
 
 
@@ -255,8 +277,9 @@ def stable_group(harness: ShardHarness, members: int = 1) -> tuple[int, list[str
 
 def code_of(response: Any) -> ErrorCode:
     """Return the error, which must exist, of a response or of its single item."""
-    assert response.HasField("error"), response
-    return ErrorCode.of(response.error.code)
+    assert response.error is not None, response
+    code: ErrorCode = response.error.code
+    return code
 
 
 def subscription(*topics: str) -> bytes:

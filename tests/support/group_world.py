@@ -38,12 +38,14 @@ from tidelog.consumer.membership.events import (
     TopicsLearned,
     Unsubscribed,
 )
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.groups import messages
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.events import (
     ClientIdentity,
     GroupRecord,
+    GroupRequest,
+    GroupResponse,
     RecordsCommitted,
     RecordsWritten,
     RequestAbandoned,
@@ -59,6 +61,7 @@ from tidelog_node.groups.events import TimePassed as ShardTimePassed
 from tidelog_node.groups.memory_store import MemoryGroupStore
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
+from tidelog_node.server.group_service import codec_of
 
 GROUP = "g"
 POLL_MS = 200
@@ -354,14 +357,14 @@ class World:
         responses = [
             command.response
             for command in self.shard.step(
-                RequestReceived(-self._ids, pb.ConsumerGroupDescribeRequest(group_ids=[GROUP]), ClientIdentity("", "")),
+                RequestReceived(-self._ids, messages.ConsumerGroupDescribeRequest((GROUP,)), ClientIdentity("", "")),
                 int(self.now_ms),
             )
             if isinstance(command, Respond)
         ]
         (response,) = responses
-        assert isinstance(response, pb.ConsumerGroupDescribeResponse)
-        if response.groups[0].HasField("error"):
+        assert isinstance(response, messages.ConsumerGroupDescribeResponse)
+        if response.groups[0].error is not None:
             return None
         return {each.member_id: each.member_epoch for each in response.groups[0].members}
 
@@ -411,12 +414,10 @@ class World:
         if self.shard is None:
             self._answer(call_id, self._refused(request) if self.random.random() < 0.5 else None)
         else:
-            self._tell_shard(RequestReceived(call_id, request, ClientIdentity("c", "h")))
+            self._tell_shard(RequestReceived(call_id, _received(request), ClientIdentity("c", "h")))
 
     def _refused(self, request: MembershipRequest) -> MembershipResponse:
-        response = refuse(request, error_for(ErrorCode.NOT_COORDINATOR))
-        assert isinstance(response, MembershipResponse)
-        return response
+        return _sent(refuse(_received(request), error_for(ErrorCode.NOT_COORDINATOR)))
 
     def _answer(self, call_id: int, response: MembershipResponse | None) -> None:
         """Send an answer, or break the connection if it is None."""
@@ -452,8 +453,7 @@ class World:
             commands: list[ShardCommand] = self.shard.step(events.pop(0), int(self.now_ms))
             for command in commands:
                 if isinstance(command, Respond):
-                    if isinstance(command.response, MembershipResponse):
-                        self._answer(command.call_id, command.response)
+                    self._answer(command.call_id, _sent(command.response))
                 else:
                     self._write(command)
                     events.append(RecordsWritten(command.write_id))
@@ -470,3 +470,15 @@ class World:
             first, records = self._writes.pop(0)
             self.store.apply(records)
             self._tell_shard(RecordsCommitted(first))
+
+
+def _received(message: MembershipRequest) -> GroupRequest:
+    """Return the request of a message, as the node's gRPC service converts it."""
+    request: GroupRequest = codec_of(getattr(messages, type(message).__name__)).from_message(message)
+    return request
+
+
+def _sent(response: GroupResponse) -> MembershipResponse:
+    message = codec_of(type(response)).to_message(response)
+    assert isinstance(message, MembershipResponse)
+    return message

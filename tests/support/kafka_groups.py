@@ -7,11 +7,11 @@ import itertools
 import sys
 
 from tests.unit.node.conftest import InProcessCluster
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.events import ClientIdentity
+from tidelog_node.groups.messages import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
 from tidelog_node.handlers.group_offsets import offset_commit
@@ -124,13 +124,13 @@ class KafkaGroups:
 
         async def commit_nothing(group):
             # A commit for an unknown partition writes nothing.
-            topics = [pb.OffsetCommitTopic(name="u", partitions=[pb.OffsetCommitPartition(index=9)])]
-            asked = pb.OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=topics)
+            topics = (OffsetCommitTopic("u", (OffsetCommitPartition(9, 0),)),)
+            asked = OffsetCommitRequest(group, generation_id_or_member_epoch=-1, topics=topics)
             answer = await offset_commit(self.coordinator, asked, ClientIdentity("client", "/127.0.0.1"))
             return answer.topics[0].partitions[0].error.code
 
         for number in range(10):
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             await self.until(functools.partial(commit_nothing, f"group-{number}"), unknown)
 
 

@@ -109,8 +109,6 @@ class JoinGroupRequest(_message.Message):
     PROTOCOL_TYPE_FIELD_NUMBER: _builtins.int
     PROTOCOLS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
-    JOINS_AT_ONCE_FIELD_NUMBER: _builtins.int
-    NEVER_SKIPS_ASSIGNMENT_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     session_timeout_ms: _builtins.int
     rebalance_timeout_ms: _builtins.int
@@ -121,10 +119,6 @@ class JoinGroupRequest(_message.Message):
     """Present for a static member (KIP-345)."""
     protocol_type: _builtins.str
     reason: _builtins.str
-    joins_at_once: _builtins.bool
-    """True for a client without MEMBER_ID_REQUIRED (Kafka's JoinGroup below version 4): its first call joins."""
-    never_skips_assignment: _builtins.bool
-    """True for a client without skip_assignment (Kafka's JoinGroup below version 9)."""
     @_builtins.property
     def protocols(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupProtocol]:
         """In order of preference."""
@@ -140,12 +134,10 @@ class JoinGroupRequest(_message.Message):
         protocol_type: _builtins.str = ...,
         protocols: _abc.Iterable[Global___GroupProtocol] | None = ...,
         reason: _builtins.str = ...,
-        joins_at_once: _builtins.bool = ...,
-        never_skips_assignment: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "joins_at_once", b"joins_at_once", "member_id", b"member_id", "never_skips_assignment", b"never_skips_assignment", "protocol_type", b"protocol_type", "protocols", b"protocols", "reason", b"reason", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "protocol_type", b"protocol_type", "protocols", b"protocols", "reason", b"reason", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
@@ -693,15 +685,12 @@ class OffsetCommitRequest(_message.Message):
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     GROUP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
-    WITHOUT_MEMBER_EPOCHS_FIELD_NUMBER: _builtins.int
     RETENTION_TIME_MS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     generation_id_or_member_epoch: _builtins.int
     """The generation, or the member's epoch (KIP-848). -1 with an empty member id: the commit comes from no member."""
     member_id: _builtins.str
     group_instance_id: _builtins.str
-    without_member_epochs: _builtins.bool
-    """True for a client without member epochs (Kafka's OffsetCommit below version 9)."""
     retention_time_ms: _builtins.int
     """The retention of the offsets after the commit (Kafka's OffsetCommit 2 to 4). Absent: offsets.retention.minutes,
     from the time at which the group has no members.
@@ -716,12 +705,11 @@ class OffsetCommitRequest(_message.Message):
         member_id: _builtins.str = ...,
         group_instance_id: _builtins.str | None = ...,
         topics: _abc.Iterable[Global___OffsetCommitTopic] | None = ...,
-        without_member_epochs: _builtins.bool = ...,
         retention_time_ms: _builtins.int | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "_retention_time_ms", b"_retention_time_ms", "group_instance_id", b"group_instance_id", "retention_time_ms", b"retention_time_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "_retention_time_ms", b"_retention_time_ms", "generation_id_or_member_epoch", b"generation_id_or_member_epoch", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "retention_time_ms", b"retention_time_ms", "topics", b"topics", "without_member_epochs", b"without_member_epochs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "_retention_time_ms", b"_retention_time_ms", "generation_id_or_member_epoch", b"generation_id_or_member_epoch", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "retention_time_ms", b"retention_time_ms", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015

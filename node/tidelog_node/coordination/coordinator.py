@@ -12,10 +12,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from tidelog.v1 import common_pb2
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.waiting import watch_waits
 from tidelog_node.coordination.calls import CallBounds
 from tidelog_node.coordination.group_timings import GroupTimings
@@ -27,6 +26,8 @@ from tidelog_node.coordination.view import ViewFailedError
 from tidelog_node.coordination.views import GroupViews, OpenView, View, open_group_view
 from tidelog_node.event_loop import Clock
 from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse, TopicInfo
+from tidelog_node.groups.limits import request_bytes
+from tidelog_node.groups.messages import Coordinator, OffsetFetchGroup
 from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.groups.store import GroupStore
 from tidelog_node.groups.wire import MAX_STRING_BYTES
@@ -123,7 +124,7 @@ class GroupCoordinator:
         finally:
             await self._views.close()
 
-    def coordinator_of(self, group_id: str, listener: str | None = None) -> pb.Coordinator:
+    def coordinator_of(self, group_id: str, listener: str | None = None) -> Coordinator:
         """Return the coordinator of a group (FindCoordinator), and request __consumer_offsets if it does not exist.
 
         The address is that of the coordinator's listener of this name, or its gRPC endpoint if ``listener`` is None.
@@ -132,9 +133,8 @@ class GroupCoordinator:
             _check_length(group_id)
             broker_id, endpoint = self._leader_of(group_id, listener)
         except TidelogError as error:
-            message = common_pb2.Error(code=error.code.code, message=error.message)
-            return pb.Coordinator(group_id=group_id, error=message, node_id=-1)
-        return pb.Coordinator(group_id=group_id, node_id=broker_id, endpoint=endpoint)
+            return Coordinator(group_id, error.detached())
+        return Coordinator(group_id, None, broker_id, endpoint)
 
     def shard_of(self, group_id: str) -> int:
         """Return the partition of __consumer_offsets that a group belongs to.
@@ -189,7 +189,7 @@ class GroupCoordinator:
         try:
             return await self._call(shard, request, client)
         except TidelogError as error:
-            if isinstance(request, pb.OffsetFetchGroup) and error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            if isinstance(request, OffsetFetchGroup) and error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
             raise
 
@@ -197,7 +197,7 @@ class GroupCoordinator:
         if self._tasks is None:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node's group coordinator does not run")
         driver = self._driver(shard)
-        with self._bounds.taking(request.ByteSize()):
+        with self._bounds.taking(request_bytes(request)):
             return await driver.call(request, client)
 
     def _driver(self, index: int) -> ShardDriver:
@@ -299,7 +299,7 @@ class GroupCoordinator:
             return f"{OFFSETS_TOPIC} is being created"
         return f"no group can be served without {OFFSETS_TOPIC}, which cannot be created: {failure}"
 
-    def _leader_of(self, group_id: str, listener: str | None) -> tuple[BrokerId, common_pb2.Endpoint]:
+    def _leader_of(self, group_id: str, listener: str | None) -> tuple[BrokerId, Endpoint]:
         image = self._metadata.image
         topic = image.topics.get(OFFSETS_TOPIC)
         if topic is None:
@@ -314,7 +314,7 @@ class GroupCoordinator:
         if endpoint is None:
             text = f"node {leader}, which leads {OFFSETS_TOPIC}-{index}, has no listener {listener}"
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
-        return leader, common_pb2.Endpoint(host=endpoint.host, port=endpoint.port)
+        return leader, endpoint
 
 
 def _check_length(group_id: str) -> None:

@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination.calls import WaitingCalls
@@ -52,6 +51,7 @@ from tidelog_node.groups.events import (
     WriteFailed,
     WriteRecords,
 )
+from tidelog_node.groups.messages import JoinGroupRequest, OffsetCommitRequest, OffsetFetchGroup, SyncGroupRequest
 from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.groups.store import GroupStore
 from tidelog_node.partitions import Partition
@@ -62,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 _MAX_UNCOMMITTED_BYTES = 16 * 1024**2
-_WAIT_FOR_MEMBERS = (pb.JoinGroupRequest, pb.SyncGroupRequest)
+_WAIT_FOR_MEMBERS = (JoinGroupRequest, SyncGroupRequest)
 
 
 class ShardCore(Protocol):
@@ -156,7 +156,7 @@ class ShardDriver:
             TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
         """
         self._check_may_call()
-        if isinstance(request, pb.OffsetCommitRequest):
+        if isinstance(request, OffsetCommitRequest):
             # The commit must be accepted for every topic that this node already knows.
             self.tell_topics()
         call_id, future = self._calls.add()
@@ -279,7 +279,7 @@ class ShardDriver:
 
     def _check_may_answer(self, request: GroupRequest) -> None:
         """Refuse to return offsets that another coordinator may have advanced, since no replica confirmed these."""
-        if isinstance(request, pb.OffsetFetchGroup) and not self._environment.has_session():
+        if isinstance(request, OffsetFetchGroup) and not self._environment.has_session():
             text = f"no controller has heard of this node for a session: {self.partition} may have another leader"
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 

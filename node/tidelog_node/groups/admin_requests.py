@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_node.groups.answers import error_message, write_error
+from tidelog_node.groups import messages
+from tidelog_node.groups.answers import write_error
 from tidelog_node.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.consumer import ConsumerGroup
 from tidelog_node.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
@@ -21,7 +21,7 @@ _CLASSIC = "classic"
 _CONSUMER = "consumer"
 
 
-def listing(held: HeldGroup, request: pb.ListGroupsRequest) -> pb.GroupListing | None:
+def listing(held: HeldGroup, request: messages.ListGroupsRequest) -> messages.GroupListing | None:
     """Return a group's entry, or None if the filters exclude it or it does not exist (KIP-518, KIP-848)."""
     if not held.exists:
         return None
@@ -32,36 +32,29 @@ def listing(held: HeldGroup, request: pb.ListGroupsRequest) -> pb.GroupListing |
         kind, state, protocol_type = _CONSUMER, group.state_name, CONSUMER_PROTOCOL_TYPE
     if not _passes(state, request.states_filter) or not _passes(kind, request.types_filter):
         return None
-    return pb.GroupListing(group_id=held.group_id, protocol_type=protocol_type, group_state=state, group_type=kind)
+    return messages.GroupListing(held.group_id, protocol_type, state, kind)
 
 
-def describe_classic(groups: Iterable[HeldGroup]) -> pb.DescribeGroupsResponse:
+def describe_classic(groups: Iterable[HeldGroup]) -> messages.DescribeGroupsResponse:
     """Return groups of the classic protocol with their members. Other groups are reported as Dead (KIP-1043)."""
-    return pb.DescribeGroupsResponse(groups=[_described(held) for held in groups])
+    return messages.DescribeGroupsResponse(tuple(_described(held) for held in groups))
 
 
-def describe_consumer(groups: Iterable[HeldGroup], turn: Turn) -> pb.ConsumerGroupDescribeResponse:
+def describe_consumer(groups: Iterable[HeldGroup], turn: Turn) -> messages.ConsumerGroupDescribeResponse:
     """Return groups of KIP-848's protocol with their members. Other groups are reported with GROUP_ID_NOT_FOUND."""
-    response = pb.ConsumerGroupDescribeResponse()
-    for held in groups:
-        if isinstance(held.group, ConsumerGroup):
-            response.groups.append(held.group.describe(turn.topics))
-        else:
-            error = error_message(_wrong_type(held, _CONSUMER))
-            response.groups.add(group_id=held.group_id, error=error, group_state=str(ClassicState.DEAD))
-    return response
+    return messages.ConsumerGroupDescribeResponse(tuple(_described_consumer(held, turn) for held in groups))
 
 
 def delete(groups: Sequence[HeldGroup], call: RequestReceived, turn: Turn) -> None:
     """Delete groups without members, and their offsets. The answer follows when all writes are committed."""
     if not groups:
-        turn.respond(call.call_id, pb.DeleteGroupsResponse())
+        turn.respond(call.call_id, messages.DeleteGroupsResponse())
     deletion = _Deletion(call.call_id, [held.group_id for held in groups])
     for held in groups:
         try:
             _check_delete(held)
         except TidelogError as error:
-            deletion.end(held.group_id, turn, error)
+            deletion.end(held.group_id, turn, error.detached())
         else:
             _delete_one(held, deletion, turn)
 
@@ -72,17 +65,17 @@ class _Deletion:
     def __init__(self, call_id: int, group_ids: Sequence[str]) -> None:
         self._call_id = call_id
         self._open = set(group_ids)
-        self._results = {group_id: pb.DeletedGroup(group_id=group_id) for group_id in group_ids}
+        self._results: dict[str, TidelogError | None] = dict.fromkeys(group_ids)
 
     def end(self, group_id: str, turn: Turn, error: TidelogError | None) -> None:
         """Note a group's result: success when all of its records are written, or the first error."""
         if group_id not in self._open:
             return
-        if error is not None:
-            self._results[group_id].error.CopyFrom(error_message(error))
+        self._results[group_id] = error
         self._open.discard(group_id)
         if not self._open:
-            turn.respond(self._call_id, pb.DeleteGroupsResponse(groups=self._results.values()))
+            results = (messages.DeletedGroup(group_id, error) for group_id, error in self._results.items())
+            turn.respond(self._call_id, messages.DeleteGroupsResponse(tuple(results)))
 
 
 def _delete_one(held: HeldGroup, deletion: _Deletion, turn: Turn) -> None:
@@ -134,24 +127,29 @@ def _wrong_type(held: HeldGroup, kind: str) -> TidelogError:
     return error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {held.group_id} is not a {kind} group")
 
 
-def _described(held: HeldGroup) -> pb.DescribedGroup:
+def _described_consumer(held: HeldGroup, turn: Turn) -> messages.DescribedConsumerGroup:
+    if isinstance(held.group, ConsumerGroup):
+        return held.group.describe(turn.topics)
+    return messages.DescribedConsumerGroup(held.group_id, _wrong_type(held, _CONSUMER), str(ClassicState.DEAD))
+
+
+def _described(held: HeldGroup) -> messages.DescribedGroup:
     group = held.group
     if not isinstance(group, ClassicGroup) or not held.exists:
-        error = error_message(_wrong_type(held, _CLASSIC))
-        return pb.DescribedGroup(group_id=held.group_id, error=error, group_state=str(ClassicState.DEAD))
+        return messages.DescribedGroup(held.group_id, _wrong_type(held, _CLASSIC), str(ClassicState.DEAD))
     is_stable = group.state is ClassicState.STABLE
     protocol_name = group.protocol_name if is_stable else None
-    return pb.DescribedGroup(
+    return messages.DescribedGroup(
         group_id=held.group_id,
         group_state=str(group.state),
         protocol_type=group.protocol_type or "",
         protocol_data=protocol_name or "",
-        members=[_described_member(member, protocol_name) for member in group.members.values()],
+        members=tuple(_described_member(member, protocol_name) for member in group.members.values()),
     )
 
 
-def _described_member(member: ClassicMember, protocol_name: str | None) -> pb.DescribedGroupMember:
-    return pb.DescribedGroupMember(
+def _described_member(member: ClassicMember, protocol_name: str | None) -> messages.DescribedGroupMember:
+    return messages.DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,

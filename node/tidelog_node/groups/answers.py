@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tidelog.v1 import group_service_pb2 as pb
-from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.groups import messages
 from tidelog_node.groups.events import AllOffsets, GroupRequest, GroupResponse
-
-NO_GENERATION = -1
-NO_OFFSET = -1
-
-
-def error_message(error: TidelogError) -> Error:
-    """Return the error in the form that responses use."""
-    return Error(code=error.code.code, message=error.message)
-
-
-def refusal(code: ErrorCode, message: str | None = None) -> Error:
-    """Return the error of a code, with its standard text or a more specific message."""
-    return error_message(error_for(code, message))
 
 
 def write_error(error: TidelogError) -> TidelogError:
@@ -54,52 +40,48 @@ def commit_error(error: TidelogError) -> TidelogError:
 
 def refuse(request: GroupRequest, error: TidelogError) -> GroupResponse:
     """Return the response that refuses a whole request."""
-    said = error_message(error)
+    said = error.detached()
     match request:
-        case pb.JoinGroupRequest():
+        case messages.JoinGroupRequest():
             is_full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
             member_id = "" if is_full else request.member_id
-            return pb.JoinGroupResponse(error=said, generation_id=NO_GENERATION, member_id=member_id)
-        case pb.SyncGroupRequest():
-            return pb.SyncGroupResponse(error=said)
-        case pb.HeartbeatRequest():
-            return pb.HeartbeatResponse(error=said)
-        case pb.LeaveGroupRequest():
-            return pb.LeaveGroupResponse(error=said)
-        case pb.ConsumerGroupHeartbeatRequest():
-            return pb.ConsumerGroupHeartbeatResponse(error=said)
-        case pb.OffsetCommitRequest():
-            return refuse_commit(request, said)
-        case pb.OffsetFetchGroup(all_topics=True):
-            return AllOffsets(request.group_id, error=error)
-        case pb.OffsetFetchGroup():
-            return pb.OffsetFetchGroupResult(group_id=request.group_id, error=said)
-        case pb.OffsetDeleteRequest():
-            return pb.OffsetDeleteResponse(error=said)
-        case pb.ListGroupsRequest():
-            return pb.ListGroupsResponse(error=said)
-        case pb.DescribeGroupsRequest():
-            described = (pb.DescribedGroup(group_id=group_id, error=said) for group_id in request.group_ids)
-            return pb.DescribeGroupsResponse(groups=described)
-        case pb.ConsumerGroupDescribeRequest():
-            consumers = (pb.DescribedConsumerGroup(group_id=group_id, error=said) for group_id in request.group_ids)
-            return pb.ConsumerGroupDescribeResponse(groups=consumers)
-        case pb.DeleteGroupsRequest():
-            deleted = (pb.DeletedGroup(group_id=group_id, error=said) for group_id in request.group_ids)
-            return pb.DeleteGroupsResponse(groups=deleted)
+            return messages.JoinGroupResponse(error=said, member_id=member_id)
+        case messages.SyncGroupRequest():
+            return messages.SyncGroupResponse(error=said)
+        case messages.HeartbeatRequest():
+            return messages.HeartbeatResponse(error=said)
+        case messages.LeaveGroupRequest():
+            return messages.LeaveGroupResponse(error=said)
+        case messages.ConsumerGroupHeartbeatRequest():
+            return messages.ConsumerGroupHeartbeatResponse(error=said)
+        case messages.OffsetCommitRequest():
+            return _refused_commit(request, said)
+        case messages.OffsetFetchGroup(all_topics=True):
+            return AllOffsets(request.group_id, error=said)
+        case messages.OffsetFetchGroup():
+            return messages.OffsetFetchGroupResult(group_id=request.group_id, error=said)
+        case messages.OffsetDeleteRequest():
+            return messages.OffsetDeleteResponse(error=said)
+        case messages.ListGroupsRequest():
+            return messages.ListGroupsResponse(error=said)
+        case messages.DescribeGroupsRequest():
+            described = (messages.DescribedGroup(group_id, said) for group_id in request.group_ids)
+            return messages.DescribeGroupsResponse(tuple(described))
+        case messages.ConsumerGroupDescribeRequest():
+            consumers = (messages.DescribedConsumerGroup(group_id, said) for group_id in request.group_ids)
+            return messages.ConsumerGroupDescribeResponse(tuple(consumers))
+        case messages.DeleteGroupsRequest():
+            deleted = (messages.DeletedGroup(group_id, said) for group_id in request.group_ids)
+            return messages.DeleteGroupsResponse(tuple(deleted))
     assert_never(request)
 
 
-def refuse_commit(request: pb.OffsetCommitRequest, error: Error) -> pb.OffsetCommitResponse:
+def _refused_commit(request: messages.OffsetCommitRequest, error: TidelogError) -> messages.OffsetCommitResponse:
     """Return the response that has the same error for every partition."""
-    return pb.OffsetCommitResponse(
-        topics=[
-            pb.OffsetCommitTopicResult(
-                name=topic.name,
-                partitions=[
-                    pb.OffsetCommitPartitionResult(index=partition.index, error=error) for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    topics = (
+        messages.OffsetCommitTopicResult(
+            topic.name, tuple(messages.OffsetCommitPartitionResult(p.index, error) for p in topic.partitions)
+        )
+        for topic in request.topics
     )
+    return messages.OffsetCommitResponse(tuple(topics))

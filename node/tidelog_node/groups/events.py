@@ -11,24 +11,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
+from tidelog_node.groups import messages
 from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.groups.value_formats import OffsetCommitValue
 
 GroupRequest = (
-    pb.JoinGroupRequest
-    | pb.SyncGroupRequest
-    | pb.HeartbeatRequest
-    | pb.LeaveGroupRequest
-    | pb.ConsumerGroupHeartbeatRequest
-    | pb.OffsetCommitRequest
-    | pb.OffsetFetchGroup
-    | pb.OffsetDeleteRequest
-    | pb.ListGroupsRequest
-    | pb.DescribeGroupsRequest
-    | pb.ConsumerGroupDescribeRequest
-    | pb.DeleteGroupsRequest
+    messages.JoinGroupRequest
+    | messages.SyncGroupRequest
+    | messages.HeartbeatRequest
+    | messages.LeaveGroupRequest
+    | messages.ConsumerGroupHeartbeatRequest
+    | messages.OffsetCommitRequest
+    | messages.OffsetFetchGroup
+    | messages.OffsetDeleteRequest
+    | messages.ListGroupsRequest
+    | messages.DescribeGroupsRequest
+    | messages.ConsumerGroupDescribeRequest
+    | messages.DeleteGroupsRequest
 )
 """The requests that one shard answers. Requests for several groups arrive split by shard, ListGroups at each shard."""
 
@@ -46,19 +46,19 @@ class AllOffsets:
 
 
 GroupResponse = (
-    pb.JoinGroupResponse
-    | pb.SyncGroupResponse
-    | pb.HeartbeatResponse
-    | pb.LeaveGroupResponse
-    | pb.ConsumerGroupHeartbeatResponse
-    | pb.OffsetCommitResponse
-    | pb.OffsetFetchGroupResult
+    messages.JoinGroupResponse
+    | messages.SyncGroupResponse
+    | messages.HeartbeatResponse
+    | messages.LeaveGroupResponse
+    | messages.ConsumerGroupHeartbeatResponse
+    | messages.OffsetCommitResponse
+    | messages.OffsetFetchGroupResult
     | AllOffsets
-    | pb.OffsetDeleteResponse
-    | pb.ListGroupsResponse
-    | pb.DescribeGroupsResponse
-    | pb.ConsumerGroupDescribeResponse
-    | pb.DeleteGroupsResponse
+    | messages.OffsetDeleteResponse
+    | messages.ListGroupsResponse
+    | messages.DescribeGroupsResponse
+    | messages.ConsumerGroupDescribeResponse
+    | messages.DeleteGroupsResponse
 )
 
 

@@ -5,7 +5,6 @@ Groups that have members are converted by the rules of :mod:`.migration`.
 
 from __future__ import annotations
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups import mixed_requests
 from tidelog_node.groups.answers import refuse, write_error
@@ -16,6 +15,13 @@ from tidelog_node.groups.consumer import ConsumerGroup
 from tidelog_node.groups.consumer.requests import check_request
 from tidelog_node.groups.events import GroupRecord, RequestReceived
 from tidelog_node.groups.held import HeldGroup
+from tidelog_node.groups.messages import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
 from tidelog_node.groups.migration import may_upgrade
 from tidelog_node.groups.mixed_requests import encoded, known_topics
 from tidelog_node.groups.turn import Turn
@@ -23,7 +29,7 @@ from tidelog_node.groups.turn import Turn
 _JOINING_EPOCH = 0
 
 
-def join(held: HeldGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
+def join(held: HeldGroup, call: RequestReceived, request: JoinGroupRequest, turn: Turn) -> None:
     """Handle JoinGroup.
 
     Raises:
@@ -44,7 +50,7 @@ def join(held: HeldGroup, call: RequestReceived, request: pb.JoinGroupRequest, t
         _join_converted(held, group, call, request, turn)
 
 
-def sync(held: HeldGroup, call: RequestReceived, request: pb.SyncGroupRequest, turn: Turn) -> None:
+def sync(held: HeldGroup, call: RequestReceived, request: SyncGroupRequest, turn: Turn) -> None:
     """Handle SyncGroup.
 
     Raises:
@@ -57,7 +63,7 @@ def sync(held: HeldGroup, call: RequestReceived, request: pb.SyncGroupRequest, t
         syncing.sync(group, call, request, turn)
 
 
-def heartbeat(held: HeldGroup, call: RequestReceived, request: pb.HeartbeatRequest, turn: Turn) -> None:
+def heartbeat(held: HeldGroup, call: RequestReceived, request: HeartbeatRequest, turn: Turn) -> None:
     """Handle Heartbeat.
 
     Raises:
@@ -71,7 +77,7 @@ def heartbeat(held: HeldGroup, call: RequestReceived, request: pb.HeartbeatReque
         membership.heartbeat(group, call, request, turn)
 
 
-def leave(held: HeldGroup, call: RequestReceived, request: pb.LeaveGroupRequest, turn: Turn) -> None:
+def leave(held: HeldGroup, call: RequestReceived, request: LeaveGroupRequest, turn: Turn) -> None:
     """Handle LeaveGroup.
 
     Raises:
@@ -85,7 +91,7 @@ def leave(held: HeldGroup, call: RequestReceived, request: pb.LeaveGroupRequest,
 
 
 def consumer_heartbeat(
-    held: HeldGroup, call: RequestReceived, request: pb.ConsumerGroupHeartbeatRequest, turn: Turn
+    held: HeldGroup, call: RequestReceived, request: ConsumerGroupHeartbeatRequest, turn: Turn
 ) -> None:
     """Handle ConsumerGroupHeartbeat.
 
@@ -107,7 +113,7 @@ def group_tombstones(held: HeldGroup) -> list[GroupRecord]:
 
 
 def _join_converted(
-    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn
+    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: JoinGroupRequest, turn: Turn
 ) -> None:
     classic = ClassicGroup(held.group_id)
 
@@ -127,7 +133,7 @@ def _join_converted(
 
 
 def _consumer_group(
-    held: HeldGroup, request: pb.ConsumerGroupHeartbeatRequest, turn: Turn
+    held: HeldGroup, request: ConsumerGroupHeartbeatRequest, turn: Turn
 ) -> tuple[ConsumerGroup, list[GroupRecord]]:
     """Return the group and the records that delete its previous form."""
     if isinstance(held.group, ConsumerGroup):

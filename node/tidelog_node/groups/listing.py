@@ -6,23 +6,23 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.messages import GroupListing, ListGroupsRequest, ListGroupsResponse
 
 _SLICE = 100
-Look = Callable[[str, pb.ListGroupsRequest], pb.GroupListing | None]
+Look = Callable[[str, ListGroupsRequest], GroupListing | None]
 """Returns a group's entry, or None if the group is not listed."""
 
 
 class _Listing:
     """A listing in progress. A group that appears or disappears meanwhile may or may not be included."""
 
-    def __init__(self, call_id: int, request: pb.ListGroupsRequest, ids: Iterator[str]) -> None:
+    def __init__(self, call_id: int, request: ListGroupsRequest, ids: Iterator[str]) -> None:
         self.call_id = call_id
         self._request = request
         self._ids = ids
-        self._lines: dict[str, pb.GroupListing | None] = {}
+        self._lines: dict[str, GroupListing | None] = {}
 
-    def go_on(self, look: Look) -> pb.ListGroupsResponse | None:
+    def go_on(self, look: Look) -> ListGroupsResponse | None:
         """Process the next slice of groups and return the response after the last slice."""
         slice_ids = list(itertools.islice(self._ids, _SLICE))
         for group_id in slice_ids:
@@ -31,7 +31,7 @@ class _Listing:
         if len(slice_ids) == _SLICE:
             return None
         lines = (self._lines[group_id] for group_id in sorted(self._lines))
-        return pb.ListGroupsResponse(groups=[line for line in lines if line is not None])
+        return ListGroupsResponse(groups=tuple(line for line in lines if line is not None))
 
 
 class Listings:
@@ -48,7 +48,7 @@ class Listings:
         """The ids of the calls that wait for a listing."""
         return [listing.call_id for listing in self._open]
 
-    def begin(self, call_id: int, request: pb.ListGroupsRequest, ids: Iterator[str]) -> None:
+    def begin(self, call_id: int, request: ListGroupsRequest, ids: Iterator[str]) -> None:
         """Begin a listing."""
         self._open.append(_Listing(call_id, request, ids))
 
@@ -59,7 +59,7 @@ class Listings:
         self._open = kept
         return is_one
 
-    def go_on(self, look: Look) -> tuple[int, pb.ListGroupsResponse] | None:
+    def go_on(self, look: Look) -> tuple[int, ListGroupsResponse] | None:
         """Process one slice of the oldest listing and return its call id and response when it ends."""
         response = self._open[0].go_on(look)
         return None if response is None else (self._open.popleft().call_id, response)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_node.groups.answers import error_message, refuse, write_error
+from tidelog_node.groups.answers import refuse, write_error
 from tidelog_node.groups.classic import ClassicGroup, ClassicState
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.persistence import tombstone as classic_tombstone
@@ -16,6 +16,16 @@ from tidelog_node.groups.consumer import ConsumerGroup, Record
 from tidelog_node.groups.consumer.classic_members import leaving_member
 from tidelog_node.groups.events import GroupRecord, RequestReceived, TopicInfo
 from tidelog_node.groups.held import HeldGroup
+from tidelog_node.groups.messages import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeftMember,
+    SyncGroupRequest,
+)
 from tidelog_node.groups.migration import downgraded, upgraded
 from tidelog_node.groups.records import encode
 from tidelog_node.groups.turn import Turn
@@ -24,16 +34,14 @@ Answer: TypeAlias = Callable[[Turn, TidelogError | None], None]
 _LEAVE_GROUP_EPOCH = -1
 
 
-def join(
-    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn
-) -> None:
+def join(held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: JoinGroupRequest, turn: Turn) -> None:
     """Handle JoinGroup of a consumer group with members. The answer follows when its records are committed.
 
     Raises:
         TidelogError: COORDINATOR_LOAD_IN_PROGRESS until the topics are known, and the errors of
             :meth:`.consumer.ConsumerGroup.join`.
     """
-    instance_id = request.group_instance_id if request.HasField("group_instance_id") else call.client.client_id
+    instance_id = call.client.client_id if request.group_instance_id is None else request.group_instance_id
     new_id = turn.new_member_id(instance_id)
     result = group.join(request, call.client, known_topics(turn), new_id, turn.now_ms, turn.wall_ms)
 
@@ -53,9 +61,7 @@ def join(
         held.after_writes(turn, answer)
 
 
-def sync(
-    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.SyncGroupRequest, turn: Turn
-) -> None:
+def sync(held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: SyncGroupRequest, turn: Turn) -> None:
     """Handle SyncGroup of a consumer group with members.
 
     Raises:
@@ -71,7 +77,7 @@ def sync(
 
 
 def heartbeat(
-    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.HeartbeatRequest, turn: Turn
+    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: HeartbeatRequest, turn: Turn
 ) -> None:
     """Handle Heartbeat of a consumer group with members.
 
@@ -81,25 +87,24 @@ def heartbeat(
     group.classic_heartbeat(request, turn.now_ms)
 
     def answer(turn: Turn, error: TidelogError | None) -> None:
-        response = pb.HeartbeatResponse() if error is None else refuse(request, write_error(error))
+        response = HeartbeatResponse() if error is None else refuse(request, write_error(error))
         turn.respond(call.call_id, response)
 
     held.after_writes(turn, answer)
 
 
-def leave(
-    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.LeaveGroupRequest, turn: Turn
-) -> None:
+def leave(held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: LeaveGroupRequest, turn: Turn) -> None:
     """Handle LeaveGroup of a consumer group with members. Each member has a result of its own (KIP-345)."""
     leaving: set[str] = set()
-    response = pb.LeaveGroupResponse()
+    results: list[LeftMember] = []
     for each in request.members:
-        instance_id = each.group_instance_id if each.HasField("group_instance_id") else None
-        result = response.members.add(member_id=each.member_id, group_instance_id=instance_id)
+        result = LeftMember(each.member_id, each.group_instance_id)
         try:
             leaving.add(leaving_member(group.state, each).member_id)
         except TidelogError as error:
-            result.error.CopyFrom(error_message(error))
+            result = replace(result, error=error.detached())
+        results.append(result)
+    response = LeaveGroupResponse(members=tuple(results))
 
     def answer(turn: Turn, error: TidelogError | None) -> None:
         turn.respond(call.call_id, response if error is None else refuse(request, write_error(error)))
@@ -114,7 +119,7 @@ def consumer_heartbeat(
     held: HeldGroup,
     group: ConsumerGroup,
     call: RequestReceived,
-    request: pb.ConsumerGroupHeartbeatRequest,
+    request: ConsumerGroupHeartbeatRequest,
     turn: Turn,
     before: Sequence[GroupRecord] = (),
 ) -> None:

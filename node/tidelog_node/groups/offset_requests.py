@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_node.groups.answers import commit_error, error_message, refuse
+from tidelog_node.groups.answers import commit_error, refuse
 from tidelog_node.groups.classic import ClassicGroup, membership
 from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.held import HeldGroup, not_found
+from tidelog_node.groups.messages import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchGroup
 from tidelog_node.groups.offsets import requests
 from tidelog_node.groups.offsets.deleted_topics import DeletedTopics
 from tidelog_node.groups.turn import Turn
@@ -16,7 +16,7 @@ _NO_EPOCH = -1
 
 
 def commit(
-    held: HeldGroup, call: RequestReceived, request: pb.OffsetCommitRequest, deleted: DeletedTopics, turn: Turn
+    held: HeldGroup, call: RequestReceived, request: OffsetCommitRequest, deleted: DeletedTopics, turn: Turn
 ) -> None:
     """Handle OffsetCommit. A commit without a generation creates a simple group if the group does not exist.
 
@@ -31,12 +31,7 @@ def commit(
         return
 
     def failed(turn: Turn, error: TidelogError) -> None:
-        said = error_message(commit_error(error))
-        for topic in response.topics:
-            for partition in topic.partitions:
-                if not partition.HasField("error"):
-                    partition.error.CopyFrom(said)
-        turn.respond(call.call_id, response)
+        turn.respond(call.call_id, requests.failed_commit(response, commit_error(error)))
 
     turn.write(
         held.group_id,
@@ -47,20 +42,19 @@ def commit(
     )
 
 
-def fetch(held: HeldGroup, call: RequestReceived, request: pb.OffsetFetchGroup, turn: Turn) -> None:
+def fetch(held: HeldGroup, call: RequestReceived, request: OffsetFetchGroup, turn: Turn) -> None:
     """Handle OffsetFetch of one group. A group that does not exist has no offsets.
 
     Raises:
         TidelogError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH, in groups of KIP-848's protocol.
     """
     if not isinstance(held.group, ClassicGroup):
-        is_member = request.HasField("member_id")
-        member_id = request.member_id if is_member else None
-        held.group.check_fetch(member_id, request.member_epoch if is_member else _NO_EPOCH)
+        epoch = _NO_EPOCH if request.member_id is None else request.member_epoch
+        held.group.check_fetch(request.member_id, epoch)
     turn.respond(call.call_id, requests.fetch(request, held.offsets))
 
 
-def delete(held: HeldGroup, call: RequestReceived, request: pb.OffsetDeleteRequest, turn: Turn) -> None:
+def delete(held: HeldGroup, call: RequestReceived, request: OffsetDeleteRequest, turn: Turn) -> None:
     """Handle OffsetDelete.
 
     Raises:
@@ -85,7 +79,7 @@ def delete(held: HeldGroup, call: RequestReceived, request: pb.OffsetDeleteReque
     )
 
 
-def _check_commit(held: HeldGroup, request: pb.OffsetCommitRequest, turn: Turn) -> None:
+def _check_commit(held: HeldGroup, request: OffsetCommitRequest, turn: Turn) -> None:
     epoch = request.generation_id_or_member_epoch
     if not held.exists and epoch >= 0:
         if request.without_member_epochs:
@@ -95,6 +89,5 @@ def _check_commit(held: HeldGroup, request: pb.OffsetCommitRequest, turn: Turn) 
         membership.check_commit(held.group, request)
         membership.keep_alive(held.group, request.member_id, turn)
     else:
-        instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
         knows_epochs = not request.without_member_epochs
-        held.group.check_commit(request.member_id, epoch, instance_id, knows_epochs=knows_epochs)
+        held.group.check_commit(request.member_id, epoch, request.group_instance_id, knows_epochs=knows_epochs)

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
-from tidelog_node.groups import admin_requests, group_requests, mixed_requests, offset_requests
+from tidelog_node.groups import admin_requests, group_requests, messages, mixed_requests, offset_requests
 from tidelog_node.groups.agenda import Agenda
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.classic import ClassicGroup
@@ -144,33 +143,33 @@ class GroupShard:
     def _dispatch(self, call: RequestReceived, turn: Turn) -> None:
         request = call.request
         match request:
-            case pb.JoinGroupRequest():
+            case messages.JoinGroupRequest():
                 group_requests.join(self._held(request.group_id, turn), call, request, turn)
-            case pb.SyncGroupRequest():
+            case messages.SyncGroupRequest():
                 group_requests.sync(self._held(request.group_id, turn), call, request, turn)
-            case pb.HeartbeatRequest():
+            case messages.HeartbeatRequest():
                 group_requests.heartbeat(self._held(request.group_id, turn), call, request, turn)
-            case pb.LeaveGroupRequest():
+            case messages.LeaveGroupRequest():
                 group_requests.leave(self._held(request.group_id, turn), call, request, turn)
-            case pb.ConsumerGroupHeartbeatRequest():
+            case messages.ConsumerGroupHeartbeatRequest():
                 group_requests.consumer_heartbeat(self._held(request.group_id, turn), call, request, turn)
-            case pb.OffsetCommitRequest():
+            case messages.OffsetCommitRequest():
                 held = self._held(request.group_id, turn)
                 offset_requests.commit(held, call, request, self._sweep.deleted_topics, turn)
-            case pb.OffsetFetchGroup():
+            case messages.OffsetFetchGroup():
                 offset_requests.fetch(self._held(request.group_id, turn), call, request, turn)
-            case pb.OffsetDeleteRequest():
+            case messages.OffsetDeleteRequest():
                 offset_requests.delete(self._held(request.group_id, turn), call, request, turn)
-            case pb.ListGroupsRequest():
+            case messages.ListGroupsRequest():
                 self._listings.begin(call.call_id, request, self._groups.ids())
                 self._go_on_listing(turn)
-            case pb.DescribeGroupsRequest():
+            case messages.DescribeGroupsRequest():
                 groups = [self._held(group_id, turn) for group_id in request.group_ids]
                 turn.respond(call.call_id, admin_requests.describe_classic(groups))
-            case pb.ConsumerGroupDescribeRequest():
+            case messages.ConsumerGroupDescribeRequest():
                 groups = [self._held(group_id, turn) for group_id in request.group_ids]
                 turn.respond(call.call_id, admin_requests.describe_consumer(groups, turn))
-            case pb.DeleteGroupsRequest():
+            case messages.DeleteGroupsRequest():
                 unique = dict.fromkeys(request.group_ids)
                 admin_requests.delete([self._held(group_id, turn) for group_id in unique], call, turn)
             case _:
@@ -180,7 +179,7 @@ class GroupShard:
         return self._groups.get(group_id, lambda held: _begin(held, turn))
 
     def _go_on_listing(self, turn: Turn) -> None:
-        def look(group_id: str, request: pb.ListGroupsRequest) -> pb.GroupListing | None:
+        def look(group_id: str, request: messages.ListGroupsRequest) -> messages.GroupListing | None:
             was_held = group_id in self._groups
             line = admin_requests.listing(self._held(group_id, turn), request)
             if not was_held:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.groups import messages
 from tidelog_node.groups.events import ClientIdentity
-from tidelog_node.handlers.context import error_message
 from tidelog_node.handlers.group_calls import answer_of_group, call_group
 
 MOST_LEAVING = 25_000
@@ -14,46 +13,46 @@ MOST_LEAVING = 25_000
 
 
 async def join_group(
-    coordinator: GroupCoordinator, request: pb.JoinGroupRequest, client: ClientIdentity
-) -> pb.JoinGroupResponse:
+    coordinator: GroupCoordinator, request: messages.JoinGroupRequest, client: ClientIdentity
+) -> messages.JoinGroupResponse:
     """Join a group. The answer follows when the group is complete."""
-    return await answer_of_group(coordinator, request, client, pb.JoinGroupResponse)
+    return await answer_of_group(coordinator, request, client, messages.JoinGroupResponse)
 
 
 async def sync_group(
-    coordinator: GroupCoordinator, request: pb.SyncGroupRequest, client: ClientIdentity
-) -> pb.SyncGroupResponse:
+    coordinator: GroupCoordinator, request: messages.SyncGroupRequest, client: ClientIdentity
+) -> messages.SyncGroupResponse:
     """Return a member's assignment. The answer follows when the group's leader has assigned."""
-    return await answer_of_group(coordinator, request, client, pb.SyncGroupResponse)
+    return await answer_of_group(coordinator, request, client, messages.SyncGroupResponse)
 
 
 async def heartbeat(
-    coordinator: GroupCoordinator, request: pb.HeartbeatRequest, client: ClientIdentity
-) -> pb.HeartbeatResponse:
+    coordinator: GroupCoordinator, request: messages.HeartbeatRequest, client: ClientIdentity
+) -> messages.HeartbeatResponse:
     """Keep a member alive. While its group loads it counts as alive, as in Kafka's GroupCoordinatorService."""
     try:
-        return await call_group(coordinator, request, client, pb.HeartbeatResponse)
+        return await call_group(coordinator, request, client, messages.HeartbeatResponse)
     except TidelogError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return pb.HeartbeatResponse()
-        return pb.HeartbeatResponse(error=error_message(error))
+            return messages.HeartbeatResponse()
+        return messages.HeartbeatResponse(error.detached())
 
 
 async def leave_group(
-    coordinator: GroupCoordinator, request: pb.LeaveGroupRequest, client: ClientIdentity
-) -> pb.LeaveGroupResponse:
+    coordinator: GroupCoordinator, request: messages.LeaveGroupRequest, client: ClientIdentity
+) -> messages.LeaveGroupResponse:
     """Remove members from a group. More than MOST_LEAVING are refused with INVALID_REQUEST."""
     count = len(request.members)
     if count > MOST_LEAVING:
         text = (
             f"the request takes {count} members out of group {request.group_id!r}, at most {MOST_LEAVING} are allowed"
         )
-        return pb.LeaveGroupResponse(error=error_message(error_for(ErrorCode.INVALID_REQUEST, text)))
-    return await answer_of_group(coordinator, request, client, pb.LeaveGroupResponse)
+        return messages.LeaveGroupResponse(error=error_for(ErrorCode.INVALID_REQUEST, text))
+    return await answer_of_group(coordinator, request, client, messages.LeaveGroupResponse)
 
 
 async def consumer_group_heartbeat(
-    coordinator: GroupCoordinator, request: pb.ConsumerGroupHeartbeatRequest, client: ClientIdentity
-) -> pb.ConsumerGroupHeartbeatResponse:
+    coordinator: GroupCoordinator, request: messages.ConsumerGroupHeartbeatRequest, client: ClientIdentity
+) -> messages.ConsumerGroupHeartbeatResponse:
     """Join, stay in, or leave a group by KIP-848's protocol."""
-    return await answer_of_group(coordinator, request, client, pb.ConsumerGroupHeartbeatResponse)
+    return await answer_of_group(coordinator, request, client, messages.ConsumerGroupHeartbeatResponse)

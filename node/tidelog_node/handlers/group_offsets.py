@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.groups import messages
 from tidelog_node.groups.events import AllOffsets, ClientIdentity
-from tidelog_node.groups.offsets.requests import fill_in_steps
-from tidelog_node.handlers.context import error_message
+from tidelog_node.groups.offsets.requests import result_in_steps
 from tidelog_node.handlers.group_calls import answer_of_group
 
 _AT_ONCE = 100
@@ -31,8 +31,8 @@ MOST_FETCHED_BYTES = 64 * 1024**2
 
 
 async def offset_commit(
-    coordinator: GroupCoordinator, request: pb.OffsetCommitRequest, client: ClientIdentity
-) -> pb.OffsetCommitResponse:
+    coordinator: GroupCoordinator, request: messages.OffsetCommitRequest, client: ClientIdentity
+) -> messages.OffsetCommitResponse:
     """Commit offsets. The answer follows when all in-sync replicas have them.
 
     More than MOST_OFFSETS are refused with INVALID_COMMIT_OFFSET_SIZE, Kafka's error for a commit that does not fit
@@ -42,18 +42,18 @@ async def offset_commit(
     if count > MOST_OFFSETS:
         text = f"the commit has {count} offsets, at most {MOST_OFFSETS} are allowed"
         return await _refuse_commit(request, error_for(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, text))
-    return await answer_of_group(coordinator, request, client, pb.OffsetCommitResponse)
+    return await answer_of_group(coordinator, request, client, messages.OffsetCommitResponse)
 
 
 async def offset_fetch(
-    coordinator: GroupCoordinator, request: pb.OffsetFetchRequest, client: ClientIdentity
-) -> pb.OffsetFetchResponse:
+    coordinator: GroupCoordinator, request: messages.OffsetFetchRequest, client: ClientIdentity
+) -> messages.OffsetFetchResponse:
     """Return the committed offsets of groups. No transaction can change any of them yet (``require_stable``).
 
     The offsets of a response take at most MOST_FETCHED_BYTES: where the next group's do not fit, it has the error
     INVALID_REQUEST. The first group is answered with all its offsets when it asks for those of all topics.
     """
-    response = pb.OffsetFetchResponse()
+    results: list[messages.OffsetFetchGroupResult] = []
     await coordinator.wait_for_session()
     slices, room = TimeSlices(), _Room()
     for are_all, of_kind in itertools.groupby(request.groups, lambda group: group.all_topics):
@@ -62,10 +62,9 @@ async def offset_fetch(
         while groups := list(itertools.islice(of_kind, at_once)):
             for found in await asyncio.gather(*(_fetch(coordinator, group, client, room) for group in groups)):
                 if isinstance(found, AllOffsets):
-                    await slices.result_of(_fill(response, found, room))
-                else:
-                    response.groups.append(found)
-    return response
+                    found = await slices.result_of(_all_offsets(found, room, is_first=not results))
+                results.append(found)
+    return messages.OffsetFetchResponse(tuple(results))
 
 
 class _Room:
@@ -86,7 +85,9 @@ class _Room:
             raise error_for(ErrorCode.INVALID_REQUEST, f"{text} at once: ask for fewer groups or partitions")
 
 
-def _fill(response: pb.OffsetFetchResponse, found: AllOffsets, room: _Room) -> Generator[None, None, None]:
+def _all_offsets(
+    found: AllOffsets, room: _Room, *, is_first: bool
+) -> Generator[None, None, messages.OffsetFetchGroupResult]:
     size = 0
     for _, value in found.committed:
         size += _BYTES_PER_OFFSET + len(value.metadata)
@@ -94,48 +95,48 @@ def _fill(response: pb.OffsetFetchResponse, found: AllOffsets, room: _Room) -> G
     try:
         room.take(size)
     except TidelogError as error:
-        if response.groups:
-            found = AllOffsets(found.group_id, error=error)
-    yield from fill_in_steps(response.groups.add(), found)
+        if not is_first:
+            return messages.OffsetFetchGroupResult(found.group_id, error.detached())
+    return (yield from result_in_steps(found))
 
 
 async def offset_delete(
-    coordinator: GroupCoordinator, request: pb.OffsetDeleteRequest, client: ClientIdentity
-) -> pb.OffsetDeleteResponse:
+    coordinator: GroupCoordinator, request: messages.OffsetDeleteRequest, client: ClientIdentity
+) -> messages.OffsetDeleteResponse:
     """Delete offsets of a group (KIP-496). More than MOST_OFFSETS are refused with INVALID_REQUEST."""
     count = _offsets_in(request.topics)
     if count > MOST_OFFSETS:
         text = f"the request deletes {count} offsets, at most {MOST_OFFSETS} are allowed"
-        return pb.OffsetDeleteResponse(error=error_message(error_for(ErrorCode.INVALID_REQUEST, text)))
-    return await answer_of_group(coordinator, request, client, pb.OffsetDeleteResponse)
+        return messages.OffsetDeleteResponse(error=error_for(ErrorCode.INVALID_REQUEST, text))
+    return await answer_of_group(coordinator, request, client, messages.OffsetDeleteResponse)
 
 
 async def _fetch(
-    coordinator: GroupCoordinator, group: pb.OffsetFetchGroup, client: ClientIdentity, room: _Room
-) -> pb.OffsetFetchGroupResult | AllOffsets:
+    coordinator: GroupCoordinator, group: messages.OffsetFetchGroup, client: ClientIdentity, room: _Room
+) -> messages.OffsetFetchGroupResult | AllOffsets:
     """Fetch the named partitions in parts, since a shard answers each part in one step of the loop."""
     if group.all_topics:
         return await answer_of_group(coordinator, group, client, AllOffsets)
-    answer: pb.OffsetFetchGroupResult | None = None
+    topics: list[tuple[str, list[messages.OffsetFetchPartitionResult]]] = []
     async for part, goes_on in TimeSlices().of(_parts_of(group)):
-        found = await answer_of_group(coordinator, part, client, pb.OffsetFetchGroupResult)
+        found = await answer_of_group(coordinator, part, client, messages.OffsetFetchGroupResult)
+        metadata_bytes = sum(len(partition.metadata) for topic in found.topics for partition in topic.partitions)
         try:
-            room.take(found.ByteSize() + _BYTES_PER_OFFSET * _offsets_in(part.topics))
+            room.take(metadata_bytes + _BYTES_PER_OFFSET * _offsets_in(part.topics))
         except TidelogError as error:
-            return pb.OffsetFetchGroupResult(group_id=group.group_id, error=error_message(error))
-        if answer is None or found.HasField("error"):
-            answer = found
-        else:
-            if goes_on:
-                answer.topics[-1].partitions.extend(found.topics.pop(0).partitions)
-            answer.topics.extend(found.topics)
-        if answer.HasField("error"):
-            break
-    assert answer is not None
-    return answer
+            return messages.OffsetFetchGroupResult(group.group_id, error.detached())
+        if found.error is not None:
+            return found
+        for number, topic in enumerate(found.topics):
+            if goes_on and not number:
+                topics[-1][1].extend(topic.partitions)
+            else:
+                topics.append((topic.name, [*topic.partitions]))
+    results = (messages.OffsetFetchTopicResult(name, tuple(partitions)) for name, partitions in topics)
+    return messages.OffsetFetchGroupResult(group.group_id, topics=tuple(results))
 
 
-def _parts_of(group: pb.OffsetFetchGroup) -> Iterator[tuple[pb.OffsetFetchGroup, bool]]:
+def _parts_of(group: messages.OffsetFetchGroup) -> Iterator[tuple[messages.OffsetFetchGroup, bool]]:
     """Yield at least one request with a bounded number of partitions each, together equal to the whole request.
 
     The second value is whether the first topic continues the last one of the previous request.
@@ -143,36 +144,30 @@ def _parts_of(group: pb.OffsetFetchGroup) -> Iterator[tuple[pb.OffsetFetchGroup,
     if _offsets_in(group.topics) <= _FETCHED_AT_A_STRETCH:
         yield group, False
         return
-    part, size, goes_on = _part_of(group), 0, False
+    part: list[messages.OffsetFetchTopic] = []
+    size, goes_on = 0, False
     for topic in group.topics:
         for start in range(0, max(1, len(topic.partitions)), _FETCHED_AT_A_STRETCH):
-            goes_on = goes_on if part.topics else start > 0
+            goes_on = goes_on if part else start > 0
             indexes = topic.partitions[start : start + _FETCHED_AT_A_STRETCH]
-            part.topics.add(name=topic.name, partitions=indexes)
+            part.append(messages.OffsetFetchTopic(topic.name, indexes))
             size += max(1, len(indexes))
             if size >= _FETCHED_AT_A_STRETCH:
-                yield part, goes_on
-                part, size = _part_of(group), 0
-    if part.topics:
-        yield part, goes_on
+                yield replace(group, topics=tuple(part)), goes_on
+                part, size = [], 0
+    if part:
+        yield replace(group, topics=tuple(part)), goes_on
 
 
-def _part_of(group: pb.OffsetFetchGroup) -> pb.OffsetFetchGroup:
-    member_id = group.member_id if group.HasField("member_id") else None
-    return pb.OffsetFetchGroup(group_id=group.group_id, member_id=member_id, member_epoch=group.member_epoch)
-
-
-def _offsets_in(topics: Iterable[pb.OffsetCommitTopic | pb.OffsetFetchTopic]) -> int:
+def _offsets_in(topics: Iterable[messages.OffsetCommitTopic | messages.OffsetFetchTopic]) -> int:
     """Return the number of named offsets. A topic without partitions costs as much as one with a partition."""
     return sum(max(1, len(topic.partitions)) for topic in topics)
 
 
-async def _refuse_commit(request: pb.OffsetCommitRequest, error: TidelogError) -> pb.OffsetCommitResponse:
-    said = error_message(error)
-    response = pb.OffsetCommitResponse()
+async def _refuse_commit(request: messages.OffsetCommitRequest, error: TidelogError) -> messages.OffsetCommitResponse:
+    topics = []
     slices = TimeSlices()
     async for topic in slices.of(request.topics):
-        results = response.topics.add(name=topic.name)
-        async for partition in slices.of(topic.partitions):
-            results.partitions.add(index=partition.index, error=said)
-    return response
+        results = [messages.OffsetCommitPartitionResult(p.index, error) async for p in slices.of(topic.partitions)]
+        topics.append(messages.OffsetCommitTopicResult(topic.name, tuple(results)))
+    return messages.OffsetCommitResponse(tuple(topics))

@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.groups import messages
 from tidelog_node.groups.events import ClientIdentity
-from tidelog_node.handlers.context import error_message
-from tidelog_node.handlers.group_calls import by_shard, call_shard
+from tidelog_node.handlers.group_calls import call_shard, refused
 
-_Request = pb.DescribeGroupsRequest | pb.ConsumerGroupDescribeRequest | pb.DeleteGroupsRequest
-R = TypeVar("R", pb.DescribeGroupsResponse, pb.ConsumerGroupDescribeResponse, pb.DeleteGroupsResponse)
+_OfSeveral = messages.DescribeGroupsRequest | messages.ConsumerGroupDescribeRequest | messages.DeleteGroupsRequest
+R = TypeVar("R", messages.DescribeGroupsResponse, messages.ConsumerGroupDescribeResponse, messages.DeleteGroupsResponse)
 
 MOST_FILTERS: Final = 100
 """Groups have fewer than twenty states and types."""
 MOST_FILTER_CHARS: Final = 255
 """Of one state or type. Each shard compares every group with each of them."""
+_AT_ONCE = 100
+_LEAST_AT_ONCE = 10
 
 
 async def find_coordinator(
     coordinator: GroupCoordinator,
-    request: pb.FindCoordinatorRequest,
+    request: messages.FindCoordinatorRequest,
     client: ClientIdentity,
     listener: str | None = None,
-) -> pb.FindCoordinatorResponse:
+) -> messages.FindCoordinatorResponse:
     """Return the coordinators of groups, which any node knows, on this listener or by default on the gRPC endpoint."""
-    response = pb.FindCoordinatorResponse()
-    slices = TimeSlices()
-    for group_id in request.group_ids:
-        response.coordinators.append(coordinator.coordinator_of(group_id, listener))
-        if slices.is_over:
-            await slices.give_way()
-    return response
+    found = [coordinator.coordinator_of(group_id, listener) async for group_id in TimeSlices().of(request.group_ids)]
+    return messages.FindCoordinatorResponse(tuple(found))
 
 
 async def list_groups(
-    coordinator: GroupCoordinator, request: pb.ListGroupsRequest, client: ClientIdentity
-) -> pb.ListGroupsResponse:
+    coordinator: GroupCoordinator, request: messages.ListGroupsRequest, client: ClientIdentity
+) -> messages.ListGroupsResponse:
     """List the groups that this node coordinates. Groups that cannot be listed yet are omitted, with an error.
 
     A request with more than MOST_FILTERS states or types, or with a longer one than MOST_FILTER_CHARS, is refused:
@@ -49,22 +44,22 @@ async def list_groups(
     """
     refusal = _refusal_of_filters(request)
     if refusal is not None:
-        return pb.ListGroupsResponse(error=error_message(error_for(ErrorCode.INVALID_REQUEST, refusal)))
+        return messages.ListGroupsResponse(error=error_for(ErrorCode.INVALID_REQUEST, refusal))
 
-    async def ask(shard: int) -> pb.ListGroupsResponse:
+    async def ask(shard: int) -> messages.ListGroupsResponse:
         try:
-            return await call_shard(coordinator, shard, request, client, pb.ListGroupsResponse)
+            return await call_shard(coordinator, shard, request, client, messages.ListGroupsResponse)
         except TidelogError as error:
             is_elsewhere = error.code is ErrorCode.NOT_COORDINATOR
-            return pb.ListGroupsResponse(error=None if is_elsewhere else error_message(error))
+            return messages.ListGroupsResponse(error=None if is_elsewhere else error.detached())
 
     parts = await asyncio.gather(*(ask(shard) for shard in coordinator.shards()))
-    error = next((part.error for part in parts if part.HasField("error")), None)
+    error = next((part.error for part in parts if part.error is not None), None)
     listed = sorted((group for part in parts for group in part.groups), key=lambda group: group.group_id)
-    return pb.ListGroupsResponse(error=error, groups=listed)
+    return messages.ListGroupsResponse(error=error, groups=tuple(listed))
 
 
-def _refusal_of_filters(request: pb.ListGroupsRequest) -> str | None:
+def _refusal_of_filters(request: messages.ListGroupsRequest) -> str | None:
     filters = max(len(request.states_filter), len(request.types_filter))
     if filters > MOST_FILTERS:
         return f"the request names {filters} states or types of groups, at most {MOST_FILTERS} are allowed"
@@ -75,45 +70,61 @@ def _refusal_of_filters(request: pb.ListGroupsRequest) -> str | None:
 
 
 async def describe_groups(
-    coordinator: GroupCoordinator, request: pb.DescribeGroupsRequest, client: ClientIdentity
-) -> pb.DescribeGroupsResponse:
+    coordinator: GroupCoordinator, request: messages.DescribeGroupsRequest, client: ClientIdentity
+) -> messages.DescribeGroupsResponse:
     """Describe groups of the classic protocol, each once."""
-    kinds = pb.DescribeGroupsRequest, pb.DescribeGroupsResponse, pb.DescribedGroup
-    return await _of_each(coordinator, request.group_ids, client, *kinds, allows_empty=True)
+    groups = await _of_each(coordinator, request, client, messages.DescribeGroupsResponse)
+    return messages.DescribeGroupsResponse(tuple(groups))
 
 
 async def consumer_group_describe(
-    coordinator: GroupCoordinator, request: pb.ConsumerGroupDescribeRequest, client: ClientIdentity
-) -> pb.ConsumerGroupDescribeResponse:
+    coordinator: GroupCoordinator, request: messages.ConsumerGroupDescribeRequest, client: ClientIdentity
+) -> messages.ConsumerGroupDescribeResponse:
     """Describe groups of KIP-848's protocol, each once."""
-    kinds = pb.ConsumerGroupDescribeRequest, pb.ConsumerGroupDescribeResponse, pb.DescribedConsumerGroup
-    return await _of_each(coordinator, request.group_ids, client, *kinds, allows_empty=False)
+    groups = await _of_each(coordinator, request, client, messages.ConsumerGroupDescribeResponse)
+    return messages.ConsumerGroupDescribeResponse(tuple(groups))
 
 
 async def delete_groups(
-    coordinator: GroupCoordinator, request: pb.DeleteGroupsRequest, client: ClientIdentity
-) -> pb.DeleteGroupsResponse:
+    coordinator: GroupCoordinator, request: messages.DeleteGroupsRequest, client: ClientIdentity
+) -> messages.DeleteGroupsResponse:
     """Delete groups that have no members, with their offsets."""
-    kinds = pb.DeleteGroupsRequest, pb.DeleteGroupsResponse, pb.DeletedGroup
-    return await _of_each(coordinator, request.group_ids, client, *kinds, allows_empty=True)
+    groups = await _of_each(coordinator, request, client, messages.DeleteGroupsResponse)
+    return messages.DeleteGroupsResponse(tuple(groups))
 
 
 async def _of_each(
-    coordinator: GroupCoordinator,
-    group_ids: Iterable[str],
-    client: ClientIdentity,
-    request_kind: Callable[..., _Request],
-    response_kind: type[R],
-    group_kind: Callable[..., Any],
-    *,
-    allows_empty: bool,
-) -> R:
-    """Send each group to its shard. If a shard cannot answer, its groups have the error."""
+    coordinator: GroupCoordinator, request: _OfSeveral, client: ClientIdentity, kind: type[R]
+) -> list[Any]:
+    """Call all shards concurrently, each with its own groups once, and return the groups of all answers.
 
-    async def ask(shard: int, of_shard: Sequence[str]) -> Sequence[Any]:
-        return (await call_shard(coordinator, shard, request_kind(group_ids=of_shard), client, response_kind)).groups
+    If a shard cannot answer, its groups have the error. As in Kafka's GroupCoordinatorService, a classic group "" may
+    exist, but no consumer group.
+    """
+    request_kind = type(request)
+    shards: dict[int, list[str]] = {}
+    groups: list[Any] = []
+    async for group_id in TimeSlices().of(dict.fromkeys(request.group_ids)):
+        try:
+            if not group_id and isinstance(request, messages.ConsumerGroupDescribeRequest):
+                raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
+            shards.setdefault(coordinator.shard_of(group_id), []).append(group_id)
+        except TidelogError as error:
+            groups += refused(request_kind((group_id,)), error, kind).groups
+    at_once = min(_AT_ONCE, max(_LEAST_AT_ONCE, _AT_ONCE // max(1, len(shards))))
 
-    def refuse(group_id: str, error: TidelogError) -> Any:
-        return group_kind(group_id=group_id, error=error_message(error))
+    async def ask(shard: int, ids: list[str]) -> list[Any]:
+        # A shard processes the groups of one call in one step, and all shards run in one turn. Slices let other calls
+        # run.
+        found: list[Any] = []
+        for start in range(0, len(ids), at_once):
+            part = request_kind(tuple(ids[start : start + at_once]))
+            try:
+                found += (await call_shard(coordinator, shard, part, client, kind)).groups
+            except TidelogError as error:
+                found += refused(part, error, kind).groups
+        return found
 
-    return response_kind(groups=await by_shard(coordinator, group_ids, ask, refuse, allows_empty=allows_empty))
+    for found in await asyncio.gather(*(ask(shard, ids) for shard, ids in shards.items())):
+        groups += found
+    return groups

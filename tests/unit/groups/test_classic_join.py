@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 from group_shards import (
     ShardHarness,
     code_of,
+    commit_request,
     heartbeat_request,
     join_new,
     join_request,
@@ -18,6 +20,7 @@ from group_shards import (
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.classic.joining import MAX_PENDING_JOINS
+from tidelog_node.groups.messages import DeleteGroupsRequest
 from tidelog_node.groups.settings import GroupSettings
 
 
@@ -59,7 +62,7 @@ def test_initial_delay_is_not_longer_when_no_time_is_left(harness: ShardHarness)
 def test_session_begins_anew_with_the_answer_of_the_join(harness: ShardHarness) -> None:
     member_id, _ = join_new(harness)
     harness.pass_time(3_000 + 9_999)
-    assert not harness.call(heartbeat_request(member_id, 1)).HasField("error")
+    assert harness.call(heartbeat_request(member_id, 1)).error is None
     harness.pass_time(10_000)
     assert code_of(harness.call(heartbeat_request(member_id, 1))) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -297,3 +300,21 @@ def test_member_ids_that_are_given_out_and_not_used_are_bounded(harness: ShardHa
     assert code_of(harness.call(join_request(given[0]))) is ErrorCode.UNKNOWN_MEMBER_ID
     joining = harness.send(join_request(given[1]))
     assert joining not in harness.responses, "the latest ones are still of use"
+
+
+def test_refused_calls_leave_no_cyclic_garbage(harness: ShardHarness) -> None:
+    stable_group(harness)
+    requests = (
+        join_request("nobody"),
+        heartbeat_request("nobody", 1),
+        leave_request("nobody"),
+        commit_request({("t", 0): 1}, member_id="nobody"),
+        DeleteGroupsRequest(("g",)),
+    )
+    for request in requests:
+        harness.call(request)
+    gc.collect()
+    for request in requests:
+        harness.call(request)
+    harness.responses.clear()
+    assert gc.collect() == 0

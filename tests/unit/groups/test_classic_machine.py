@@ -22,8 +22,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_node.groups.messages import JoinGroupResponse, LeaveGroupRequest, LeavingMember, SyncGroupResponse
 from tidelog_node.groups.settings import GroupSettings
 
 SLOTS = 5
@@ -116,9 +116,9 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def _heartbeat(self, client: Client) -> None:
         request = heartbeat_request(client.member_id, client.generation, instance=client.instance)
         answer = self.harness.call(request)
-        if answer.HasField("error"):
+        if answer.error is not None:
             client.generation, client.is_synced = -1, False
-            if ErrorCode.of(answer.error.code) is not ErrorCode.REBALANCE_IN_PROGRESS:
+            if answer.error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
                 client.member_id = ""
 
     @rule(slot=SLOT)
@@ -129,8 +129,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @rule(slot=SLOT)
     def leave(self, slot: int) -> None:
         client = self.clients[slot]
-        leaving = pb.LeavingMember(member_id=client.member_id, group_instance_id=client.instance)
-        answer = self.harness.call(pb.LeaveGroupRequest(group_id="g", members=[leaving]))
+        leaving = LeavingMember(member_id=client.member_id, group_instance_id=client.instance)
+        answer = self.harness.call(LeaveGroupRequest(group_id="g", members=(leaving,)))
         assert not answer.members or len(answer.members) == 1
         self._look(client)
         self.crash(slot)
@@ -218,7 +218,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def _look_at_commits(self) -> None:
         for call in [call for call in self.commits if call in self.harness.responses]:
             offset = self.commits.pop(call)
-            if not self.harness.responses[call].topics[0].partitions[0].HasField("error"):
+            if self.harness.responses[call].topics[0].partitions[0].error is None:
                 assert fetched_offsets(self.harness)[OFFSET] >= offset
 
     def _look(self, client: Client) -> None:
@@ -231,9 +231,9 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         else:
             self._synced(client, answer)
 
-    def _joined(self, client: Client, answer: pb.JoinGroupResponse) -> None:
-        if answer.HasField("error"):
-            code = ErrorCode.of(answer.error.code)
+    def _joined(self, client: Client, answer: JoinGroupResponse) -> None:
+        if answer.error is not None:
+            code = answer.error.code
             if code is ErrorCode.MEMBER_ID_REQUIRED:
                 client.member_id = answer.member_id
             elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
@@ -248,9 +248,9 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             assert answer.member_id in [member.member_id for member in answer.members]
             assert answer.leader == answer.member_id
 
-    def _synced(self, client: Client, answer: pb.SyncGroupResponse) -> None:
-        if answer.HasField("error"):
-            if ErrorCode.of(answer.error.code) in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+    def _synced(self, client: Client, answer: SyncGroupResponse) -> None:
+        if answer.error is not None:
+            if answer.error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
                 client.member_id = ""
             client.generation, client.leads = -1, None
             return

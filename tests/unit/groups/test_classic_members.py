@@ -14,13 +14,13 @@ from group_shards import (
     sync_request,
 )
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_node.groups.messages import DescribeGroupsRequest, LeaveGroupRequest, LeavingMember
 from tidelog_node.groups.records import GroupMetadataValue
 
 
 def state_of(harness: ShardHarness) -> str:
-    return str(harness.call(pb.DescribeGroupsRequest(group_ids=["g"])).groups[0].group_state)
+    return str(harness.call(DescribeGroupsRequest(group_ids=("g",))).groups[0].group_state)
 
 
 def test_heartbeat_is_refused_from_unknown_members_and_other_generations(harness: ShardHarness) -> None:
@@ -36,7 +36,7 @@ def test_heartbeat_is_refused_from_unknown_members_and_other_generations(harness
 def test_heartbeat_is_good_while_the_group_awaits_its_assignment(harness: ShardHarness) -> None:
     member_id, _ = join_new(harness)
     harness.pass_time(3_000)
-    assert not harness.call(heartbeat_request(member_id, 1)).HasField("error")
+    assert harness.call(heartbeat_request(member_id, 1)).error is None
 
 
 def test_heartbeats_keep_a_member_and_silence_ends_it(harness: ShardHarness) -> None:
@@ -44,7 +44,7 @@ def test_heartbeats_keep_a_member_and_silence_ends_it(harness: ShardHarness) -> 
     for _ in range(5):
         harness.pass_time(9_999)
         for member_id in (leader, follower):
-            assert not harness.call(heartbeat_request(member_id, generation)).HasField("error")
+            assert harness.call(heartbeat_request(member_id, generation)).error is None
     harness.pass_time(5_000)
     harness.call(heartbeat_request(leader, generation))
     harness.pass_time(5_000)
@@ -66,7 +66,7 @@ def test_last_member_that_leaves_makes_the_group_empty_and_the_next_begins_anoth
     harness: ShardHarness,
 ) -> None:
     _, (leader,) = stable_group(harness)
-    assert not harness.call(leave_request(leader)).members[0].HasField("error")
+    assert harness.call(leave_request(leader)).members[0].error is None
     assert state_of(harness) == "Empty"
     assert stable_group(harness)[0] == 3
 
@@ -74,7 +74,7 @@ def test_last_member_that_leaves_makes_the_group_empty_and_the_next_begins_anoth
 def test_leave_answers_each_member_for_itself(harness: ShardHarness) -> None:
     _, members = stable_group(harness, 2)
     answer = harness.call(leave_request(members[0], "nobody", members[1]))
-    assert [m.HasField("error") for m in answer.members] == [False, True, False]
+    assert [m.error is not None for m in answer.members] == [False, True, False]
     assert code_of(answer.members[1]) is ErrorCode.UNKNOWN_MEMBER_ID
     assert state_of(harness) == "Empty"
 
@@ -82,12 +82,12 @@ def test_leave_answers_each_member_for_itself(harness: ShardHarness) -> None:
 def test_leave_by_instance_id_removes_whoever_has_it(harness: ShardHarness) -> None:
     call = harness.send(join_request(instance="a"))
     harness.pass_time(3_000)
-    request = pb.LeaveGroupRequest(
+    request = LeaveGroupRequest(
         group_id="g",
-        members=[pb.LeavingMember(group_instance_id="a"), pb.LeavingMember(group_instance_id="b"), pb.LeavingMember()],
+        members=(LeavingMember("", "a"), LeavingMember("", "b"), LeavingMember("")),
     )
     answer = harness.call(request)
-    assert not answer.members[0].HasField("error")
+    assert answer.members[0].error is None
     assert [code_of(member) for member in answer.members[1:]] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
     member_id = harness.responses[call].member_id
     assert code_of(harness.call(heartbeat_request(member_id, 1))) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -98,7 +98,7 @@ def test_leave_of_a_member_that_was_only_given_an_id(harness: ShardHarness) -> N
     pending = harness.call(join_request()).member_id
     call = harness.send(join_request(leader))
     assert call not in harness.responses
-    assert not harness.call(leave_request(pending)).members[0].HasField("error")
+    assert harness.call(leave_request(pending)).members[0].error is None
     assert harness.responses[call].generation_id == 2
 
 
@@ -128,7 +128,7 @@ def test_another_coordinator_finds_the_group_with_its_members_and_assignments(ha
     assert state_of(harness) == "Stable"
     for member_id in members:
         assert harness.call(sync_request(member_id, generation)).assignment == member_id.encode()
-        assert not harness.call(heartbeat_request(member_id, generation)).HasField("error")
+        assert harness.call(heartbeat_request(member_id, generation)).error is None
 
 
 def test_members_have_their_session_timeout_anew_with_another_coordinator(harness: ShardHarness) -> None:
@@ -136,7 +136,7 @@ def test_members_have_their_session_timeout_anew_with_another_coordinator(harnes
     harness.pass_time(9_000)
     harness.reload()
     harness.pass_time(9_999)
-    assert not harness.call(heartbeat_request(members[0], generation)).HasField("error")
+    assert harness.call(heartbeat_request(members[0], generation)).error is None
     harness.pass_time(1)
     assert code_of(harness.call(heartbeat_request(members[1], generation))) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -155,12 +155,12 @@ def test_empty_group_whose_record_was_not_written_comes_back_with_another_coordi
     generation, (leader,) = stable_group(harness)
     harness.call(commit_request({("t", 0): 1}, member_id=leader, generation=generation))
     harness.fails_writes = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert not harness.call(leave_request(leader)).members[0].HasField("error")
+    assert harness.call(leave_request(leader)).members[0].error is None
     harness.pass_time(600_000)
     assert code_of(harness.call(heartbeat_request(leader, generation))) is ErrorCode.UNKNOWN_MEMBER_ID
     harness.fails_writes = None
     harness.reload()
-    assert not harness.call(heartbeat_request(leader, generation)).HasField("error")
+    assert harness.call(heartbeat_request(leader, generation)).error is None
 
 
 def test_abandoned_calls_are_not_answered(harness: ShardHarness) -> None:

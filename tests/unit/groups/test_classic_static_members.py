@@ -13,8 +13,8 @@ from group_shards import (
     sync_request,
 )
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_node.groups.messages import LeaveGroupRequest, LeavingMember
 from tidelog_node.groups.records import GroupMetadataValue
 
 
@@ -42,7 +42,7 @@ def test_follower_that_comes_back_keeps_its_assignment_without_a_rebalance(harne
     assert answer.member_id != follower
     assert (answer.generation_id, answer.leader, answer.skip_assignment) == (1, leader, False)
     assert harness.call(sync_request(answer.member_id, 1, instance="b")).assignment == b"B"
-    assert not harness.call(heartbeat_request(leader, 1, instance="a")).HasField("error")
+    assert harness.call(heartbeat_request(leader, 1, instance="a")).error is None
 
 
 def test_leader_that_comes_back_leads_and_need_not_assign(harness: ShardHarness) -> None:
@@ -75,9 +75,9 @@ def test_older_holder_of_an_instance_id_is_fenced_wherever_it_calls(harness: Sha
     assert code_of(harness.call(join_request(old, instance="b"))) is ErrorCode.FENCED_INSTANCE_ID
     request = commit_request({("t", 0): 1}, member_id=old, generation=1, instance="b")
     assert code_of(harness.call(request).topics[0].partitions[0]) is ErrorCode.FENCED_INSTANCE_ID
-    leave = pb.LeaveGroupRequest(group_id="g", members=[pb.LeavingMember(member_id=old, group_instance_id="b")])
+    leave = LeaveGroupRequest(group_id="g", members=(LeavingMember(member_id=old, group_instance_id="b"),))
     assert code_of(harness.call(leave).members[0]) is ErrorCode.FENCED_INSTANCE_ID
-    assert not harness.call(heartbeat_request(new, 1, instance="b")).HasField("error")
+    assert harness.call(heartbeat_request(new, 1, instance="b")).error is None
 
 
 def test_older_holder_that_waits_for_the_rebalance_is_fenced(harness: ShardHarness) -> None:
@@ -115,7 +115,7 @@ def test_static_member_that_cannot_be_written_is_as_before(harness: ShardHarness
     _, old = static_group(harness)
     harness.fails_writes = ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(harness.call(join_request(instance="b"))) is ErrorCode.NOT_COORDINATOR
-    assert not harness.call(heartbeat_request(old, 1, instance="b")).HasField("error")
+    assert harness.call(heartbeat_request(old, 1, instance="b")).error is None
     assert harness.call(sync_request(old, 1, instance="b")).assignment == b"B"
 
 
@@ -150,7 +150,7 @@ def test_static_member_outlives_a_rebalance_that_it_misses_until_its_session_end
     call = harness.send(join_request(leader, instance="a", rebalance_timeout_ms=7_000))
     harness.pass_time(7_000)
     assert {m.group_instance_id for m in harness.responses[call].members} == {"a", "b"}
-    assert not harness.call(heartbeat_request(follower, 3, instance="b")).HasField("error")
+    assert harness.call(heartbeat_request(follower, 3, instance="b")).error is None
     harness.pass_time(10_000)
     assert code_of(harness.call(heartbeat_request(follower, 3, instance="b"))) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -158,8 +158,8 @@ def test_static_member_outlives_a_rebalance_that_it_misses_until_its_session_end
 def test_group_of_static_members_that_all_miss_a_rebalance_waits_for_them(harness: ShardHarness) -> None:
     leader, follower = static_group(harness)
     call = harness.send(join_request(leader, instance="a", session_timeout_ms=200_000))
-    leave = pb.LeavingMember(member_id=leader, group_instance_id="a")
-    harness.call(pb.LeaveGroupRequest(group_id="g", members=[leave]))
+    leave = LeavingMember(member_id=leader, group_instance_id="a")
+    harness.call(LeaveGroupRequest(group_id="g", members=(leave,)))
     assert code_of(harness.responses[call]) is ErrorCode.UNKNOWN_MEMBER_ID
     for _ in range(14):
         harness.pass_time(5_000)
@@ -193,7 +193,7 @@ def test_static_member_whose_new_id_takes_long_to_commit_has_its_session_from_th
     new = harness.responses[call].member_id
     harness.pass_time(5_000)
     harness.call(heartbeat_request(leader, 1, instance="a"))
-    assert not harness.call(heartbeat_request(new, 1, instance="b")).HasField("error")
+    assert harness.call(heartbeat_request(new, 1, instance="b")).error is None
     harness.pass_time(10_000)
     assert code_of(harness.call(heartbeat_request(new, 1, instance="b"))) is ErrorCode.UNKNOWN_MEMBER_ID
 

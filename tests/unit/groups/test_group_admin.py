@@ -16,21 +16,26 @@ from group_shards import (
     stable_group,
 )
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.memory_store import MemoryGroupStore
+from tidelog_node.groups.messages import (
+    ConsumerGroupDescribeRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
 from tidelog_node.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, encode
 
 
 def listed(harness: ShardHarness, *states: str, types: tuple[str, ...] = ()) -> list[tuple[str, str, str, str]]:
-    answer = harness.call(pb.ListGroupsRequest(states_filter=states, types_filter=types))
+    answer = harness.call(ListGroupsRequest(states_filter=states, types_filter=types))
     return [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups]
 
 
 def deleted(harness: ShardHarness, *group_ids: str) -> list[ErrorCode | None]:
-    answer = harness.call(pb.DeleteGroupsRequest(group_ids=group_ids))
+    answer = harness.call(DeleteGroupsRequest(group_ids=group_ids))
     assert [group.group_id for group in answer.groups] == list(group_ids)
-    return [code_of(group) if group.HasField("error") else None for group in answer.groups]
+    return [code_of(group) if group.error is not None else None for group in answer.groups]
 
 
 def test_list_shows_groups_by_state_and_type(harness: ShardHarness) -> None:
@@ -51,28 +56,28 @@ def test_list_shows_groups_by_state_and_type(harness: ShardHarness) -> None:
 
 def test_describe_shows_members_with_their_assignments_when_the_group_is_stable(harness: ShardHarness) -> None:
     _, (leader,) = stable_group(harness)
-    (group,) = harness.call(pb.DescribeGroupsRequest(group_ids=["g"])).groups
+    (group,) = harness.call(DescribeGroupsRequest(group_ids=("g",))).groups
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
     (member,) = group.members
     assert (member.member_id, member.member_assignment) == (leader, leader.encode())
     assert (member.client_id, member.client_host) == (CLIENT.client_id, CLIENT.host)
     harness.send(join_request(leader))
-    (group,) = harness.call(pb.DescribeGroupsRequest(group_ids=["g"])).groups
+    (group,) = harness.call(DescribeGroupsRequest(group_ids=("g",))).groups
     assert (group.group_state, group.protocol_data) == ("CompletingRebalance", "")
     assert group.members[0].member_assignment == b""
 
 
 def test_groups_that_there_are_not_are_dead(harness: ShardHarness) -> None:
-    (group,) = harness.call(pb.DescribeGroupsRequest(group_ids=["g"])).groups
+    (group,) = harness.call(DescribeGroupsRequest(group_ids=("g",))).groups
     assert code_of(group) is ErrorCode.GROUP_ID_NOT_FOUND
     assert group.group_state == "Dead"
-    (consumer,) = harness.call(pb.ConsumerGroupDescribeRequest(group_ids=["g"])).groups
+    (consumer,) = harness.call(ConsumerGroupDescribeRequest(group_ids=("g",))).groups
     assert code_of(consumer) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_classic_groups_are_not_described_as_consumer_groups(harness: ShardHarness) -> None:
     stable_group(harness)
-    (group,) = harness.call(pb.ConsumerGroupDescribeRequest(group_ids=["g"])).groups
+    (group,) = harness.call(ConsumerGroupDescribeRequest(group_ids=("g",))).groups
     assert code_of(group) is ErrorCode.GROUP_ID_NOT_FOUND
     assert "not a consumer group" in group.error.message
 
@@ -97,17 +102,17 @@ def test_delete_is_answered_when_all_of_it_is_committed(harness: ShardHarness) -
     harness.call(commit_request({("t", 0): 1}, group="a"))
     harness.call(commit_request({("t", 0): 1}, group="b"))
     harness.holds_commits = True
-    call = harness.send(pb.DeleteGroupsRequest(group_ids=["a", "b"]))
+    call = harness.send(DeleteGroupsRequest(group_ids=("a", "b")))
     harness.commit(1)
     assert call not in harness.responses
     harness.commit(1)
-    assert not any(group.HasField("error") for group in harness.responses[call].groups)
+    assert not any(group.error is not None for group in harness.responses[call].groups)
 
 
 def test_delete_deletes_a_commit_that_is_under_way(harness: ShardHarness) -> None:
     harness.holds_commits = True
     harness.send(commit_request({("t", 0): 1}))
-    harness.send(pb.DeleteGroupsRequest(group_ids=["g"]))
+    harness.send(DeleteGroupsRequest(group_ids=("g",)))
     assert (OffsetCommitKey("g", "t", 0), None) in harness.log
     harness.commit()
     assert listed(harness) == []
@@ -124,7 +129,7 @@ def test_delete_of_which_nothing_is_known_leaves_the_group_to_the_store(harness:
     _, (leader,) = stable_group(harness)
     harness.call(leave_request(leader))
     harness.holds_commits = True
-    call = harness.send(pb.DeleteGroupsRequest(group_ids=["g"]))
+    call = harness.send(DeleteGroupsRequest(group_ids=("g",)))
     harness.fail_written(ErrorCode.REQUEST_TIMED_OUT)
     assert code_of(harness.responses[call].groups[0]) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert listed(harness) == [("g", "consumer", "Empty", "classic")]
@@ -134,12 +139,12 @@ def test_member_that_joins_while_the_deletion_is_under_way_begins_a_new_group(ha
     _, (leader,) = stable_group(harness)
     harness.call(leave_request(leader))
     harness.holds_commits = True
-    harness.send(pb.DeleteGroupsRequest(group_ids=["g"]))
+    harness.send(DeleteGroupsRequest(group_ids=("g",)))
     member_id, call = join_new(harness)
     harness.commit()
     harness.pass_time(3_000)
     assert harness.responses[call].generation_id == 1
-    assert not harness.call(heartbeat_request(member_id, 1)).HasField("error")
+    assert harness.call(heartbeat_request(member_id, 1)).error is None
 
 
 def test_delete_of_a_group_to_which_nothing_was_written(harness: ShardHarness) -> None:
@@ -151,11 +156,11 @@ def test_delete_of_a_group_to_which_nothing_was_written(harness: ShardHarness) -
 
 def test_delete_names_a_group_once(harness: ShardHarness) -> None:
     harness.call(commit_request({("t", 0): 1}))
-    assert len(harness.call(pb.DeleteGroupsRequest(group_ids=["g", "g"])).groups) == 1
+    assert len(harness.call(DeleteGroupsRequest(group_ids=("g", "g"))).groups) == 1
 
 
 def test_delete_of_no_groups_is_answered(harness: ShardHarness) -> None:
-    assert not harness.call(pb.DeleteGroupsRequest()).groups
+    assert not harness.call(DeleteGroupsRequest()).groups
 
 
 def many_groups(count: int) -> ShardHarness:
@@ -166,7 +171,7 @@ def many_groups(count: int) -> ShardHarness:
 
 def test_list_of_many_groups_lets_other_calls_come_in_between() -> None:
     harness = many_groups(350)
-    call = harness.send(pb.ListGroupsRequest())
+    call = harness.send(ListGroupsRequest())
     assert call not in harness.responses
     assert fetched_offsets(harness, "g7") == {("t", 0): 1}
     harness.pass_time(0)
@@ -176,7 +181,7 @@ def test_list_of_many_groups_lets_other_calls_come_in_between() -> None:
 
 def test_list_of_many_groups_ends_when_nobody_waits_for_it() -> None:
     harness = many_groups(350)
-    calls = [harness.send(pb.ListGroupsRequest()) for _ in range(2)]
+    calls = [harness.send(ListGroupsRequest()) for _ in range(2)]
     harness.abandon(calls[0])
     harness.pass_time(0)
     assert calls[0] not in harness.responses
@@ -188,12 +193,12 @@ def test_delete_of_a_group_with_very_many_offsets_is_written_in_parts(harness: S
     for number in range(4):
         harness.call(commit_request({("t" * 100 + str(number), index): 1 for index in range(1_000)}))
     harness.holds_commits = True
-    call = harness.send(pb.DeleteGroupsRequest(group_ids=["g"]))
+    call = harness.send(DeleteGroupsRequest(group_ids=("g",)))
     sizes = [sum(len(record.key) for record in write.records) for write in harness.uncommitted]
     assert len(sizes) > 1
     assert max(sizes) < 200_000
     harness.commit(len(sizes) - 1)
     assert call not in harness.responses
     harness.commit()
-    assert not harness.responses[call].groups[0].HasField("error")
+    assert harness.responses[call].groups[0].error is None
     assert list(harness.store.group_ids()) == []

@@ -13,10 +13,10 @@ from group_shards import (
     sync_request,
 )
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.limits import MAX_NAME_BYTES
+from tidelog_node.groups.messages import DescribeGroupsRequest
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.wire import MAX_STRING_BYTES
 
@@ -42,7 +42,7 @@ def test_commits_that_have_no_room_in_a_record_are_refused() -> None:
     for request in (commit_request({(LONG, 0): 1}), commit_request({("t", 0): 1}, metadata=LONG)):
         assert code_of(harness.call(request).topics[0].partitions[0]) is ErrorCode.INVALID_REQUEST
     assert fetched_offsets(harness) == {}
-    listed = harness.call(pb.DescribeGroupsRequest(group_ids=["g", LONG])).groups
+    listed = harness.call(DescribeGroupsRequest(group_ids=("g", LONG))).groups
     assert [code_of(group) for group in listed] == [ErrorCode.INVALID_REQUEST] * 2
 
 
@@ -62,5 +62,5 @@ def test_names_as_long_as_can_be_and_large_assignments_are_written() -> None:
 def test_many_short_names_are_no_long_one() -> None:
     harness = ShardHarness()
     stable_group(harness)
-    request = pb.DescribeGroupsRequest(group_ids=[f"group-{number}" for number in range(5_000)])
+    request = DescribeGroupsRequest(group_ids=tuple(f"group-{number}" for number in range(5_000)))
     assert {code_of(group) for group in harness.call(request).groups} == {ErrorCode.GROUP_ID_NOT_FOUND}

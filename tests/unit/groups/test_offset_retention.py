@@ -18,9 +18,9 @@ from group_shards import (
     sync_request,
 )
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.memory_store import MemoryGroupStore
+from tidelog_node.groups.messages import ListGroupsRequest
 from tidelog_node.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, encode
 from tidelog_node.groups.settings import GroupSettings
 
@@ -37,13 +37,13 @@ def harness() -> ShardHarness:
 
 
 def groups(harness: ShardHarness) -> list[str]:
-    return [group.group_id for group in harness.call(pb.ListGroupsRequest()).groups]
+    return [group.group_id for group in harness.call(ListGroupsRequest()).groups]
 
 
 def live(harness: ShardHarness, member_id: str, generation: int, duration_ms: int) -> None:
     for _ in range(duration_ms // 5_000):
         harness.pass_time(5_000)
-        assert not harness.call(heartbeat_request(member_id, generation)).HasField("error")
+        assert harness.call(heartbeat_request(member_id, generation)).error is None
 
 
 def test_offsets_of_a_simple_group_expire_each_for_itself_and_the_group_with_the_last(harness: ShardHarness) -> None:
@@ -194,7 +194,7 @@ def test_member_that_joins_while_an_expired_group_is_deleted_begins_a_new_one(ha
     harness.pass_time(0)
     assert harness.responses[call].generation_id == 1
     harness.commit()
-    assert not harness.call(heartbeat_request(member_id, 1)).HasField("error")
+    assert harness.call(heartbeat_request(member_id, 1)).error is None
 
 
 def test_all_of_many_groups_are_looked_at_in_slices() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,15 @@ from group_shards import (
     sync_request,
 )
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_node.groups.messages import (
+    ListGroupsRequest,
+    OffsetCommitPartition,
+    OffsetCommitTopic,
+    OffsetDeleteRequest,
+    OffsetFetchGroup,
+    OffsetFetchTopic,
+)
 from tidelog_node.groups.records import OffsetCommitKey, OffsetCommitValue
 from tidelog_node.groups.settings import GroupSettings
 
@@ -29,19 +37,19 @@ def commit_code(answer: Any) -> ErrorCode:
 
 
 def is_committed(answer: Any) -> bool:
-    return not any(partition.HasField("error") for topic in answer.topics for partition in topic.partitions)
+    return not any(partition.error is not None for topic in answer.topics for partition in topic.partitions)
 
 
 def test_commit_without_a_group_makes_a_simple_one(harness: ShardHarness) -> None:
-    request = commit_request({("t", 0): 5}, metadata="m")
-    request.topics[0].partitions[0].committed_leader_epoch = 3
+    topic = OffsetCommitTopic("t", (OffsetCommitPartition(0, 5, committed_leader_epoch=3, committed_metadata="m"),))
+    request = replace(commit_request({}), topics=(topic,))
     assert is_committed(harness.call(request))
     assert harness.log == [(OffsetCommitKey("g", "t", 0), OffsetCommitValue(5, 3, "m", harness.now_ms))]
-    answer = harness.call(pb.OffsetFetchGroup(group_id="g", topics=[pb.OffsetFetchTopic(name="t", partitions=[0, 1])]))
+    answer = harness.call(OffsetFetchGroup(group_id="g", topics=(OffsetFetchTopic(name="t", partitions=(0, 1)),)))
     found, missing = answer.topics[0].partitions
     assert (found.committed_offset, found.committed_leader_epoch, found.metadata) == (5, 3, "m")
     assert (missing.committed_offset, missing.committed_leader_epoch, missing.metadata) == (-1, -1, "")
-    assert not missing.HasField("error")
+    assert missing.error is None
 
 
 def test_commit_with_a_generation_is_refused_where_there_is_no_group(harness: ShardHarness) -> None:
@@ -51,9 +59,9 @@ def test_commit_with_a_generation_is_refused_where_there_is_no_group(harness: Sh
 
 def test_offsets_of_a_group_that_there_is_not_are_minus_one(harness: ShardHarness) -> None:
     assert fetched_offsets(harness) == {}
-    named = pb.OffsetFetchGroup(group_id="g", topics=[pb.OffsetFetchTopic(name="t", partitions=[0])])
+    named = OffsetFetchGroup(group_id="g", topics=(OffsetFetchTopic(name="t", partitions=(0,)),))
     assert harness.call(named).topics[0].partitions[0].committed_offset == -1
-    assert not harness.call(pb.ListGroupsRequest()).groups
+    assert not harness.call(ListGroupsRequest()).groups
 
 
 def test_commit_of_a_member_is_of_its_generation(harness: ShardHarness) -> None:
@@ -115,7 +123,7 @@ def test_commit_that_cannot_be_written_says_so_and_is_not_seen(
     harness.fails_writes = failure
     assert commit_code(harness.call(commit_request({("t", 0): 5}))) is answer
     assert fetched_offsets(harness) == {}
-    assert not harness.call(pb.ListGroupsRequest()).groups
+    assert not harness.call(ListGroupsRequest()).groups
 
 
 def test_commit_of_which_nothing_is_known_is_seen_once_the_store_has_it(harness: ShardHarness) -> None:
@@ -134,9 +142,11 @@ def test_commit_of_some_partitions_is_refused_for_the_others() -> None:
     harness = ShardHarness(GroupSettings(offset_metadata_max_bytes=4))
     harness.set_topics(t=2)
     request = commit_request({("t", 0): 1, ("t", 1): 1, ("t", 2): 1, ("u", 0): 1}, metadata="abcd")
-    request.topics[0].partitions[1].committed_metadata = "abcde"
+    first, second, third = request.topics[0].partitions
+    topic = OffsetCommitTopic("t", (first, replace(second, committed_metadata="abcde"), third))
+    request = replace(request, topics=(topic, request.topics[1]))
     good, large, absent = harness.call(request).topics[0].partitions
-    assert not good.HasField("error")
+    assert good.error is None
     assert code_of(large) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert code_of(absent) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code_of(harness.call(request).topics[1].partitions[0]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -159,13 +169,13 @@ def test_offsets_survive_the_coordinator(harness: ShardHarness) -> None:
 
 def test_members_may_not_be_told_from_others_when_they_fetch(harness: ShardHarness) -> None:
     harness.call(commit_request({("t", 0): 5}))
-    request = pb.OffsetFetchGroup(group_id="g", member_id="m", member_epoch=7, all_topics=True)
+    request = OffsetFetchGroup(group_id="g", member_id="m", member_epoch=7, all_topics=True)
     [(_, value)] = harness.call(request).committed
     assert value.offset == 5
 
 
-def delete_request(*partitions: int, topic: str = "t") -> pb.OffsetDeleteRequest:
-    return pb.OffsetDeleteRequest(group_id="g", topics=[pb.OffsetFetchTopic(name=topic, partitions=partitions)])
+def delete_request(*partitions: int, topic: str = "t") -> OffsetDeleteRequest:
+    return OffsetDeleteRequest(group_id="g", topics=(OffsetFetchTopic(name=topic, partitions=partitions),))
 
 
 def test_offsets_are_deleted_of_an_empty_group(harness: ShardHarness) -> None:

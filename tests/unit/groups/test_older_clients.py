@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from group_shards import (
     ShardHarness,
     code_of,
     commit_request,
+    consumer_heartbeat_request,
     fetched_offsets,
     heartbeat_request,
     join_request,
@@ -14,19 +17,16 @@ from group_shards import (
     sync_request,
 )
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_node.groups.messages import JoinGroupRequest
 from tidelog_node.groups.settings import GroupSettings
 
 HOUR_MS = 3_600_000
 
 
-def old_join(
-    member_id: str = "", instance: str | None = None, rebalance_timeout_ms: int = 60_000
-) -> pb.JoinGroupRequest:
+def old_join(member_id: str = "", instance: str | None = None, rebalance_timeout_ms: int = 60_000) -> JoinGroupRequest:
     request = join_request(member_id, instance=instance, rebalance_timeout_ms=rebalance_timeout_ms)
-    request.joins_at_once = request.never_skips_assignment = True
-    return request
+    return replace(request, joins_at_once=True, never_skips_assignment=True)
 
 
 def test_member_that_does_not_know_of_required_ids_joins_with_its_first_call(harness: ShardHarness) -> None:
@@ -35,7 +35,7 @@ def test_member_that_does_not_know_of_required_ids_joins_with_its_first_call(har
     answer = harness.responses[call]
     assert (answer.generation_id, answer.leader, len(answer.members)) == (1, answer.member_id, 1)
     harness.call(sync_request(answer.member_id, 1, {answer.member_id: b"A"}))
-    assert not harness.call(heartbeat_request(answer.member_id, 1)).HasField("error")
+    assert harness.call(heartbeat_request(answer.member_id, 1)).error is None
 
 
 def test_old_member_that_goes_away_before_its_answer_is_out_after_its_session(harness: ShardHarness) -> None:
@@ -45,7 +45,7 @@ def test_old_member_that_goes_away_before_its_answer_is_out_after_its_session(ha
     assert len(with_both.members) == 2
     harness.call(sync_request(leader, with_both.generation_id))
     harness.pass_time(6_000)
-    assert not harness.call(heartbeat_request(leader, with_both.generation_id)).HasField("error")
+    assert harness.call(heartbeat_request(leader, with_both.generation_id)).error is None
     harness.pass_time(6_000)
     alone = harness.call(join_request(leader))
     assert [member.member_id for member in alone.members] == [leader]
@@ -82,7 +82,7 @@ def test_static_leader_that_does_not_know_skipping_is_told_of_itself_as_it_was(h
 def test_commit_to_a_group_that_there_is_not_has_an_illegal_generation_for_old_clients(harness: ShardHarness) -> None:
     request = commit_request({("t", 0): 5}, member_id="m", generation=1)
     assert code_of(harness.call(request).topics[0].partitions[0]) is ErrorCode.GROUP_ID_NOT_FOUND
-    request.without_member_epochs = True
+    request = replace(request, without_member_epochs=True)
     assert code_of(harness.call(request).topics[0].partitions[0]) is ErrorCode.ILLEGAL_GENERATION
 
 
@@ -91,22 +91,18 @@ def test_members_with_epochs_cannot_commit_by_versions_without(
     harness: ShardHarness, member_id: str, epoch: int
 ) -> None:
     harness.set_topics(t=1)
-    join = pb.ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", rebalance_timeout_ms=1_000)
-    join.subscribed_topic_names.names.append("t")
-    join.topic_partitions.SetInParent()
-    assert harness.call(join).member_epoch == 1
+    assert harness.call(consumer_heartbeat_request("m", rebalance_timeout_ms=1_000)).member_epoch == 1
     request = commit_request({("t", 0): 5}, member_id=member_id, generation=epoch)
-    request.without_member_epochs = True
+    request = replace(request, without_member_epochs=True)
     assert code_of(harness.call(request).topics[0].partitions[0]) is ErrorCode.UNSUPPORTED_VERSION
-    request.member_id = "nobody"
+    request = replace(request, member_id="nobody")
     assert code_of(harness.call(request).topics[0].partitions[0]) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_retention_that_a_commit_names_holds_for_its_offsets() -> None:
     harness = ShardHarness(GroupSettings(offsets_retention_ms=24 * HOUR_MS, offsets_retention_check_interval_ms=60_000))
     harness.set_topics(t=2)
-    brief = commit_request({("t", 0): 5})
-    brief.retention_time_ms = HOUR_MS
+    brief = replace(commit_request({("t", 0): 5}), retention_time_ms=HOUR_MS)
     harness.call(brief)
     harness.call(commit_request({("t", 1): 6}))
     harness.pass_time(HOUR_MS - 120_000)
@@ -118,8 +114,7 @@ def test_retention_that_a_commit_names_holds_for_its_offsets() -> None:
 def test_retention_beyond_all_timestamps_keeps_the_offset() -> None:
     harness = ShardHarness(GroupSettings(offsets_retention_ms=24 * HOUR_MS, offsets_retention_check_interval_ms=60_000))
     harness.set_topics(t=1)
-    forever = commit_request({("t", 0): 5})
-    forever.retention_time_ms = 2**63 - 1
-    assert not harness.call(forever).topics[0].partitions[0].HasField("error")
+    forever = replace(commit_request({("t", 0): 5}), retention_time_ms=2**63 - 1)
+    assert harness.call(forever).topics[0].partitions[0].error is None
     harness.pass_time(48 * HOUR_MS)
     assert fetched_offsets(harness) == {("t", 0): 5}

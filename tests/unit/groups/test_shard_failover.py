@@ -15,15 +15,21 @@ import pytest
 from group_shards import (
     ShardHarness,
     commit_request,
+    consumer_heartbeat_request,
     fetched_offsets,
     heartbeat_request,
     join_request,
     sync_request,
 )
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.memory_store import MemoryGroupStore
+from tidelog_node.groups.messages import (
+    DeleteGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchTopic,
+)
 from tidelog_node.groups.records import encode
 from tidelog_node.groups.settings import GroupSettings
 
@@ -58,13 +64,8 @@ class Client:
         """Return what it does next, but for commits."""
         if self.protocol == "consumer":
             self.member_id = self.member_id or f"{self.group}-{self.number}"
-            beat = pb.ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id)
-            beat.member_epoch = max(self.epoch, 0)
-            if beat.member_epoch == 0:
-                beat.rebalance_timeout_ms = 60_000
-                beat.topic_partitions.SetInParent()
-                beat.subscribed_topic_names.names.extend(TOPICS)
-            return "beat", beat
+            epoch = max(self.epoch, 0)
+            return "beat", consumer_heartbeat_request(self.member_id, epoch, group=self.group, topics=TOPICS)
         if self.epoch < 0:
             return "join", join_request(self.member_id, group=self.group)
         if not self.is_synced:
@@ -74,7 +75,7 @@ class Client:
             return "sync", sync_request(self.member_id, self.epoch, given, group=self.group)
         return "heartbeat", heartbeat_request(self.member_id, self.epoch, group=self.group)
 
-    def commit(self, partition: tuple[str, int], offset: int) -> pb.OffsetCommitRequest:
+    def commit(self, partition: tuple[str, int], offset: int) -> OffsetCommitRequest:
         is_member = self.protocol != "simple"
         return commit_request(
             {partition: offset},
@@ -86,11 +87,11 @@ class Client:
     def receive(self, answer: Any) -> None:
         if self.doing == "commit":
             return
-        if answer.HasField("error"):
+        if answer.error is not None:
             self.epoch, self.is_synced = -1, False
-            if answer.error.code == ErrorCode.MEMBER_ID_REQUIRED.code:
+            if answer.error.code is ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = answer.member_id
-            elif answer.error.code != ErrorCode.REBALANCE_IN_PROGRESS.code:
+            elif answer.error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
                 self.member_id = ""
         elif self.doing == "beat":
             self.epoch = answer.member_epoch
@@ -187,14 +188,14 @@ class Simulation:
     def delete(self) -> None:
         group = self.random.choice(self.clients).group
         if self.random.random() < 0.5:
-            self.send(pb.DeleteGroupsRequest(group_ids=[group]))
+            self.send(DeleteGroupsRequest(group_ids=(group,)))
             # It may begin anew, with the first generation.
             self.assigned = {key: value for key, value in self.assigned.items() if key[0] != group}
             self.note_deletion(group, *PARTITIONS)
         else:
             topic, index = self.random.choice(PARTITIONS)
-            named = pb.OffsetFetchTopic(name=topic, partitions=[index])
-            self.send(pb.OffsetDeleteRequest(group_id=group, topics=[named]))
+            named = OffsetFetchTopic(name=topic, partitions=(index,))
+            self.send(OffsetDeleteRequest(group_id=group, topics=(named,)))
             self.note_deletion(group, (topic, index))
 
     def make_topic_again(self) -> None:
@@ -219,7 +220,7 @@ class Simulation:
                     self.look_at_assignment(client)
             if call in self.commits:
                 group, partition, offset = self.commits.pop(call)
-                if not answer.topics[0].partitions[0].HasField("error"):
+                if answer.topics[0].partitions[0].error is None:
                     self.raise_floor(group, partition, offset)
         for group in GROUPS:
             found = fetched_offsets(self.harness, group)
@@ -268,7 +269,7 @@ class Simulation:
             assert client.protocol != "consumer" or client.epoch > 0
             self.offset += 1
             answer = self.harness.call(client.commit(("t", 0), self.offset))
-            assert not answer.topics[0].partitions[0].HasField("error"), answer
+            assert answer.topics[0].partitions[0].error is None, answer
 
     def log_says_all(self) -> None:
         """Assert that another coordinator reads the same state from the log."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_node.groups.answers import NO_GENERATION, refusal
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.rebalance import joined, rebalance, refuse_join, reset_session
 from tidelog_node.groups.classic.static_members import replace_static_member
 from tidelog_node.groups.classic.subscriptions import protocols_of, rebalance_timeout_of
 from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.messages import JoinGroupRequest, JoinGroupResponse
 from tidelog_node.groups.turn import Turn
 
 MAX_PENDING_JOINS = 1_000
@@ -19,7 +18,7 @@ Each may be as long as a client id and stays in memory for a session timeout, wh
 """
 
 
-def join(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
+def join(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, turn: Turn) -> None:
     """Add a member to the group, or to its next generation. The answer follows when the join phase ends.
 
     Raises:
@@ -50,7 +49,7 @@ def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     return member is not None or len(group.members) < max_size
 
 
-def _unsupported(group: ClassicGroup, request: pb.JoinGroupRequest) -> str:
+def _unsupported(group: ClassicGroup, request: JoinGroupRequest) -> str:
     names = [protocol.name for protocol in request.protocols]
     if group.is_empty:
         return f"a member of group {group.group_id} must name a protocol type and protocols, not {names}"
@@ -60,9 +59,9 @@ def _unsupported(group: ClassicGroup, request: pb.JoinGroupRequest) -> str:
     )
 
 
-def _join_unknown(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
-    if request.HasField("group_instance_id"):
-        instance_id = request.group_instance_id
+def _join_unknown(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, turn: Turn) -> None:
+    instance_id = request.group_instance_id
+    if instance_id is not None:
         new_id = turn.new_member_id(instance_id)
         holder = group.static_members.get(instance_id)
         if holder is None:
@@ -77,12 +76,7 @@ def _join_unknown(group: ClassicGroup, call: RequestReceived, request: pb.JoinGr
     _make_room(group)
     group.pending_joins[new_id] = None
     group.timers.set_session(new_id, turn.now_ms + request.session_timeout_ms)
-    turn.respond(
-        call.call_id,
-        pb.JoinGroupResponse(
-            error=refusal(ErrorCode.MEMBER_ID_REQUIRED), generation_id=NO_GENERATION, member_id=new_id
-        ),
-    )
+    turn.respond(call.call_id, JoinGroupResponse(error=error_for(ErrorCode.MEMBER_ID_REQUIRED), member_id=new_id))
 
 
 def _make_room(group: ClassicGroup) -> None:
@@ -91,8 +85,8 @@ def _make_room(group: ClassicGroup) -> None:
         group.remove(next(iter(group.pending_joins)))
 
 
-def _join_known(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
-    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+def _join_known(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, turn: Turn) -> None:
+    instance_id = request.group_instance_id
     if request.member_id in group.pending_joins and instance_id is None:
         _add(group, call, request, request.member_id, turn)
         return
@@ -108,12 +102,12 @@ def _join_known(group: ClassicGroup, call: RequestReceived, request: pb.JoinGrou
         turn.respond(call.call_id, joined(group, member))
 
 
-def _add(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, member_id: str, turn: Turn) -> None:
+def _add(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, member_id: str, turn: Turn) -> None:
     if group.state is ClassicState.PREPARING_REBALANCE and group.previous_state is ClassicState.EMPTY:
         group.new_member_added = True
     member = ClassicMember(
         member_id=member_id,
-        instance_id=request.group_instance_id if request.HasField("group_instance_id") else None,
+        instance_id=request.group_instance_id,
         client_id=call.client.client_id,
         client_host=call.client.host,
         rebalance_timeout_ms=rebalance_timeout_of(request),
@@ -129,7 +123,7 @@ def _add(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupReques
 
 
 def update_member(
-    group: ClassicGroup, member: ClassicMember, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn
+    group: ClassicGroup, member: ClassicMember, call: RequestReceived, request: JoinGroupRequest, turn: Turn
 ) -> None:
     """Update a member from its repeated JoinGroup and let it wait."""
     refuse_join(member, turn, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)

@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_node.groups.answers import error_message
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicState
 from tidelog_node.groups.classic.rebalance import rebalance_without, remove_member, reset_session
 from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeftMember,
+    OffsetCommitRequest,
+)
 from tidelog_node.groups.turn import Turn
 
 
-def heartbeat(group: ClassicGroup, call: RequestReceived, request: pb.HeartbeatRequest, turn: Turn) -> None:
+def heartbeat(group: ClassicGroup, call: RequestReceived, request: HeartbeatRequest, turn: Turn) -> None:
     """Keep a member alive.
 
     Raises:
         TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS if the member
             must join again, which also keeps it alive.
     """
-    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
-    member = group.check_member(request.member_id, instance_id)
+    member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise _illegal_generation(group, request.generation_id)
     reset_session(group, member, turn)
     if group.state is ClassicState.PREPARING_REBALANCE:
         raise error_for(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} rebalances")
-    turn.respond(call.call_id, pb.HeartbeatResponse())
+    turn.respond(call.call_id, HeartbeatResponse())
 
 
-def leave(group: ClassicGroup, call: RequestReceived, request: pb.LeaveGroupRequest, turn: Turn) -> None:
+def leave(group: ClassicGroup, call: RequestReceived, request: LeaveGroupRequest, turn: Turn) -> None:
     """Remove members. Each has a result of its own (KIP-345)."""
-    results = [_leave_one(group, leaving, turn) for leaving in request.members]
-    if any(not result.HasField("error") for result in results):
+    results = tuple(_leave_one(group, leaving, turn) for leaving in request.members)
+    if any(result.error is None for result in results):
         rebalance_without(group, turn)
-    turn.respond(call.call_id, pb.LeaveGroupResponse(members=results))
+    turn.respond(call.call_id, LeaveGroupResponse(members=results))
 
 
-def check_commit(group: ClassicGroup, request: pb.OffsetCommitRequest) -> None:
+def check_commit(group: ClassicGroup, request: OffsetCommitRequest) -> None:
     """Refuse a commit that is not from a member of this generation. An empty group accepts commits without a
     generation.
 
@@ -45,14 +51,13 @@ def check_commit(group: ClassicGroup, request: pb.OffsetCommitRequest) -> None:
             generation has no assignment yet.
     """
     generation = request.generation_id_or_member_epoch
-    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
     if generation < 0 and group.is_empty:
         return
-    if generation < 0 and not request.member_id and instance_id is None:
+    if generation < 0 and not request.member_id and request.group_instance_id is None:
         raise error_for(
             ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has members: only they can commit offsets"
         )
-    group.check_member(request.member_id, instance_id)
+    group.check_member(request.member_id, request.group_instance_id)
     if generation != group.generation:
         raise _illegal_generation(group, generation)
     if group.state is ClassicState.COMPLETING_REBALANCE:
@@ -79,18 +84,16 @@ def _illegal_generation(group: ClassicGroup, generation: int) -> TidelogError:
     )
 
 
-def _leave_one(group: ClassicGroup, leaving: pb.LeavingMember, turn: Turn) -> pb.LeftMember:
-    instance_id = leaving.group_instance_id if leaving.HasField("group_instance_id") else None
-    result = pb.LeftMember(member_id=leaving.member_id, group_instance_id=instance_id)
+def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> LeftMember:
+    instance_id = leaving.group_instance_id
+    error = None
     if leaving.member_id in group.pending_joins:
         group.remove(leaving.member_id)
-        return result
-    # An administrator removes the member that has the instance id.
-    holder = group.static_members.get(instance_id or "") if not leaving.member_id else None
-    try:
-        member = group.check_member(holder or leaving.member_id, instance_id)
-    except TidelogError as error:
-        result.error.CopyFrom(error_message(error))
-        return result
-    remove_member(group, member, turn)
-    return result
+    else:
+        # An administrator removes the member that has the instance id.
+        holder = group.static_members.get(instance_id or "") if not leaving.member_id else None
+        try:
+            remove_member(group, group.check_member(holder or leaving.member_id, instance_id), turn)
+        except TidelogError as failure:
+            error = failure.detached()
+    return LeftMember(leaving.member_id, instance_id, error)

@@ -7,12 +7,11 @@ static members, which may come back. Then a generation begins and the leader ass
 
 from __future__ import annotations
 
-from tidelog.v1 import group_service_pb2 as pb
-from tidelog_foundation.errors import ErrorCode
-from tidelog_node.groups.answers import NO_GENERATION, refusal
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.timers import InitialDelay
+from tidelog_node.groups.messages import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
 from tidelog_node.groups.turn import Turn
 
 
@@ -90,39 +89,34 @@ def answer_join(group: ClassicGroup, member: ClassicMember, turn: Turn, *, skip_
         member.join_call = None
 
 
-def joined(group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool = False) -> pb.JoinGroupResponse:
+def joined(group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool = False) -> JoinGroupResponse:
     """Return the JoinGroup response of the current generation."""
     leads = group.leader == member.member_id
-    return pb.JoinGroupResponse(
+    return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type or "",
         protocol_name=group.protocol_name or "",
         leader=group.leader or "",
         skip_assignment=leads and skip_assignment,
         member_id=member.member_id,
-        members=[
-            pb.JoinGroupMember(
-                member_id=other.member_id,
-                group_instance_id=other.instance_id,
-                metadata=other.metadata(group.protocol_name),
-            )
+        members=tuple(
+            JoinGroupMember(other.member_id, other.instance_id, other.metadata(group.protocol_name))
             for other in (group.members.values() if leads else ())
-        ],
+        ),
     )
 
 
 def refuse_join(member: ClassicMember, turn: Turn, code: ErrorCode, *, member_id: str = "") -> None:
     """Answer a member's waiting JoinGroup with an error."""
     if member.join_call is not None:
-        response = pb.JoinGroupResponse(error=refusal(code), generation_id=NO_GENERATION, member_id=member_id)
-        turn.respond(member.join_call, response)
+        turn.respond(member.join_call, JoinGroupResponse(error=error_for(code), member_id=member_id))
         member.join_call = None
 
 
 def refuse_sync(member: ClassicMember, turn: Turn, code: ErrorCode) -> None:
     """Answer a member's waiting SyncGroup with an error."""
     if member.sync_call is not None:
-        turn.respond(member.sync_call, pb.SyncGroupResponse(error=refusal(code)))
+        turn.respond(member.sync_call, SyncGroupResponse(error=error_for(code)))
         member.sync_call = None
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_node.groups.answers import NO_GENERATION, error_message, write_error
+from tidelog_node.groups.answers import write_error
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.rebalance import (
@@ -20,6 +19,7 @@ from tidelog_node.groups.classic.rebalance import (
 )
 from tidelog_node.groups.classic.subscriptions import protocols_of, rebalance_timeout_of
 from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.messages import JoinGroupRequest, JoinGroupResponse
 from tidelog_node.groups.turn import Turn
 
 
@@ -39,7 +39,7 @@ def replace_static_member(
     member: ClassicMember,
     new_id: str,
     call: RequestReceived,
-    request: pb.JoinGroupRequest,
+    request: JoinGroupRequest,
     turn: Turn,
 ) -> None:
     """Give the instance id to the joining member and fence the waiting calls of its previous owner.
@@ -100,17 +100,13 @@ def _answer_as_follower(group: ClassicGroup, member: ClassicMember, leader: str 
     The answer names the previous leader, even if that is the member itself, so that the client does not assign.
     """
     assert member.join_call is not None
-    response = joined(group, member)
-    response.leader = leader or ""
-    response.ClearField("members")
-    turn.respond(member.join_call, response)
+    turn.respond(member.join_call, replace(joined(group, member), leader=leader or "", members=()))
     member.join_call = None
 
 
 def _revert(group: ClassicGroup, member: ClassicMember, before: _Before, error: TidelogError, turn: Turn) -> None:
     assert member.join_call is not None
-    response = pb.JoinGroupResponse(error=error_message(write_error(error)), generation_id=NO_GENERATION)
-    turn.respond(member.join_call, response)
+    turn.respond(member.join_call, JoinGroupResponse(error=write_error(error)))
     member.join_call = None
     group.rename(member, before.member_id)
     group.update_protocols(member, before.protocols)

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.messages import JoinGroupRequest
 from tidelog_node.groups.wire import Reader
 
 
-def protocols_of(request: pb.JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
+def protocols_of(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
     """Return the protocols of a request. A repeated name counts once, as in Kafka's collection."""
     return tuple({protocol.name: protocol.metadata for protocol in request.protocols}.items())
 
 
-def rebalance_timeout_of(request: pb.JoinGroupRequest) -> int:
+def rebalance_timeout_of(request: JoinGroupRequest) -> int:
     """Return the time to wait for a member to join again, by default its session timeout, as in old versions."""
     return request.rebalance_timeout_ms if request.rebalance_timeout_ms > 0 else request.session_timeout_ms
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.answers import write_error
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.rebalance import prepare_rebalance, propagate_error, refuse_sync, reset_session
 from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.messages import SyncGroupRequest, SyncGroupResponse
 from tidelog_node.groups.turn import Turn
 
 
-def sync(group: ClassicGroup, call: RequestReceived, request: pb.SyncGroupRequest, turn: Turn) -> None:
+def sync(group: ClassicGroup, call: RequestReceived, request: SyncGroupRequest, turn: Turn) -> None:
     """Accept the leader's assignment, or let a member wait for its own.
 
     Raises:
@@ -37,9 +37,8 @@ def sync(group: ClassicGroup, call: RequestReceived, request: pb.SyncGroupReques
         _write(group, {member_id: given.get(member_id, b"") for member_id in group.members}, turn)
 
 
-def _check(group: ClassicGroup, request: pb.SyncGroupRequest) -> ClassicMember:
-    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
-    member = group.check_member(request.member_id, instance_id)
+def _check(group: ClassicGroup, request: SyncGroupRequest) -> ClassicMember:
+    member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise error_for(
             ErrorCode.ILLEGAL_GENERATION,
@@ -90,8 +89,8 @@ def _propagate(group: ClassicGroup, assignments: Mapping[str, bytes], turn: Turn
             reset_session(group, member, turn)
 
 
-def _assigned(group: ClassicGroup, member: ClassicMember) -> pb.SyncGroupResponse:
-    return pb.SyncGroupResponse(
+def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
+    return SyncGroupResponse(
         protocol_type=group.protocol_type or "",
         protocol_name=group.protocol_name or "",
         assignment=member.assignment,

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_node.groups.answers import NO_GENERATION, refusal
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.member import ConsumerGroupMember, MemberState
-from tidelog_node.groups.consumer.members import instance_of, member_of
+from tidelog_node.groups.consumer.members import member_of
 from tidelog_node.groups.consumer.state import GroupState
 from tidelog_node.groups.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -27,10 +25,18 @@ from tidelog_node.groups.consumer_protocol import (
     read_subscription,
 )
 from tidelog_node.groups.events import ClientIdentity, TopicInfo
+from tidelog_node.groups.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeavingMember,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 from tidelog_node.groups.records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
 
 
-def check_join(state: GroupState, request: pb.JoinGroupRequest, max_size: int) -> None:
+def check_join(state: GroupState, request: JoinGroupRequest, max_size: int) -> None:
     """Raise an error if a classic member may not join.
 
     Raises:
@@ -54,18 +60,17 @@ def _classic_parts(state: GroupState) -> Iterable[ClassicMemberMetadata]:
     return (member.metadata.classic for member in state.members.values() if member.metadata.classic is not None)
 
 
-def must_ask_for_id(request: pb.JoinGroupRequest) -> bool:
+def must_ask_for_id(request: JoinGroupRequest) -> bool:
     """Return whether a member must join again with an assigned id (KIP-394)."""
-    return not request.member_id and not request.HasField("group_instance_id") and not request.joins_at_once
+    return not request.member_id and request.group_instance_id is None and not request.joins_at_once
 
 
-def member_id_required(member_id: str) -> pb.JoinGroupResponse:
+def member_id_required(member_id: str) -> JoinGroupResponse:
     """Return the response that assigns an id to a member."""
-    error = refusal(ErrorCode.MEMBER_ID_REQUIRED)
-    return pb.JoinGroupResponse(error=error, generation_id=NO_GENERATION, member_id=member_id)
+    return JoinGroupResponse(error=error_for(ErrorCode.MEMBER_ID_REQUIRED), member_id=member_id)
 
 
-def subscription_of(request: pb.JoinGroupRequest) -> Subscription:
+def subscription_of(request: JoinGroupRequest) -> Subscription:
     """Return the subscription of a joining member, which all its protocols share.
 
     Raises:
@@ -80,13 +85,13 @@ def subscription_of(request: pb.JoinGroupRequest) -> Subscription:
 
 
 def joined_metadata(
-    member: ConsumerGroupMember, request: pb.JoinGroupRequest, subscription: Subscription, client: ClientIdentity
+    member: ConsumerGroupMember, request: JoinGroupRequest, subscription: Subscription, client: ClientIdentity
 ) -> ConsumerGroupMemberMetadataValue:
     """Return a classic member's metadata when it joins."""
     timeout_ms = request.rebalance_timeout_ms if request.rebalance_timeout_ms > 0 else request.session_timeout_ms
     protocols = {protocol.name: protocol.metadata for protocol in request.protocols}
     return ConsumerGroupMemberMetadataValue(
-        instance_id=instance_of(request) or member.metadata.instance_id,
+        instance_id=request.group_instance_id or member.metadata.instance_id,
         rack_id=subscription.rack_id or member.metadata.rack_id,
         client_id=client.client_id,
         client_host=client.host,
@@ -109,9 +114,9 @@ def with_names(partitions: Assignment, topics: Mapping[str, TopicInfo]) -> set[N
     return {(names[topic_id], index) for topic_id, index in partitions if topic_id in names}
 
 
-def join_response(member: ConsumerGroupMember) -> pb.JoinGroupResponse:
+def join_response(member: ConsumerGroupMember) -> JoinGroupResponse:
     """Return the JoinGroup response. It names no leader, so no member assigns."""
-    return pb.JoinGroupResponse(
+    return JoinGroupResponse(
         generation_id=member.member_epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         protocol_name=_protocol(member)[0],
@@ -119,11 +124,11 @@ def join_response(member: ConsumerGroupMember) -> pb.JoinGroupResponse:
     )
 
 
-def sync_response(member: ConsumerGroupMember, topics: Mapping[str, TopicInfo]) -> pb.SyncGroupResponse:
+def sync_response(member: ConsumerGroupMember, topics: Mapping[str, TopicInfo]) -> SyncGroupResponse:
     """Return the SyncGroup response with the member's assignment, in the version of its subscription."""
     name, metadata = _protocol(member)
     version = read_subscription(metadata).version
-    return pb.SyncGroupResponse(
+    return SyncGroupResponse(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         protocol_name=name,
         assignment=encode_assignment(with_names(member.assigned, topics), version),
@@ -135,14 +140,14 @@ def _protocol(member: ConsumerGroupMember) -> tuple[str, bytes]:
     return member.metadata.classic.supported_protocols[0]
 
 
-def classic_member(state: GroupState, request: pb.SyncGroupRequest | pb.HeartbeatRequest) -> ConsumerGroupMember:
+def classic_member(state: GroupState, request: SyncGroupRequest | HeartbeatRequest) -> ConsumerGroupMember:
     """Return the classic member that a request belongs to.
 
     Raises:
         TidelogError: UNKNOWN_MEMBER_ID, also for a member of the consumer protocol; FENCED_INSTANCE_ID,
             ILLEGAL_GENERATION.
     """
-    member = member_of(state, request.member_id, instance_of(request))
+    member = member_of(state, request.member_id, request.group_instance_id)
     if not member.uses_classic:
         text = f"member {member.member_id} of group {state.group_id} does not use the classic protocol"
         raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, text)
@@ -151,7 +156,7 @@ def classic_member(state: GroupState, request: pb.SyncGroupRequest | pb.Heartbea
     return member
 
 
-def check_protocol(member: ConsumerGroupMember, request: pb.SyncGroupRequest) -> None:
+def check_protocol(member: ConsumerGroupMember, request: SyncGroupRequest) -> None:
     """Raise an error if SyncGroup names a different protocol than the answer to JoinGroup.
 
     Raises:
@@ -193,12 +198,12 @@ def illegal_generation(state: GroupState, member: ConsumerGroupMember, generatio
     )
 
 
-def leaving_member(state: GroupState, leaving: pb.LeavingMember) -> ConsumerGroupMember:
+def leaving_member(state: GroupState, leaving: LeavingMember) -> ConsumerGroupMember:
     """Return the member that LeaveGroup removes. An administrator names it by its instance id alone (KIP-345).
 
     Raises:
         TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
-    instance_id = instance_of(leaving)
+    instance_id = leaving.group_instance_id
     holder = state.static_members.get(instance_id or "") if not leaving.member_id else None
     return member_of(state, holder or leaving.member_id, instance_id)

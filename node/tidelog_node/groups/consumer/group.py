@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.consumer import classic_members
 from tidelog_node.groups.consumer.assignors import Assignment
@@ -38,6 +37,16 @@ from tidelog_node.groups.consumer.result import Record, Result
 from tidelog_node.groups.consumer.state import GroupState
 from tidelog_node.groups.consumer.timeouts import Timeouts
 from tidelog_node.groups.events import ClientIdentity, TopicInfo
+from tidelog_node.groups.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DescribedConsumerGroup,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 from tidelog_node.groups.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -117,12 +126,12 @@ class ConsumerGroup:
 
     def heartbeat(
         self,
-        request: pb.ConsumerGroupHeartbeatRequest,
+        request: ConsumerGroupHeartbeatRequest,
         client: ClientIdentity,
         topics: Mapping[str, TopicInfo],
         now_ms: int,
         wall_ms: int | None = None,
-    ) -> Result[pb.ConsumerGroupHeartbeatResponse]:
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
         """Handle a heartbeat: a member joins, stays alive, changes its subscription, revokes partitions or leaves.
 
         Records contain the time of day, ``wall_ms``, by default ``now_ms``. Deadlines use ``now_ms``.
@@ -139,20 +148,24 @@ class ConsumerGroup:
         member = heartbeating_member(self._state, draft, request, self._settings.consumer_max_size)
         described = described_metadata(member, request, client)
         reconciled = self._advance(draft, member, described, owned_partitions(request), now_ms)
-        response = self._response(reconciled)
-        if is_full(request) or reconciled.assigned != member.assigned:
-            response.assignment.CopyFrom(member_topics(reconciled.assigned))
+        is_changed = is_full(request) or reconciled.assigned != member.assigned
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=reconciled.member_id,
+            member_epoch=reconciled.member_epoch,
+            heartbeat_interval_ms=self._timings.heartbeat_interval_ms,
+            assignment=member_topics(reconciled.assigned) if is_changed else None,
+        )
         return Result(tuple(draft.records), response)
 
     def join(
         self,
-        request: pb.JoinGroupRequest,
+        request: JoinGroupRequest,
         client: ClientIdentity,
         topics: Mapping[str, TopicInfo],
         new_member_id: str,
         now_ms: int,
         wall_ms: int | None = None,
-    ) -> Result[pb.JoinGroupResponse]:
+    ) -> Result[JoinGroupResponse]:
         """Handle JoinGroup of a classic member: it joins, or takes its next step to its target assignment.
 
         A member without an id gets ``new_member_id``. :meth:`heartbeat` explains ``wall_ms``.
@@ -174,7 +187,7 @@ class ConsumerGroup:
         self._timeouts.await_sync(reconciled, now_ms)
         return Result(tuple(draft.records), classic_members.join_response(reconciled))
 
-    def sync(self, request: pb.SyncGroupRequest, topics: Mapping[str, TopicInfo], now_ms: int) -> pb.SyncGroupResponse:
+    def sync(self, request: SyncGroupRequest, topics: Mapping[str, TopicInfo], now_ms: int) -> SyncGroupResponse:
         """Handle SyncGroup of a classic member: return its assignment.
 
         Raises:
@@ -191,7 +204,7 @@ class ConsumerGroup:
         self._timeouts.begin(member, member, now_ms)
         return classic_members.sync_response(member, topics)
 
-    def classic_heartbeat(self, request: pb.HeartbeatRequest, now_ms: int) -> None:
+    def classic_heartbeat(self, request: HeartbeatRequest, now_ms: int) -> None:
         """Handle Heartbeat of a classic member.
 
         Raises:
@@ -251,11 +264,9 @@ class ConsumerGroup:
                 self._accounted, self._accounted_ms = topics, now_ms
         return updated
 
-    def _leave(
-        self, draft: Draft, request: pb.ConsumerGroupHeartbeatRequest
-    ) -> Result[pb.ConsumerGroupHeartbeatResponse]:
+    def _leave(self, draft: Draft, request: ConsumerGroupHeartbeatRequest) -> Result[ConsumerGroupHeartbeatResponse]:
         member = known_member(self._state, request)
-        response = pb.ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.member_epoch == LEAVE_GROUP_EPOCH:
             self._remove(draft, (member.member_id,))
         elif member.member_epoch != LEAVE_GROUP_STATIC_EPOCH:
@@ -272,13 +283,6 @@ class ConsumerGroup:
             refresh(draft, self._topics, has_changed=True, resolve_again=False)
         if not draft.members():
             draft.put_target_epoch()
-
-    def _response(self, member: ConsumerGroupMember) -> pb.ConsumerGroupHeartbeatResponse:
-        return pb.ConsumerGroupHeartbeatResponse(
-            member_id=member.member_id,
-            member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self._timings.heartbeat_interval_ms,
-        )
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -359,7 +363,7 @@ class ConsumerGroup:
         """Return the records that delete the group."""
         return tuple(self._state.tombstones())
 
-    def describe(self, topics: Mapping[str, TopicInfo] | None = None) -> pb.DescribedConsumerGroup:
+    def describe(self, topics: Mapping[str, TopicInfo] | None = None) -> DescribedConsumerGroup:
         """Return the group's description. Topics that are not in ``topics`` are omitted, as in Kafka.
 
         By default ``topics`` are those of the last heartbeat.

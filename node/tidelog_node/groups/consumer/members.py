@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeAlias
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.draft import Draft
@@ -13,19 +11,15 @@ from tidelog_node.groups.consumer.member import JOINING_EPOCH, LEAVE_GROUP_STATI
 from tidelog_node.groups.consumer.requests import owned_partitions
 from tidelog_node.groups.consumer.state import GroupState
 from tidelog_node.groups.events import ClientIdentity
-from tidelog_node.groups.records import ConsumerGroupMemberMetadataValue
-
-_WithInstance: TypeAlias = (
-    pb.ConsumerGroupHeartbeatRequest
-    | pb.JoinGroupRequest
-    | pb.SyncGroupRequest
-    | pb.HeartbeatRequest
-    | pb.LeavingMember
+from tidelog_node.groups.messages import (
+    ConsumerGroupHeartbeatRequest,
+    JoinGroupRequest,
 )
+from tidelog_node.groups.records import ConsumerGroupMemberMetadataValue
 
 
 def heartbeating_member(
-    state: GroupState, draft: Draft, request: pb.ConsumerGroupHeartbeatRequest, max_size: int
+    state: GroupState, draft: Draft, request: ConsumerGroupHeartbeatRequest, max_size: int
 ) -> ConsumerGroupMember:
     """Return the member that a heartbeat belongs to, a new one if it joins.
 
@@ -42,18 +36,13 @@ def heartbeating_member(
     return member
 
 
-def known_member(state: GroupState, request: pb.ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
+def known_member(state: GroupState, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
     """Return the member that a request belongs to, checked by its instance id if the request has one.
 
     Raises:
         TidelogError: For the same reasons as :func:`member_of`.
     """
-    return member_of(state, request.member_id, instance_of(request))
-
-
-def instance_of(request: _WithInstance) -> str | None:
-    """Return the instance id of a request, or None if it has none."""
-    return request.group_instance_id if request.HasField("group_instance_id") else None
+    return member_of(state, request.member_id, request.group_instance_id)
 
 
 def member_of(state: GroupState, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
@@ -91,11 +80,11 @@ def unknown_member(state: GroupState, member_id: str) -> TidelogError:
 
 
 def _joining_member(
-    state: GroupState, draft: Draft, request: pb.ConsumerGroupHeartbeatRequest, max_size: int
+    state: GroupState, draft: Draft, request: ConsumerGroupHeartbeatRequest, max_size: int
 ) -> ConsumerGroupMember:
     member_id = request.member_id
     known = state.members.get(member_id)
-    former = _former(state, member_id, instance_of(request))
+    former = _former(state, member_id, request.group_instance_id)
     if former is not None:
         if former.member_epoch != LEAVE_GROUP_STATIC_EPOCH and not former.uses_classic:
             raise error_for(
@@ -117,7 +106,7 @@ def _joining_member(
 
 
 def joining_classic_member(
-    state: GroupState, draft: Draft, request: pb.JoinGroupRequest, member_id: str
+    state: GroupState, draft: Draft, request: JoinGroupRequest, member_id: str
 ) -> ConsumerGroupMember:
     """Return the member that JoinGroup belongs to, a new one if unknown. A static member replaces its predecessor.
 
@@ -127,7 +116,7 @@ def joining_classic_member(
     Raises:
         TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
-    instance_id = instance_of(request)
+    instance_id = request.group_instance_id
     if instance_id is None:
         return state.members.get(member_id) or ConsumerGroupMember(member_id)
     if request.member_id:
@@ -176,24 +165,24 @@ def _check_epoch(member: ConsumerGroupMember, received: int, owned: Assignment |
 
 
 def described_metadata(
-    member: ConsumerGroupMember, request: pb.ConsumerGroupHeartbeatRequest, client: ClientIdentity
+    member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest, client: ClientIdentity
 ) -> ConsumerGroupMemberMetadataValue:
     """Return a member's metadata after a heartbeat. Fields that the heartbeat omits stay unchanged."""
     before = member.metadata
     names, pattern = before.subscribed_topic_names, before.subscribed_topic_regex
-    if request.HasField("subscribed_topic_names"):
-        names = tuple(sorted(set(request.subscribed_topic_names.names)))
-    if request.HasField("subscribed_topic_regex"):
+    if request.subscribed_topic_names is not None:
+        names = tuple(sorted(set(request.subscribed_topic_names)))
+    if request.subscribed_topic_regex is not None:
         pattern = request.subscribed_topic_regex or None
     return ConsumerGroupMemberMetadataValue(
-        instance_id=request.group_instance_id if request.HasField("group_instance_id") else before.instance_id,
-        rack_id=request.rack_id if request.HasField("rack_id") else before.rack_id,
+        instance_id=before.instance_id if request.group_instance_id is None else request.group_instance_id,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         client_id=client.client_id,
         client_host=client.host,
         subscribed_topic_names=names,
         subscribed_topic_regex=pattern,
         rebalance_timeout_ms=(
-            request.rebalance_timeout_ms if request.HasField("rebalance_timeout_ms") else before.rebalance_timeout_ms
+            before.rebalance_timeout_ms if request.rebalance_timeout_ms is None else request.rebalance_timeout_ms
         ),
-        server_assignor=request.server_assignor if request.HasField("server_assignor") else before.server_assignor,
+        server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
     )

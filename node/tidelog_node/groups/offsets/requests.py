@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
 from operator import itemgetter
 
-from tidelog.v1 import group_service_pb2 as pb
-from tidelog.v1.common_pb2 import Error
-from tidelog_foundation.errors import ErrorCode
-from tidelog_node.groups.answers import NO_OFFSET, error_message, refusal
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.events import AllOffsets, TopicInfo
+from tidelog_node.groups.messages import (
+    OffsetCommitPartition,
+    OffsetCommitPartitionResult,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResult,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchGroup,
+    OffsetFetchGroupResult,
+    OffsetFetchPartitionResult,
+    OffsetFetchTopicResult,
+)
 from tidelog_node.groups.offsets.committed import CommittedOffsets, OffsetChange, TopicPartition
 from tidelog_node.groups.records import OffsetCommitValue
 from tidelog_node.groups.turn import Turn
@@ -19,69 +30,80 @@ _LAST_TIMESTAMP = 2**63 - 1
 """The latest timestamp, which limits the expiry of offsets with very long retention times."""
 
 
-def commit(request: pb.OffsetCommitRequest, turn: Turn) -> tuple[list[OffsetChange], pb.OffsetCommitResponse]:
+def commit(request: OffsetCommitRequest, turn: Turn) -> tuple[list[OffsetChange], OffsetCommitResponse]:
     """Return the changes of a commit and its response. Partitions that cannot be committed have an error in it."""
     changes: list[OffsetChange] = []
-    response = pb.OffsetCommitResponse()
-    chosen = request.HasField("retention_time_ms")
-    expires_ms = min(turn.wall_ms + request.retention_time_ms, _LAST_TIMESTAMP) if chosen else NO_TIMESTAMP
+    topics: list[OffsetCommitTopicResult] = []
+    retention_ms = request.retention_time_ms
+    expires_ms = NO_TIMESTAMP if retention_ms is None else min(turn.wall_ms + retention_ms, _LAST_TIMESTAMP)
     for topic in request.topics:
-        result = response.topics.add(name=topic.name)
+        results = []
         for partition in topic.partitions:
             error = _refused(topic.name, partition, turn)
-            result.partitions.add(index=partition.index, error=error)
+            results.append(OffsetCommitPartitionResult(partition.index, error))
             if error is None:
                 changes.append(
                     (TopicPartition(topic.name, partition.index), _value(partition, turn.wall_ms, expires_ms))
                 )
-    return changes, response
+        topics.append(OffsetCommitTopicResult(topic.name, tuple(results)))
+    return changes, OffsetCommitResponse(tuple(topics))
 
 
-def fetch(request: pb.OffsetFetchGroup, offsets: CommittedOffsets | None) -> pb.OffsetFetchGroupResult | AllOffsets:
+def failed_commit(response: OffsetCommitResponse, error: TidelogError) -> OffsetCommitResponse:
+    """Return the response to a commit of which nothing could be written."""
+    topics = (
+        replace(topic, partitions=tuple(p if p.error else replace(p, error=error) for p in topic.partitions))
+        for topic in response.topics
+    )
+    return OffsetCommitResponse(tuple(topics))
+
+
+def fetch(request: OffsetFetchGroup, offsets: CommittedOffsets | None) -> OffsetFetchGroupResult | AllOffsets:
     """Return the committed offsets of all partitions, or of the named ones with -1 where there is none."""
     committed = {} if offsets is None else offsets.committed
     if request.all_topics:
         return AllOffsets(request.group_id, list(committed.items()))
-    response = pb.OffsetFetchGroupResult(group_id=request.group_id)
-    for named in request.topics:
-        result = response.topics.add(name=named.name)
-        for partition in named.partitions:
-            _add_partition(result, partition, committed.get(TopicPartition(named.name, partition)))
-    return response
+    topics = (
+        OffsetFetchTopicResult(
+            named.name, tuple(_fetched(p, committed.get(TopicPartition(named.name, p))) for p in named.partitions)
+        )
+        for named in request.topics
+    )
+    return OffsetFetchGroupResult(request.group_id, topics=tuple(topics))
 
 
-def fill_in_steps(response: pb.OffsetFetchGroupResult, found: AllOffsets) -> Generator[None, None, None]:
-    """Write all offsets of a group into its response in order, one partition per step."""
-    response.group_id = found.group_id
-    if found.error is not None:
-        response.error.CopyFrom(error_message(found.error))
+def result_in_steps(found: AllOffsets) -> Generator[None, None, OffsetFetchGroupResult]:
+    """Return the result of all offsets of a group in order, one partition per step."""
     topics: dict[str, list[tuple[int, OffsetCommitValue]]] = {}
     for (topic, partition), value in found.committed:
         topics.setdefault(topic, []).append((partition, value))
         yield
+    results = []
     for topic in sorted(topics):
-        result = response.topics.add(name=topic)
+        partitions = []
         for partition, value in sorted(topics[topic], key=itemgetter(0)):
-            _add_partition(result, partition, value)
+            partitions.append(_fetched(partition, value))
             yield
+        results.append(OffsetFetchTopicResult(topic, tuple(partitions)))
+    return OffsetFetchGroupResult(found.group_id, found.error, tuple(results))
 
 
 def delete(
-    request: pb.OffsetDeleteRequest, offsets: CommittedOffsets, is_subscribed_to: Callable[[str], bool]
-) -> tuple[list[OffsetChange], pb.OffsetDeleteResponse]:
+    request: OffsetDeleteRequest, offsets: CommittedOffsets, is_subscribed_to: Callable[[str], bool]
+) -> tuple[list[OffsetChange], OffsetDeleteResponse]:
     """Return the deleted offsets and the response. A topic with subscribers keeps its offsets (KIP-496)."""
     changes: list[OffsetChange] = []
-    response = pb.OffsetDeleteResponse()
+    topics: list[OffsetCommitTopicResult] = []
     known = offsets.known
     for topic in request.topics:
-        result = response.topics.add(name=topic.name)
         subscribed = is_subscribed_to(topic.name)
-        for partition in topic.partitions:
-            error = refusal(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if subscribed else None
-            result.partitions.add(index=partition, error=error)
-            if not subscribed and (topic.name, partition) in known:
-                changes.append((TopicPartition(topic.name, partition), None))
-    return changes, response
+        error = error_for(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if subscribed else None
+        results = tuple(OffsetCommitPartitionResult(partition, error) for partition in topic.partitions)
+        topics.append(OffsetCommitTopicResult(topic.name, results))
+        if not subscribed:
+            partitions = (TopicPartition(topic.name, partition) for partition in topic.partitions)
+            changes.extend((partition, None) for partition in partitions if partition in known)
+    return changes, OffsetDeleteResponse(topics=tuple(topics))
 
 
 def deletions(partitions: Iterable[TopicPartition]) -> list[OffsetChange]:
@@ -89,14 +111,14 @@ def deletions(partitions: Iterable[TopicPartition]) -> list[OffsetChange]:
     return [(partition, None) for partition in sorted(partitions)]
 
 
-def _refused(topic: str, partition: pb.OffsetCommitPartition, turn: Turn) -> Error | None:
+def _refused(topic: str, partition: OffsetCommitPartition, turn: Turn) -> TidelogError | None:
     limit = turn.settings.offset_metadata_max_bytes
     # Kafka counts characters too.
     if len(partition.committed_metadata) > limit:
         said = f"metadata of {len(partition.committed_metadata)} characters, offset.metadata.max.bytes is {limit}"
-        return refusal(ErrorCode.OFFSET_METADATA_TOO_LARGE, said)
+        return error_for(ErrorCode.OFFSET_METADATA_TOO_LARGE, said)
     if turn.topics is not None and not _exists(turn.topics.get(topic), partition.index):
-        return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition.index}")
+        return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition.index}")
     return None
 
 
@@ -104,21 +126,18 @@ def _exists(topic: TopicInfo | None, partition: int) -> bool:
     return topic is not None and 0 <= partition < topic.partitions
 
 
-def _value(partition: pb.OffsetCommitPartition, wall_ms: int, expires_ms: int) -> OffsetCommitValue:
-    knows_epoch = partition.HasField("committed_leader_epoch")
+def _value(partition: OffsetCommitPartition, wall_ms: int, expires_ms: int) -> OffsetCommitValue:
+    epoch = partition.committed_leader_epoch
     return OffsetCommitValue(
         offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch if knows_epoch else NO_LEADER_EPOCH,
+        leader_epoch=NO_LEADER_EPOCH if epoch is None else epoch,
         metadata=partition.committed_metadata,
         commit_timestamp=wall_ms,
         expire_timestamp=expires_ms,
     )
 
 
-def _add_partition(result: pb.OffsetFetchTopicResult, partition: int, value: OffsetCommitValue | None) -> None:
-    result.partitions.add(
-        index=partition,
-        committed_offset=NO_OFFSET if value is None else value.offset,
-        committed_leader_epoch=NO_LEADER_EPOCH if value is None else value.leader_epoch,
-        metadata="" if value is None else value.metadata,
-    )
+def _fetched(partition: int, value: OffsetCommitValue | None) -> OffsetFetchPartitionResult:
+    if value is None:
+        return OffsetFetchPartitionResult(partition)
+    return OffsetFetchPartitionResult(partition, None, value.offset, value.leader_epoch, value.metadata)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.time_slices import TimeSlices
+from tidelog_node.groups import messages
 from tidelog_node.handlers import groups
+from tidelog_node.kafka.apis.errors import code_of, text_of
 from tidelog_node.kafka.protocol.messages.group_admin import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -78,16 +79,16 @@ async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, cal
 
 
 async def _group_coordinators(node: KafkaNode, keys: Sequence[str], caller: Caller) -> list[Coordinator]:
-    asked = pb.FindCoordinatorRequest(group_ids=keys)
+    asked = messages.FindCoordinatorRequest(tuple(keys))
     answer = await groups.find_coordinator(node.groups, asked, caller.client, caller.listener)
     return [
         Coordinator(
             key=found.group_id,
             node_id=found.node_id,
-            host=found.endpoint.host,
-            port=_NO_NODE if found.HasField("error") else found.endpoint.port,
-            error_code=found.error.code,
-            error_message=found.error.message or None,
+            host="" if found.endpoint is None else found.endpoint.host,
+            port=_NO_NODE if found.endpoint is None else found.endpoint.port,
+            error_code=code_of(found.error),
+            error_message=text_of(found.error),
         )
         async for found in TimeSlices().of(answer.coordinators)
     ]
@@ -105,10 +106,10 @@ def _no_coordinator(key_type: int, key: str) -> Coordinator:
 
 async def list_groups(node: KafkaNode, request: ListGroupsRequest, caller: Caller) -> ListGroupsResponse:
     """List the groups that this node coordinates."""
-    asked = pb.ListGroupsRequest(states_filter=request.states_filter, types_filter=request.types_filter)
+    asked = messages.ListGroupsRequest(tuple(request.states_filter), tuple(request.types_filter))
     answer = await groups.list_groups(node.groups, asked, caller.client)
     return ListGroupsResponse(
-        error_code=answer.error.code,
+        error_code=code_of(answer.error),
         groups=[
             ListedGroup(g.group_id, g.protocol_type, g.group_state, g.group_type)
             async for g in TimeSlices().of(answer.groups)
@@ -118,21 +119,21 @@ async def list_groups(node: KafkaNode, request: ListGroupsRequest, caller: Calle
 
 async def describe_groups(node: KafkaNode, request: DescribeGroupsRequest, caller: Caller) -> DescribeGroupsResponse:
     """Describe groups of the classic protocol, each once."""
-    answer = await groups.describe_groups(
-        node.groups, pb.DescribeGroupsRequest(group_ids=request.groups), caller.client
-    )
-    asked = request.include_authorized_operations
-    described = [_described(group, caller, asked=asked) async for group in TimeSlices().of(answer.groups)]
+    asked = messages.DescribeGroupsRequest(tuple(request.groups))
+    answer = await groups.describe_groups(node.groups, asked, caller.client)
+    with_operations = request.include_authorized_operations
+    described = [_described(group, caller, asked=with_operations) async for group in TimeSlices().of(answer.groups)]
     return DescribeGroupsResponse(groups=described)
 
 
-def _described(group: pb.DescribedGroup, caller: Caller, *, asked: bool) -> DescribedGroup:
+def _described(group: messages.DescribedGroup, caller: Caller, *, asked: bool) -> DescribedGroup:
     # A group that does not exist is Dead. Before KIP-1043 it has no error.
-    is_unsaid = group.error.code == ErrorCode.GROUP_ID_NOT_FOUND.code and caller.version < _SAYS_NOT_FOUND
-    code = 0 if is_unsaid else group.error.code
+    code = code_of(group.error)
+    if code == ErrorCode.GROUP_ID_NOT_FOUND.code and caller.version < _SAYS_NOT_FOUND:
+        code = 0
     return DescribedGroup(
         error_code=code,
-        error_message=group.error.message or None,
+        error_message=text_of(group.error),
         group_id=group.group_id,
         group_state=group.group_state,
         protocol_type=group.protocol_type,
@@ -142,10 +143,10 @@ def _described(group: pb.DescribedGroup, caller: Caller, *, asked: bool) -> Desc
     )
 
 
-def _described_member(member: pb.DescribedGroupMember) -> DescribedGroupMember:
+def _described_member(member: messages.DescribedGroupMember) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.member_id,
-        group_instance_id=member.group_instance_id if member.HasField("group_instance_id") else None,
+        group_instance_id=member.group_instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=member.member_metadata,
@@ -161,29 +162,29 @@ async def consumer_group_describe(
     node: KafkaNode, request: ConsumerGroupDescribeRequest, caller: Caller
 ) -> ConsumerGroupDescribeResponse:
     """Describe groups of KIP-848's protocol, each once."""
-    asked = pb.ConsumerGroupDescribeRequest(group_ids=request.group_ids)
+    asked = messages.ConsumerGroupDescribeRequest(tuple(request.group_ids))
     answer = await groups.consumer_group_describe(node.groups, asked, caller.client)
     described = [
         DescribedConsumerGroup(
-            error_code=group.error.code,
-            error_message=group.error.message or None,
+            error_code=code_of(group.error),
+            error_message=text_of(group.error),
             group_id=group.group_id,
             group_state=group.group_state,
             group_epoch=group.group_epoch,
             assignment_epoch=group.assignment_epoch,
             assignor_name=group.assignor_name,
             members=[_described_consumer(member) for member in group.members],
-            authorized_operations=_operations(group.error.code, asked=request.include_authorized_operations),
+            authorized_operations=_operations(code_of(group.error), asked=request.include_authorized_operations),
         )
         async for group in TimeSlices().of(answer.groups)
     ]
     return ConsumerGroupDescribeResponse(groups=described)
 
 
-def _described_consumer(member: pb.DescribedConsumerGroupMember) -> DescribedConsumerGroupMember:
+def _described_consumer(member: messages.DescribedConsumerGroupMember) -> DescribedConsumerGroupMember:
     return DescribedConsumerGroupMember(
         member_id=member.member_id,
-        instance_id=member.group_instance_id if member.HasField("group_instance_id") else None,
+        instance_id=member.group_instance_id,
         rack_id=member.rack_id or None,
         member_epoch=member.member_epoch,
         client_id=member.client_id,
@@ -196,17 +197,17 @@ def _described_consumer(member: pb.DescribedConsumerGroupMember) -> DescribedCon
     )
 
 
-def _described_assignment(assignment: pb.MemberTopics) -> DescribedAssignment:
+def _described_assignment(topics: Sequence[messages.MemberTopicPartitions] | None) -> DescribedAssignment:
     return DescribedAssignment(
-        [DescribedTopicPartitions(t.topic_id, t.topic_name, list(t.partitions)) for t in assignment.topics]
+        [DescribedTopicPartitions(t.topic_id, t.topic_name, list(t.partitions)) for t in topics or ()]
     )
 
 
 async def delete_groups(node: KafkaNode, request: DeleteGroupsRequest, caller: Caller) -> DeleteGroupsResponse:
     """Delete groups that have no members, with their offsets."""
-    asked = pb.DeleteGroupsRequest(group_ids=request.groups_names)
+    asked = messages.DeleteGroupsRequest(tuple(request.groups_names))
     answer = await groups.delete_groups(node.groups, asked, caller.client)
-    results = [DeletableGroupResult(g.group_id, g.error.code) async for g in TimeSlices().of(answer.groups)]
+    results = [DeletableGroupResult(g.group_id, code_of(g.error)) async for g in TimeSlices().of(answer.groups)]
     return DeleteGroupsResponse(results=results)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.time_slices import TimeSlices
+from tidelog_node.groups import messages
 from tidelog_node.handlers import group_members
+from tidelog_node.kafka.apis.errors import code_of, text_of
 from tidelog_node.kafka.protocol.messages.group_consumers import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -41,16 +42,16 @@ _AS_BEFORE = -1
 
 async def join_group(node: KafkaNode, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
     """Join a group. The answer follows when the group is complete."""
-    asked = pb.JoinGroupRequest(
+    asked = messages.JoinGroupRequest(
         group_id=request.group_id,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         protocol_type=request.protocol_type,
-        protocols=[
-            pb.GroupProtocol(name=p.name, metadata=bytes(p.metadata)) async for p in TimeSlices().of(request.protocols)
-        ],
+        protocols=tuple(
+            [messages.GroupProtocol(p.name, bytes(p.metadata)) async for p in TimeSlices().of(request.protocols)]
+        ),
         reason=request.reason or "",
         joins_at_once=caller.version < _KNOWS_MEMBER_ID_REQUIRED,
         never_skips_assignment=caller.version < _KNOWS_SKIP_ASSIGNMENT,
@@ -58,7 +59,7 @@ async def join_group(node: KafkaNode, request: JoinGroupRequest, caller: Caller)
     answer = await group_members.join_group(node.groups, asked, caller.client)
     no_protocol = None if caller.version >= _NULL_PROTOCOL_NAME else ""
     return JoinGroupResponse(
-        error_code=answer.error.code,
+        error_code=code_of(answer.error),
         generation_id=answer.generation_id,
         protocol_type=answer.protocol_type or None,
         protocol_name=answer.protocol_name or no_protocol,
@@ -66,11 +67,7 @@ async def join_group(node: KafkaNode, request: JoinGroupRequest, caller: Caller)
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,
         members=[
-            JoinGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id if member.HasField("group_instance_id") else None,
-                metadata=member.metadata,
-            )
+            JoinGroupResponseMember(member.member_id, member.group_instance_id, member.metadata)
             for member in answer.members
         ],
     )
@@ -80,21 +77,23 @@ async def sync_group(node: KafkaNode, request: SyncGroupRequest, caller: Caller)
     """Return a member's assignment. The answer follows when the group's leader has assigned."""
     if caller.version >= _SYNC_NAMES_PROTOCOL and not (request.protocol_type and request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL.code)
-    asked = pb.SyncGroupRequest(
+    asked = messages.SyncGroupRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         protocol_type=request.protocol_type or "",
         protocol_name=request.protocol_name or "",
-        assignments=[
-            pb.MemberAssignment(member_id=a.member_id, assignment=bytes(a.assignment))
-            async for a in TimeSlices().of(request.assignments)
-        ],
+        assignments=tuple(
+            [
+                messages.MemberAssignment(a.member_id, bytes(a.assignment))
+                async for a in TimeSlices().of(request.assignments)
+            ]
+        ),
     )
     answer = await group_members.sync_group(node.groups, asked, caller.client)
     return SyncGroupResponse(
-        error_code=answer.error.code,
+        error_code=code_of(answer.error),
         protocol_type=answer.protocol_type or None,
         protocol_name=answer.protocol_name or None,
         assignment=answer.assignment,
@@ -103,28 +102,28 @@ async def sync_group(node: KafkaNode, request: SyncGroupRequest, caller: Caller)
 
 async def heartbeat(node: KafkaNode, request: HeartbeatRequest, caller: Caller) -> HeartbeatResponse:
     """Keep a member alive."""
-    asked = pb.HeartbeatRequest(
+    asked = messages.HeartbeatRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
     )
     answer = await group_members.heartbeat(node.groups, asked, caller.client)
-    return HeartbeatResponse(error_code=answer.error.code)
+    return HeartbeatResponse(error_code=code_of(answer.error))
 
 
 async def leave_group(node: KafkaNode, request: LeaveGroupRequest, caller: Caller) -> LeaveGroupResponse:
     """Remove members from a group. Up to version 2 there is one member, and its error is that of the response."""
     names_members = caller.version >= _LEAVE_NAMES_MEMBERS
     leaving = request.members if names_members else [MemberIdentity(member_id=request.member_id)]
-    asked = pb.LeaveGroupRequest(
+    asked = messages.LeaveGroupRequest(
         group_id=request.group_id,
-        members=[
-            pb.LeavingMember(
-                member_id=member.member_id, group_instance_id=member.group_instance_id, reason=member.reason or ""
-            )
-            async for member in TimeSlices().of(leaving)
-        ],
+        members=tuple(
+            [
+                messages.LeavingMember(member.member_id, member.group_instance_id, member.reason or "")
+                async for member in TimeSlices().of(leaving)
+            ]
+        ),
     )
     answer = await group_members.leave_group(node.groups, asked, caller.client)
     response = await _left(leaving, answer)
@@ -133,14 +132,14 @@ async def leave_group(node: KafkaNode, request: LeaveGroupRequest, caller: Calle
     return LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)
 
 
-async def _left(leaving: list[MemberIdentity], answer: pb.LeaveGroupResponse) -> LeaveGroupResponse:
-    if answer.error.code == ErrorCode.UNKNOWN_MEMBER_ID.code:
+async def _left(leaving: list[MemberIdentity], answer: messages.LeaveGroupResponse) -> LeaveGroupResponse:
+    if answer.error is None:
+        codes = [code_of(member.error) for member in answer.members]
+    elif answer.error.code is ErrorCode.UNKNOWN_MEMBER_ID:
         # The group does not exist, which Kafka reports for each member.
-        codes = [answer.error.code] * len(leaving)
-    elif answer.HasField("error"):
-        return LeaveGroupResponse(error_code=answer.error.code)
+        codes = [code_of(answer.error)] * len(leaving)
     else:
-        codes = [member.error.code for member in answer.members]
+        return LeaveGroupResponse(error_code=code_of(answer.error))
     members = [
         MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code)
         async for member, code in TimeSlices().of(zip(leaving, codes, strict=True))
@@ -153,40 +152,37 @@ async def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse:
     """Join, stay in, or leave a group by KIP-848's protocol."""
     is_nameless = caller.version < _OWN_MEMBER_ID and not request.member_id and request.member_epoch == _JOINING_EPOCH
-    asked = pb.ConsumerGroupHeartbeatRequest(
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    asked = messages.ConsumerGroupHeartbeatRequest(
         group_id=request.group_id,
         member_id=str(uuid.uuid4()) if is_nameless else request.member_id,
         member_epoch=request.member_epoch,
         group_instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=None if request.rebalance_timeout_ms == _AS_BEFORE else request.rebalance_timeout_ms,
+        subscribed_topic_names=None if names is None else tuple(names),
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
+        topic_partitions=None if owned is None else tuple(map(_owned, owned)),
     )
-    if request.subscribed_topic_names is not None:
-        asked.subscribed_topic_names.SetInParent()
-        asked.subscribed_topic_names.names.extend(request.subscribed_topic_names)
-    if request.topic_partitions is not None:
-        asked.topic_partitions.SetInParent()
-        for topic in request.topic_partitions:
-            asked.topic_partitions.topics.add(topic_id=topic.topic_id, partitions=topic.partitions)
     return _beaten(await group_members.consumer_group_heartbeat(node.groups, asked, caller.client))
 
 
-def _beaten(answer: pb.ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
+def _owned(topic: HeartbeatTopicPartitions) -> messages.MemberTopicPartitions:
+    return messages.MemberTopicPartitions(topic.topic_id, tuple(topic.partitions))
+
+
+def _beaten(answer: messages.ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
     response = ConsumerGroupHeartbeatResponse(
-        error_code=answer.error.code,
-        error_message=answer.error.message or None,
+        error_code=code_of(answer.error),
+        error_message=text_of(answer.error),
         member_id=answer.member_id or None,
         member_epoch=answer.member_epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
     )
-    if answer.HasField("assignment"):
-        topics = [
-            HeartbeatTopicPartitions(topic_id=topic.topic_id, partitions=list(topic.partitions))
-            for topic in answer.assignment.topics
-        ]
-        response.assignment = HeartbeatAssignment(topic_partitions=topics)
+    if answer.assignment is not None:
+        topics = [HeartbeatTopicPartitions(topic.topic_id, list(topic.partitions)) for topic in answer.assignment]
+        response.assignment = HeartbeatAssignment(topics)
     return response
 
 

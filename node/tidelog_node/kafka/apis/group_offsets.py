@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import TopicId
 from tidelog_foundation.time_slices import TimeSlices
+from tidelog_node.groups import messages
 from tidelog_node.handlers import group_offsets
+from tidelog_node.kafka.apis.errors import code_of
 from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -52,14 +53,7 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, caller: C
     """Commit the offsets of existing partitions. The answer follows when all in-sync replicas have them."""
     image = node.context.metadata.image
     names = _names(image, request.topics, caller)
-    asked = pb.OffsetCommitRequest(
-        group_id=request.group_id,
-        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        without_member_epochs=caller.version < _KNOWS_MEMBER_EPOCHS,
-        retention_time_ms=None if request.retention_time_ms == _NO_RETENTION else request.retention_time_ms,
-    )
+    topics: list[messages.OffsetCommitTopic] = []
     slices = TimeSlices()
     async for name, topic in slices.of(zip(names, request.topics, strict=True)):
         known = [
@@ -67,10 +61,19 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, caller: C
             async for p in slices.of(topic.partitions)
             if name and image.partition(name, p.partition_index)
         ]
-        if known:
-            asked.topics.add(name=name, partitions=known)
+        if name and known:
+            topics.append(messages.OffsetCommitTopic(name, tuple(known)))
+    asked = messages.OffsetCommitRequest(
+        group_id=request.group_id,
+        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        without_member_epochs=caller.version < _KNOWS_MEMBER_EPOCHS,
+        topics=tuple(topics),
+        retention_time_ms=None if request.retention_time_ms == _NO_RETENTION else request.retention_time_ms,
+    )
     codes: _Codes = {}
-    if asked.topics:
+    if topics:
         answer = await group_offsets.offset_commit(node.groups, asked, caller.client)
         codes = await _codes_of(answer.topics, slices)
     results = []
@@ -84,17 +87,17 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, caller: C
     return OffsetCommitResponse(topics=results)
 
 
-async def _codes_of(topics: Iterable[pb.OffsetCommitTopicResult], slices: TimeSlices) -> _Codes:
+async def _codes_of(topics: Iterable[messages.OffsetCommitTopicResult], slices: TimeSlices) -> _Codes:
     return {
-        (topic.name, p.index): p.error.code
+        (topic.name, p.index): code_of(p.error)
         async for topic in slices.of(topics)
         async for p in slices.of(topic.partitions)
     }
 
 
-def _committed(partition: OffsetCommitRequestPartition) -> pb.OffsetCommitPartition:
+def _committed(partition: OffsetCommitRequestPartition) -> messages.OffsetCommitPartition:
     epoch = partition.committed_leader_epoch
-    return pb.OffsetCommitPartition(
+    return messages.OffsetCommitPartition(
         index=partition.partition_index,
         committed_offset=partition.committed_offset,
         committed_leader_epoch=None if epoch == _NO_EPOCH else epoch,
@@ -109,9 +112,8 @@ async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, caller: Cal
     groups = request.groups if names_several else [one]
     image = node.context.metadata.image
     slices = TimeSlices()
-    asked = pb.OffsetFetchRequest(require_stable=request.require_stable)
-    async for group in slices.of(groups):
-        await slices.result_of(_fill_group(asked.groups.add(), image, group, caller))
+    asked_groups = [await slices.result_of(_asked_group(image, group, caller)) async for group in slices.of(groups)]
+    asked = messages.OffsetFetchRequest(tuple(asked_groups), request.require_stable)
     answer = await group_offsets.offset_fetch(node.groups, asked, caller.client)
     results = []
     async for group, result in slices.of(zip(groups, answer.groups, strict=True)):
@@ -123,37 +125,41 @@ async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, caller: Cal
     return OffsetFetchResponse(topics=results[0].topics, error_code=results[0].error_code)
 
 
-def _fill_group(
-    asked: pb.OffsetFetchGroup, image: MetadataImage, group: OffsetFetchRequestGroup, caller: Caller
-) -> Generator[None, None, None]:
-    topics = group.topics or []
-    names = _names(image, topics, caller)
-    asked.group_id, asked.member_epoch, asked.all_topics = group.group_id, group.member_epoch, group.topics is None
+def _asked_group(
+    image: MetadataImage, group: OffsetFetchRequestGroup, caller: Caller
+) -> Generator[None, None, messages.OffsetFetchGroup]:
     # No member matches an epoch without a member id.
     member_id = "" if group.member_id is None and group.member_epoch >= 0 else group.member_id
-    if member_id is not None:
-        asked.member_id = member_id
-    for name, topic in zip(names, topics, strict=True):
+    asked = []
+    topics = group.topics or []
+    for name, topic in zip(_names(image, topics, caller), topics, strict=True):
         if name is not None:
-            asked.topics.add(name=name, partitions=topic.partition_indexes)
+            asked.append(messages.OffsetFetchTopic(name, tuple(topic.partition_indexes)))
         yield
+    return messages.OffsetFetchGroup(
+        group.group_id, member_id, group.member_epoch, tuple(asked), all_topics=group.topics is None
+    )
 
 
-def _group_error(node: KafkaNode, group: OffsetFetchRequestGroup, result: pb.OffsetFetchGroupResult) -> int:
+def _group_error(node: KafkaNode, group: OffsetFetchRequestGroup, result: messages.OffsetFetchGroupResult) -> int:
     """Return the code of the group's error, 0 for none.
 
     COORDINATOR_LOAD_IN_PROGRESS replaces NOT_COORDINATOR until each member has learned by a heartbeat that the
     coordinator has moved. Other clients retry after both codes. librdkafka (as of 2.16) retries only after the first;
     after the second it never reads those partitions and completes no later assignment.
     """
-    code = result.error.code
+    code = code_of(result.error)
     if code == ErrorCode.NOT_COORDINATOR.code and node.groups.has_coordinated(group.group_id):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code
     return code
 
 
 def _fetched_topics(
-    image: MetadataImage, group: OffsetFetchRequestGroup, result: pb.OffsetFetchGroupResult, code: int, caller: Caller
+    image: MetadataImage,
+    group: OffsetFetchRequestGroup,
+    result: messages.OffsetFetchGroupResult,
+    code: int,
+    caller: Caller,
 ) -> Generator[None, None, list[OffsetFetchResponseTopic]]:
     """Return the topics of a group's response, one partition a step."""
     topics = []
@@ -174,8 +180,12 @@ def _fetched_topics(
 
 
 def _pairs(
-    image: MetadataImage, group: OffsetFetchRequestGroup, result: pb.OffsetFetchGroupResult, code: int, caller: Caller
-) -> Iterator[tuple[OffsetFetchRequestTopic, pb.OffsetFetchTopicResult | None]]:
+    image: MetadataImage,
+    group: OffsetFetchRequestGroup,
+    result: messages.OffsetFetchGroupResult,
+    code: int,
+    caller: Caller,
+) -> Iterator[tuple[OffsetFetchRequestTopic, messages.OffsetFetchTopicResult | None]]:
     """Yield each topic of the response with what was found of it, None where it failed."""
     if code:
         return ((topic, None) for topic in group.topics or () if caller.version < _GROUP_ERROR)
@@ -185,8 +195,8 @@ def _pairs(
 
 
 def _all_topics(
-    image: MetadataImage, result: pb.OffsetFetchGroupResult, caller: Caller
-) -> Iterator[tuple[OffsetFetchRequestTopic, pb.OffsetFetchTopicResult]]:
+    image: MetadataImage, result: messages.OffsetFetchGroupResult, caller: Caller
+) -> Iterator[tuple[OffsetFetchRequestTopic, messages.OffsetFetchTopicResult]]:
     for topic in result.topics:
         known = image.topics.get(topic.name)
         if caller.version < _TOPIC_IDS:
@@ -196,34 +206,36 @@ def _all_topics(
 
 
 def _asked_topics(
-    image: MetadataImage, topics: Sequence[OffsetFetchRequestTopic], result: pb.OffsetFetchGroupResult, caller: Caller
-) -> Iterator[tuple[OffsetFetchRequestTopic, pb.OffsetFetchTopicResult | None]]:
+    image: MetadataImage,
+    topics: Sequence[OffsetFetchRequestTopic],
+    result: messages.OffsetFetchGroupResult,
+    caller: Caller,
+) -> Iterator[tuple[OffsetFetchRequestTopic, messages.OffsetFetchTopicResult | None]]:
     results = iter(result.topics)
     for name, topic in zip(_names(image, topics, caller), topics, strict=True):
         yield topic, None if name is None else next(results)
 
 
-def _fetched_partition(part: pb.OffsetFetchPartitionResult) -> OffsetFetchResponsePartition:
+def _fetched_partition(part: messages.OffsetFetchPartitionResult) -> OffsetFetchResponsePartition:
     return OffsetFetchResponsePartition(
-        part.index, part.committed_offset, part.committed_leader_epoch, part.metadata, part.error.code
+        part.index, part.committed_offset, part.committed_leader_epoch, part.metadata, code_of(part.error)
     )
 
 
 async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, caller: Caller) -> OffsetDeleteResponse:
     """Delete offsets of a group (KIP-496). Partitions that do not exist have no offsets to delete."""
     image = node.context.metadata.image
-    asked = pb.OffsetDeleteRequest(group_id=request.group_id)
     slices = TimeSlices()
     known: dict[str, dict[int, None]] = {}
     async for topic in slices.of(request.topics):
         async for i in slices.of(_indexes(topic)):
             if image.partition(topic.name, i) is not None:
                 known.setdefault(topic.name, {})[i] = None
-    async for name, partitions in slices.of(known.items()):
-        asked.topics.add(name=name, partitions=partitions)
+    topics = [messages.OffsetFetchTopic(name, tuple(indexes)) async for name, indexes in slices.of(known.items())]
+    asked = messages.OffsetDeleteRequest(request.group_id, tuple(topics))
     answer = await group_offsets.offset_delete(node.groups, asked, caller.client)
-    if answer.HasField("error"):
-        return OffsetDeleteResponse(error_code=answer.error.code)
+    if answer.error is not None:
+        return OffsetDeleteResponse(error_code=code_of(answer.error))
     codes = await _codes_of(answer.topics, slices)
     results = []
     async for topic in slices.of(request.topics):

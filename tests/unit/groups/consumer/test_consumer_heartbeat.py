@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
 from consumer_groups import CLIENT, GroupHarness, join_request, partitions_in, parts, refused, topic
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.member import MemberState
+from tidelog_node.groups.messages import ConsumerGroupHeartbeatRequest
 from tidelog_node.groups.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -57,14 +58,13 @@ def test_first_member_gets_all_partitions_of_its_topics(harness: GroupHarness) -
 def test_heartbeat_that_changes_nothing_writes_nothing_and_answers_without_an_assignment(harness: GroupHarness) -> None:
     harness.join("m1", "a")
     response = harness.beat("m1", 1)
-    assert not response.HasField("assignment")
+    assert response.assignment is None
     assert harness.last_records == []
 
 
 def test_full_heartbeat_is_answered_with_the_assignment(harness: GroupHarness) -> None:
     harness.join("m1", "a")
-    request = join_request("m1", "a")
-    request.member_epoch = 1
+    request = replace(join_request("m1", "a"), member_epoch=1)
     assert partitions_in(harness.send(request).assignment) == parts("a", 0, 1, 2, 3)
     assert harness.last_records == []
 
@@ -78,7 +78,7 @@ def test_second_member_waits_until_the_first_has_given_up(harness: GroupHarness)
     told = harness.beat("m1", 1)
     assert told.member_epoch == 1
     assert partitions_in(told.assignment) == parts("a", 0, 1)
-    assert not harness.beat("m2", 2).HasField("assignment")
+    assert harness.beat("m2", 2).assignment is None
     # It is still at it.
     assert harness.beat("m1", 1, parts("a", 0, 1, 2, 3)).member_epoch == 1
     assert harness.beat("m1", 1, parts("a", 0, 1)).member_epoch == 2
@@ -218,7 +218,7 @@ def test_topic_that_was_made_again_is_another(harness: GroupHarness) -> None:
 def test_topics_are_looked_at_again_when_the_epoch_could_not_be_written(harness: GroupHarness) -> None:
     harness.join("m1", "a")
     harness.change_topics(topic("a", 5))
-    request = pb.ConsumerGroupHeartbeatRequest(group_id="g", member_id="m1", member_epoch=1)
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m1", member_epoch=1)
     failed = harness.group.heartbeat(request, CLIENT, harness.topics, harness.now_ms)
     assert failed.records
     assert harness.send(request).member_epoch == 2
@@ -261,8 +261,8 @@ def test_regular_expression_is_deleted_with_its_last_member(harness: GroupHarnes
 
 def test_regular_expression_may_be_taken_back(harness: GroupHarness) -> None:
     harness.join("m1", "b", regex="a.*")
-    request = pb.ConsumerGroupHeartbeatRequest(
-        group_id="g", member_id="m1", member_epoch=1, subscribed_topic_regex="", topic_partitions=pb.MemberTopics()
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m1", member_epoch=1, subscribed_topic_regex="", topic_partitions=()
     )
     assert partitions_in(harness.send(request).assignment) == parts("b", 0, 1)
     assert harness.group.state.members["m1"].metadata.subscribed_topic_regex is None
@@ -291,6 +291,6 @@ def test_assignor_of_most_members_assigns_and_the_first_of_the_settings_when_non
 
 def test_rack_and_client_that_change_are_written_and_begin_no_epoch(harness: GroupHarness) -> None:
     harness.join("m1", "a")
-    harness.send(pb.ConsumerGroupHeartbeatRequest(group_id="g", member_id="m1", member_epoch=1, rack_id="r1"))
+    harness.send(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m1", member_epoch=1, rack_id="r1"))
     assert [type(key) for key, _ in harness.last_records] == [ConsumerGroupMemberMetadataKey]
     assert harness.group.describe().members[0].rack_id == "r1"

@@ -55,7 +55,7 @@ def test_group_with_racks_alone_follows_replicas_that_move(rack: str | None) -> 
     for member_id, its_rack in (("m1", "x"), ("m2", rack)):
         request = join_request(member_id, "a")
         if rack is not None and its_rack is not None:
-            request.rack_id = its_rack
+            request = replace(request, rack_id=its_rack)
         harness.send(request)
     harness.beat("m1", 1)
     harness.beat("m1", 1, parts("a", 0, 1))

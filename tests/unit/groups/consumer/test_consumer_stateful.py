@@ -24,11 +24,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.state import GroupState
 from tidelog_node.groups.events import GroupRecord, TopicInfo
+from tidelog_node.groups.messages import ConsumerGroupHeartbeatRequest
 from tidelog_node.groups.records import decode
 from tidelog_node.groups.settings import GroupSettings
 
@@ -137,7 +137,7 @@ class Group(RuleBasedStateMachine):
         self.clients.remove(client)
         if is_heard:
             epoch = -1 if for_good or client.instance_id is None else -2
-            request = pb.ConsumerGroupHeartbeatRequest(
+            request = ConsumerGroupHeartbeatRequest(
                 group_id="g", member_id=client.member_id, member_epoch=epoch, group_instance_id=client.instance_id
             )
             with suppress(TidelogError):

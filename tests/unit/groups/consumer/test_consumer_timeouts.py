@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from consumer_groups import CLIENT, REBALANCE_TIMEOUT_MS, GroupHarness, join_request, partitions_in, parts, topic
 
@@ -118,9 +120,7 @@ def test_member_that_could_not_be_written_has_no_session(harness: GroupHarness) 
 def test_rebalance_timeout_that_could_not_be_written_removes_nobody(harness: GroupHarness) -> None:
     harness.join("m1", "a")
     harness.join("m2", "a")
-    request = join_request("m1", "a")
-    request.member_epoch = 1
-    request.ClearField("topic_partitions")
+    request = replace(join_request("m1", "a"), member_epoch=1, topic_partitions=None)
     assert harness.group.heartbeat(request, CLIENT, harness.topics, harness.now_ms).records
     harness.pass_time(REBALANCE_TIMEOUT_MS)
     assert set(harness.group.state.members) == {"m1", "m2"}

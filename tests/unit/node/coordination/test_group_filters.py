@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_node.groups.messages import ListGroupsRequest
 from tidelog_node.handlers.groups import MOST_FILTER_CHARS, list_groups
 
 
@@ -19,10 +19,10 @@ class Coordinator:
 @pytest.mark.parametrize("kind", ["states_filter", "types_filter"])
 def test_list_groups_refuses_a_filter_that_is_too_long(kind):
     def listed(length):
-        request = pb.ListGroupsRequest(**{kind: ["Empty", "x" * length]})
+        request = ListGroupsRequest(**{kind: ("Empty", "x" * length)})
         return asyncio.run(list_groups(Coordinator(), request, None))
 
-    assert not listed(MOST_FILTER_CHARS).HasField("error")
+    assert listed(MOST_FILTER_CHARS).error is None
     error = listed(MOST_FILTER_CHARS + 1).error
-    assert error.code == ErrorCode.INVALID_REQUEST.code
+    assert error.code is ErrorCode.INVALID_REQUEST
     assert error.message == "a state or type of groups has 256 characters, at most 255 are allowed"

@@ -2,9 +2,16 @@
 
 import asyncio
 
-from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.events import AllOffsets
+from tidelog_node.groups.messages import (
+    OffsetFetchGroup,
+    OffsetFetchGroupResult,
+    OffsetFetchPartitionResult,
+    OffsetFetchRequest,
+    OffsetFetchTopic,
+    OffsetFetchTopicResult,
+)
 from tidelog_node.groups.records import OffsetCommitValue
 from tidelog_node.handlers import group_offsets
 
@@ -29,60 +36,59 @@ class Groups:
         if request.all_topics:
             return AllOffsets(request.group_id, [(("t", index), VALUE) for index in range(COUNT)])
         topics = [
-            pb.OffsetFetchTopicResult(
-                name=t.name, partitions=[{"index": i, "metadata": VALUE.metadata} for i in t.partitions]
+            OffsetFetchTopicResult(
+                topic.name, tuple(OffsetFetchPartitionResult(i, metadata=VALUE.metadata) for i in topic.partitions)
             )
-            for t in request.topics
+            for topic in request.topics
         ]
-        return pb.OffsetFetchGroupResult(group_id=request.group_id, topics=topics)
+        return OffsetFetchGroupResult(request.group_id, topics=tuple(topics))
 
 
 def fetched(*groups):
-    request = pb.OffsetFetchRequest(groups=groups)
+    request = OffsetFetchRequest(groups=groups)
     answer = asyncio.run(group_offsets.offset_fetch(Groups(), request, None))
     assert [group.group_id for group in answer.groups] == [group.group_id for group in groups]
-    return [(g.error.code, sum(len(topic.partitions) for topic in g.topics)) for g in answer.groups]
+    return [(g.error and g.error.code, sum(len(topic.partitions) for topic in g.topics)) for g in answer.groups]
 
 
 def every(group_id="g"):
-    return pb.OffsetFetchGroup(group_id=group_id, all_topics=True)
+    return OffsetFetchGroup(group_id=group_id, all_topics=True)
 
 
 def named(count, group_id="g"):
-    topics = [pb.OffsetFetchTopic(name="t", partitions=[0] * count)]
-    return pb.OffsetFetchGroup(group_id=group_id, topics=topics)
+    return OffsetFetchGroup(group_id, topics=(OffsetFetchTopic("t", (0,) * count),))
 
 
 def test_offset_fetch_refuses_a_group_whose_offsets_do_not_fit_the_response(monkeypatch):
     monkeypatch.setattr(group_offsets, "MOST_FETCHED_BYTES", 15_000)
-    refused = (ErrorCode.INVALID_REQUEST.code, 0)
-    assert fetched(*[every()] * 4) == [(0, COUNT), (0, COUNT), refused, refused]
+    refused = (ErrorCode.INVALID_REQUEST, 0)
+    assert fetched(*[every()] * 4) == [(None, COUNT), (None, COUNT), refused, refused]
     assert fetched(every("a"), named(1), named(1), every("b"), every("c")) == [
-        (0, COUNT),
-        (0, 1),
-        (0, 1),
+        (None, COUNT),
+        (None, 1),
+        (None, 1),
         refused,
         refused,
     ]
-    assert fetched(named(1), named(20)) == [(0, 1), refused]
+    assert fetched(named(1), named(20)) == [(None, 1), refused]
 
 
 def test_offset_fetch_says_what_one_response_may_have(monkeypatch):
     monkeypatch.setattr(group_offsets, "MOST_FETCHED_BYTES", 10_000)
-    request = pb.OffsetFetchRequest(groups=[every()] * 2)
+    request = OffsetFetchRequest((every(),) * 2)
     answer = asyncio.run(group_offsets.offset_fetch(Groups(), request, None))
     assert "take 12560 bytes, at most 10000 can be fetched at once" in answer.groups[1].error.message
 
 
 def test_offset_fetch_answers_the_first_group_with_all_its_offsets(monkeypatch):
     monkeypatch.setattr(group_offsets, "MOST_FETCHED_BYTES", 100)
-    assert fetched(every()) == [(0, COUNT)]
+    assert fetched(every()) == [(None, COUNT)]
 
 
 def test_offset_fetch_asks_no_more_parts_of_a_group_that_does_not_fit(monkeypatch):
     monkeypatch.setattr(group_offsets, "_FETCHED_AT_A_STRETCH", 10)
     monkeypatch.setattr(group_offsets, "MOST_FETCHED_BYTES", 15_000)
     groups = Groups()
-    request = pb.OffsetFetchRequest(groups=[named(100)])
+    request = OffsetFetchRequest(groups=(named(100),))
     answer = asyncio.run(group_offsets.offset_fetch(groups, request, None))
-    assert (answer.groups[0].error.code, groups.asked) == (ErrorCode.INVALID_REQUEST.code, 2)
+    assert (answer.groups[0].error.code, groups.asked) == (ErrorCode.INVALID_REQUEST, 2)

@@ -240,7 +240,7 @@ def test_commit_that_is_too_large_for_the_log_says_so_and_is_not_tried_again(ser
 
 
 def test_groups_that_are_asked_for_together_are_looked_at_a_few_at_a_time(service_of, monkeypatch):
-    monkeypatch.setattr(handlers.group_calls, "_AT_A_STRETCH", 2)
+    monkeypatch.setattr(handlers.groups, "_AT_ONCE", 2)
     monkeypatch.setattr(handlers.group_offsets, "_AT_ONCE", 5)
 
     async def run():
