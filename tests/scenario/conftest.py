@@ -13,6 +13,7 @@ from typing import assert_never
 
 import pytest
 from raft_simulation import Letter, SimulatedCluster, SimulatedDisk, voter
+from random_numbers import LowestNumbers
 
 from tidelog_quorum.raft.core import (
     AddVoterRequested,
@@ -287,7 +288,7 @@ def _new_cluster(
     return SimulatedCluster(
         count,
         config,
-        lambda low, _high: low + LATER_MS,
+        LowestNumbers(LATER_MS),
         disks=[_disk(disks.get(str(i + 1), ""), b"first-%d" % (i + 1) if known else b"") for i in range(count)],
         trace=trace,
         known_directories=known,
@@ -388,13 +389,9 @@ def _show_entries(entries: tuple[Entry, ...]) -> str:
 
 
 def _show_payload(entry: Entry) -> str:
-    match entry.kind:
-        case EntryKind.DATA:
-            return entry.payload.decode()
-        case EntryKind.NO_OP:
-            return "-"
-        case EntryKind.VOTERS:
-            return f"voters={_show_voters(VoterSet.decode(entry.payload))}"
+    if entry.voters is not None:
+        return f"voters={_show_voters(entry.voters)}"
+    return "-" if entry.kind is EntryKind.NO_OP else entry.payload.decode()
 
 
 def _describe(raft: Raft, configured: VoterSet) -> str:
@@ -407,8 +404,8 @@ def _describe(raft: Raft, configured: VoterSet) -> str:
             role = f"follows {leader_id or '-'}"
     log = _show_entries(raft.log.slice(raft.log.first_index, raft.log.last_index + 1))
     vote = raft.hard_state.voted_for or "-"
-    text = f"{role} term={raft.term} vote={vote} commit={raft.commit_index} durable={raft.durable_index}"
-    text += "" if raft.voters == configured else f" voters={_show_voters(raft.voters)}"
+    text = f"{role} term={raft.term} vote={vote} commit={raft.commit_index} durable={raft.durability.last_index}"
+    text += "" if raft.voters.current == configured else f" voters={_show_voters(raft.voters.current)}"
     text += "" if raft.snapshot is None else f" {_show_snapshot(raft.snapshot)}"
     return f"{text} {log}"
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from raft_properties import require
+from random_numbers import mix
 from sim.schedule import LEADER, Action
-from sim.world import Noise, World, mix
+from sim.world import Noise, World
 
 from tidelog_quorum.raft.core import Command, Commit, Persist, Send
 from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, StoreChunk
@@ -98,7 +99,7 @@ class Nemesis:
     def sets_in_use(self) -> list[VoterSet]:
         """Return the voter sets that replicas go by now, and the latest committed one."""
         cluster = self.world.cluster
-        return [*(raft.voters for _, raft in cluster.running()), cluster.checker.latest_voters]
+        return [*(raft.voters.current for _, raft in cluster.running()), cluster.checker.latest_voters]
 
     def _propose(self, action: Action) -> None:
         node_id = self.world.pick(action.target)
@@ -299,7 +300,7 @@ class Nemesis:
             return
         raft = self.world.cluster.nodes[node_id].raft
         assert raft is not None
-        others = [other for other, _ in self.world.cluster.running() if other not in raft.voters]
+        others = [other for other, _ in self.world.cluster.running() if other not in raft.voters.current]
         if others:
             self.request_voter(node_id, others[action.target % len(others)], action.span_ms)
 
@@ -317,9 +318,9 @@ class Nemesis:
             return
         raft = self.world.cluster.nodes[node_id].raft
         assert raft is not None
-        ids = raft.voters.ids
+        ids = raft.voters.current.ids
         gone = node_id if action.target < 0 else ids[action.target % len(ids)] if ids else None
-        if gone is not None and gone in raft.voters and self.has_majority(raft.voters.without(gone)):
+        if gone is not None and gone in raft.voters.current and self.has_majority(raft.voters.current.without(gone)):
             self.request_removal(node_id, gone)
 
     def request_removal(self, node_id: int, gone: int) -> int:
@@ -327,7 +328,7 @@ class Nemesis:
         request_id = self._next_request(node_id)
         raft = self.world.cluster.nodes[node_id].raft
         assert raft is not None
-        old = raft.voters.get(gone)
+        old = raft.voters.current.get(gone)
         self.world.step(node_id, RemoveVoterRequested(request_id, gone, old.directory_id if old else b""))
         return request_id
 
@@ -337,7 +338,7 @@ class Nemesis:
             return
         raft = self.world.cluster.nodes[node_id].raft
         assert raft is not None
-        ids = raft.voters.ids
+        ids = raft.voters.current.ids
         to = None if action.target == 7 or not ids else ids[action.target % len(ids)]
         self.world.step(node_id, TransferRequested(self._next_request(node_id), to, action.span_ms))
 

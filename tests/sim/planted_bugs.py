@@ -30,12 +30,10 @@ from tidelog_quorum.raft.core import (
     snapshots,
 )
 from tidelog_quorum.raft.core.durability import Durability
-from tidelog_quorum.raft.core.incoming_snapshot import IncomingSnapshot
 from tidelog_quorum.raft.core.log import RaftLog
 from tidelog_quorum.raft.core.messages import SnapshotResponse
-from tidelog_quorum.raft.core.replica import Candidate, Replica
-from tidelog_quorum.raft.core.voter_history import VoterHistory
-from tidelog_quorum.raft.core.voters import VoterSet
+from tidelog_quorum.raft.core.replica import Candidate, IncomingSnapshot, Replica
+from tidelog_quorum.raft.core.voters import VoterHistory, VoterSet
 
 
 def run_seed(seed: int) -> Outcome:
@@ -58,26 +56,26 @@ def _minimised(seed: int, violated: str) -> Sequence[object]:
 
 
 def _skip_the_sync() -> list[Patch]:
-    def hold(self: Durability, send: Any, *, acknowledges_log: bool) -> None:
-        self._held.append((0, send))
+    def defer(self: Durability, send: Any, *, acknowledges_log: bool) -> None:
+        self._deferred.append((0, send))
 
-    return [(Durability, "hold", hold)]
+    return [(Durability, "defer", defer)]
 
 
 def _acknowledge_before_durable() -> list[Patch]:
-    def hold(self: Durability, send: Any, *, acknowledges_log: bool) -> None:
-        self._held_for_term.append((self._hard_state_sequence, send))
+    def defer(self: Durability, send: Any, *, acknowledges_log: bool) -> None:
+        self._deferred_for_term.append((self._hard_state_sequence, send))
 
-    return [(Durability, "hold", hold)]
+    return [(Durability, "defer", defer)]
 
 
 def _starts_with(change: Callable[[HardState], HardState]) -> list[Patch]:
-    start = Raft.__init__
+    start = Replica.__init__
 
-    def forgetful(self: Raft, *arguments: Any, hard_state: HardState | None = None, **options: Any) -> None:
+    def forgetful(self: Replica, *arguments: Any, hard_state: HardState | None = None, **options: Any) -> None:
         start(self, *arguments, hard_state=change(hard_state or HardState()), **options)
 
-    return [(Raft, "__init__", forgetful)]
+    return [(Replica, "__init__", forgetful)]
 
 
 def _forget_the_vote() -> list[Patch]:
@@ -166,11 +164,11 @@ def _refusal_without(rule: str) -> list[Patch]:
 
 
 def _two_changes_at_once() -> list[Patch]:
-    return _refusal_without("is not committed")
+    return _refusal_without("is not committed yet")
 
 
 def _change_before_own_term() -> list[Patch]:
-    return _refusal_without("has not committed an entry of its term")
+    return _refusal_without("has not committed an entry of its own term")
 
 
 def _keep_voters_of_dropped_entries() -> list[Patch]:
@@ -227,11 +225,10 @@ def _no_check_quorum() -> list[Patch]:
 
 def _apply_before_durable() -> list[Patch]:
     def add_commit(self: Raft, commands: list[Any]) -> None:
-        replica = self._replica
-        start, end = replica.applied_index + 1, replica.commit_index + 1
+        start, end = self.applied_index + 1, self.commit_index + 1
         if start < end:
-            replica.applied_index = end - 1
-            commands.append(Commit(replica.log.slice(start, end)))
+            self.applied_index = end - 1
+            commands.append(Commit(self.log.slice(start, end)))
 
     return [(Raft, "_add_commit", add_commit)]
 
@@ -270,11 +267,10 @@ def _read_without_quorum() -> list[Patch]:
 
 def _read_before_own_term() -> list[Patch]:
     def on_read_requested(self: Raft, request_id: int) -> None:
-        role = self._replica.role
-        if isinstance(role, Leadership):
-            role.reads.add(request_id, self.commit_index)
+        if isinstance(self.role, Leadership):
+            self.role.reads.add(request_id, self.commit_index)
         else:
-            self._replica.outbox.append(ReadFailed(request_id))
+            self.outbox.append(ReadFailed(request_id))
 
     return [(Raft, "_on_read_requested", on_read_requested)]
 

@@ -179,7 +179,7 @@ class Recovery:
     def _describe(self) -> str:
         return "; ".join(
             f"{i} {type(raft.role).__name__} term={raft.term} leader={raft.leader_id} commit={raft.commit_index} "
-            f"applied={raft.applied_index} last={raft.log.last_index} voters={raft.voters.ids}"
+            f"applied={raft.applied_index} last={raft.log.last_index} voters={raft.voters.current.ids}"
             for i, raft in self.cluster.running()
         )
 

@@ -13,6 +13,7 @@ import pytest
 from raft_disk import SimulatedDisk
 from raft_properties import PropertyViolatedError
 from raft_simulation import SimulatedCluster
+from random_numbers import LowestNumbers
 from sim.minimiser import minimise
 from sim.outcome import Outcome
 from sim.planted_bugs import BY_NAME
@@ -114,7 +115,7 @@ def test_disk_that_forgets_a_vote_is_noticed() -> None:
 
 
 def test_read_is_answered_after_a_majority_confirmed_the_leader() -> None:
-    cluster = SimulatedCluster(3, CONFIG, lambda low, _high: low)
+    cluster = SimulatedCluster(3, CONFIG, LowestNumbers())
     cluster.fire_timer(1)
     cluster.stabilize()
     [(leader, raft)] = cluster.leaders()

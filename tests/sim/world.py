@@ -13,9 +13,10 @@ from typing import Any
 
 from raft_properties import PropertyViolatedError
 from raft_simulation import Letter, SimulatedCluster
+from random_numbers import LowestNumbers, SeededNumbers, mix
 from sim.schedule import STALE_LEADER, Schedule
 
-from tidelog_quorum.raft.core import Command, Event, Leadership, Raft, RandomMs, Tick
+from tidelog_quorum.raft.core import Command, Event, Leadership, Raft, RandomSource, Tick
 from tidelog_quorum.raft.core.messages import Snapshot, SnapshotResponse, TimeoutNow, VoteRequest, VoteResponse
 
 FOREVER = 1 << 60
@@ -24,29 +25,18 @@ REMEMBERED = (VoteRequest, VoteResponse, TimeoutNow, SnapshotResponse)
 """Messages that are rare, and so all kept to be replayed; of the others every fifth is."""
 
 
-def mix(*numbers: int) -> int:
-    """Return 32 well-mixed bits of some numbers."""
-    x = 0x9E3779B9
-    for number in numbers:
-        x = ((x ^ number) * 0x85EBCA6B) & 0xFFFFFFFF
-        x ^= x >> 13
-        x = (x * 0xC2B2AE35) & 0xFFFFFFFF
-        x ^= x >> 16
-    return x
-
-
 @dataclass(slots=True)
 class Surroundings:
     """The surroundings of one replica: its clock, its pause, its disk's speed; ``life`` counts its starts."""
 
     offset_ms: int
     speed: int
+    random: SeededNumbers
     life: int = 0
     paused_until_us: int = 0
     stalled_until_us: int = 0
     is_syncing: bool = False
     syncs: int = 0
-    draws: int = 0
     spins: int = 0
     wake_us: int = FOREVER
     has_failed: bool = False
@@ -74,21 +64,15 @@ class TimedCluster(SimulatedCluster):
         super().__init__(
             schedule.voters,
             schedule.config,
-            lambda low, _high: low,
+            LowestNumbers(),
             known_directories=schedule.known_directories,
             chunk_bytes=schedule.chunk_bytes,
             check_every=check_every,
             knows_all_addresses=True,
         )
 
-    def random_of(self, node_id: int) -> RandomMs:
-        around, seed = self._world.around_of(node_id), self._world.schedule.seed
-
-        def random_ms(low: int, high: int) -> int:
-            around.draws += 1
-            return low + mix(seed, node_id, around.draws, 1) % max(1, high - low)
-
-        return random_ms
+    def random_of(self, node_id: int) -> RandomSource:
+        return self._world.around_of(node_id).random
 
 
 class World:
@@ -125,7 +109,7 @@ class World:
         """Return what is around a replica, made up when it is new."""
         if node_id not in self.around:
             offset_ms, speed = self.schedule.clocks[node_id % len(self.schedule.clocks)]
-            self.around[node_id] = Surroundings(offset_ms, speed)
+            self.around[node_id] = Surroundings(offset_ms, speed, SeededNumbers(self.schedule.seed, node_id))
         return self.around[node_id]
 
     def at(self, at_us: int, call: Callable[..., None], *arguments: Any) -> None:

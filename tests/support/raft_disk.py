@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from raft_properties import PropertyViolatedError, require
 
 from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, Persist, StoreChunk
-from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState, Snapshot
+from tidelog_quorum.raft.core.messages import Entry, HardState, Snapshot
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 
@@ -25,8 +25,7 @@ class ReplicaState:
         """Apply the next entry."""
         self.digest = digest_after(self.digest, entry)
         self.index, self.term = entry.index, entry.term
-        if entry.kind is EntryKind.VOTERS:
-            self.voters = VoterSet.decode(entry.payload)
+        self.voters = entry.voters or self.voters
 
     def capture(self) -> tuple[Snapshot, bytes]:
         """Return a snapshot and its bytes, equal for equal states. The number of bytes depends on the index."""
@@ -47,7 +46,7 @@ def voter(voter_id: int, directory_id: bytes = b"") -> Voter:
 
 def digest_after(digest: int, entry: Entry) -> int:
     """Return the state's hash after one more entry."""
-    return zlib.crc32(b"%d:%d:" % (entry.index, entry.term) + entry.payload, digest)
+    return zlib.crc32(f"{entry.index}:{entry.term}:{entry.voters}:".encode() + entry.payload, digest)
 
 
 Write = Persist | CompactLog | InstallSnapshot

@@ -123,14 +123,14 @@ class SafetyChecker:
 
     def check_voters_in_force(self, node_id: int, raft: Raft) -> None:
         """Check that a replica uses the voters of an entry in its log, of its snapshot, or of its configuration."""
-        index, voters = raft.voters_index, raft.voters
+        index, voters = raft.voters.index, raft.voters.current
         if raft.snapshot is not None and index <= raft.snapshot.last_index:
             right = raft.snapshot.voters == voters
         elif index == 0:
             right = voters == self.voter_sets[0][1]
         else:
             [entry] = raft.log.slice(index, index + 1) or [None]
-            right = entry is not None and entry.kind is EntryKind.VOTERS and entry.payload == voters.encode()
+            right = entry is not None and entry.voters == voters
         require(right, "VotersOfLog", f"node {node_id} goes by {voters} at {index}")
 
     def check_commands_of_commit(self, node_id: int, node: CheckedNode, entries: tuple[Entry, ...]) -> None:
@@ -221,12 +221,12 @@ class SafetyChecker:
 
     def _check_votes(self, node_id: int, raft: Raft, term: int) -> None:
         count = 0
-        for voter in raft.voters:
+        for voter in raft.voters.current:
             disk = self._disk_of(voter)
             if disk is not None:
-                own = voter.voter_id == node_id and raft.voters.is_voter(node_id, disk.directory_id)
+                own = voter.voter_id == node_id and raft.voters.current.is_voter(node_id, disk.directory_id)
                 count += own or self._votes.get((voter.voter_id, disk.directory_id, term)) == node_id
-        if count <= len(raft.voters) // 2:
+        if count <= len(raft.voters.current) // 2:
             raise PropertyViolatedError("ElectedByMajority", f"{node_id} leads in {term} with {count} votes")
 
     def _check_commit(self, node_id: int, raft: Raft, commit: int, term: int, leads: bool) -> None:
@@ -250,12 +250,13 @@ class SafetyChecker:
 
     def _check_durable(self, raft: Raft, index: int) -> None:
         term, count = self.committed[index - 1].term, 0
-        for voter in raft.voters:
+        for voter in raft.voters.current:
             disk = self._disk_of(voter)
             count += disk is not None and disk.holds(index, term)
-        if count <= len(raft.voters) // 2:
+        if count <= len(raft.voters.current) // 2:
             raise PropertyViolatedError(
-                "CommittedOnMajority", f"{raft.node_id} commits {index}, on {count} disks of {list(raft.voters)}"
+                "CommittedOnMajority",
+                f"{raft.node_id} commits {index}, on {count} disks of {list(raft.voters.current)}",
             )
 
     def _disk_of(self, voter: Voter) -> SimulatedDisk | None:
@@ -273,12 +274,13 @@ class SafetyChecker:
         start = max(raft.commit_index + 1, raft.log.first_index)
         pending = [e for e in raft.log.slice(start, index) if e.kind is EntryKind.VOTERS]
         require(not pending, "ChangeWhileAnotherIsPending", f"{raft.node_id}: {entry} after {pending}")
-        check_single_change(raft.voters_at(index - 1), VoterSet.decode(entry.payload))
+        assert entry.voters is not None
+        check_single_change(raft.voters.at(index - 1), entry.voters)
 
     def _commit_change(self, entry: Entry) -> None:
-        voters = VoterSet.decode(entry.payload)
-        check_single_change(self.voter_sets[-1][1], voters)
-        self.voter_sets.append((entry.index, voters))
+        assert entry.voters is not None
+        check_single_change(self.voter_sets[-1][1], entry.voters)
+        self.voter_sets.append((entry.index, entry.voters))
 
     def _check_vote(self, node_id: int, node: CheckedNode, to: int, message: VoteResponse) -> None:
         if not message.granted or message.pre_vote:

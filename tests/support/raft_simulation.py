@@ -30,7 +30,7 @@ from tidelog_quorum.raft.core import (
     Proposed,
     Raft,
     RaftConfig,
-    RandomMs,
+    RandomSource,
     ReadFailed,
     ReadReady,
     ReadRequested,
@@ -100,7 +100,7 @@ class SimulatedCluster:
         self,
         count: int,
         config: RaftConfig,
-        random_ms: RandomMs,
+        random: RandomSource,
         *,
         disks: Iterable[SimulatedDisk] = (),
         trace: Callable[[int, Command], None] = lambda _node, _command: None,
@@ -116,7 +116,7 @@ class SimulatedCluster:
         self.trace = trace
         self.knows_all_addresses = knows_all_addresses
         self._config = config
-        self._random_ms = random_ms
+        self._random = random
         self._chunk_bytes = chunk_bytes
         self._check_every = check_every
         counted = ("snapshots", "compactions", "installs", "damaged", "transfers", "refusals", "moves")
@@ -305,9 +305,9 @@ class SimulatedCluster:
         node.state = ReplicaState(self.configured)
         node.seen_commit, node.seen_applied, node.led_term = raft.commit_index, raft.applied_index, 0
 
-    def random_of(self, _node_id: int) -> RandomMs:
+    def random_of(self, _node_id: int) -> RandomSource:
         """Return the source of a replica's random timeouts."""
-        return self._random_ms
+        return self._random
 
     def partition(self, *groups: Iterable[int]) -> None:
         """Cut all links between the groups."""
@@ -345,16 +345,16 @@ class SimulatedCluster:
         else:
             self._post_from(node_id, node, to, message)
         if self.knows_all_addresses and type(message) is FollowRequest:
-            voters = node.raft.voters if node.raft is not None else self.configured
+            voters = node.raft.voters.current if node.raft is not None else self.configured
             for other in self.nodes:
                 if other != node_id and other not in voters:
                     self._post_from(node_id, node, other, message)
 
     def _post_from(self, node_id: int, node: SimulatedNode, to: int, message: Message) -> None:
-        known = None if node.raft is None else node.raft.voters.get(to)
+        known = None if node.raft is None else node.raft.voters.current.get(to)
         receiver = self.nodes.get(to)
         heard, directory_id = node.heard.get(to, (None, b""))
-        is_heard = node.raft is not None and node.raft.voters.is_voter(to, directory_id)
+        is_heard = node.raft is not None and node.raft.voters.current.is_voter(to, directory_id)
         addresses = [(known.host, known.port) if known else None, heard if is_heard else None]
         if known is None or receiver is None or receiver.address in addresses:
             self.post(Letter(node_id, to, message, node.disk.directory_id, node.address))
@@ -383,8 +383,8 @@ class SimulatedCluster:
     def _do_voters_changed(self, node_id: int, node: SimulatedNode, command: VotersChanged) -> None:
         raft = node.raft
         assert raft is not None
-        told = (command.voters, command.index) == (raft.voters, raft.voters_index)
-        require(told, "VotersOfLog", f"node {node_id} tells {command}, goes by {raft.voters}")
+        told = (command.voters, command.index) == (raft.voters.current, raft.voters.index)
+        require(told, "VotersOfLog", f"node {node_id} tells {command}, goes by {raft.voters.current}")
         self.checker.check_voters_in_force(node_id, raft)
 
     def _do_read_ready(self, _node_id: int, node: SimulatedNode, command: ReadReady) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from random_numbers import LowestNumbers
+
 from tidelog_quorum.raft.core import (
     AddVoterRequested,
     AppendRequest,
@@ -72,7 +74,7 @@ class TestedVoter:
             node_id,
             voter_set(*range(1, voters + 1)) if isinstance(voters, int) else voters,
             config,
-            lambda low, _high: low,
+            LowestNumbers(),
             directory_id=directory_id,
             address=address,
             hard_state=HardState(term, voted_for),
@@ -162,7 +164,7 @@ def voter_set(*ids: int) -> VoterSet:
 
 
 def voters_entry(index: int, term: int, voters: VoterSet) -> Entry:
-    return Entry(index, term, EntryKind.VOTERS, voters.encode())
+    return Entry(index, term, EntryKind.VOTERS, voters=voters)
 
 
 def snapshot_at(index: int, term: int, voters: VoterSet | None = None, size: int = 6) -> Snapshot:

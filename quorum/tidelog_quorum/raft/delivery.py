@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_quorum.raft.core import Entry, EntryKind
+from tidelog_quorum.raft.core import Entry
 from tidelog_quorum.raft.core.commands import Commit, ReadReady, RestoreSnapshot
 from tidelog_quorum.raft.core.messages import Snapshot
 from tidelog_quorum.raft.core.voters import VoterSet
@@ -140,7 +140,7 @@ class Delivery:
             self._note_given([item])
 
     def _reader_of(self, entry: Entry) -> Callable[[], Callable[[], None]] | None:
-        is_large = entry.kind is EntryKind.DATA and len(entry.payload) > _LARGE_ENTRY_BYTES
+        is_large = len(entry.payload) > _LARGE_ENTRY_BYTES
         return self._listener.reader_of(_committed(entry)) if is_large else None
 
     def _take_entries(self) -> list[Entry]:
@@ -164,10 +164,8 @@ class Delivery:
 
     def _note_given(self, entries: list[Entry]) -> None:
         for entry in entries:
-            if entry.kind is EntryKind.VOTERS:
-                self.voters = VoterSet.decode(entry.payload)
-            elif entry.kind is EntryKind.DATA:
-                self.bytes_since_snapshot += len(entry.payload)
+            self.voters = entry.voters or self.voters
+            self.bytes_since_snapshot += len(entry.payload)
         self.position = entries[-1].index, entries[-1].term
         self._on_delivered()
 
@@ -213,5 +211,4 @@ def _is_newer(item: Entry | RestoreSnapshot | ReadReady, snapshot: Snapshot) -> 
 
 
 def _committed(entry: Entry) -> CommittedEntry:
-    # The engine's own entries mean nothing to the listener.
-    return CommittedEntry(entry.index, entry.term, entry.payload if entry.kind is EntryKind.DATA else b"")
+    return CommittedEntry(entry.index, entry.term, entry.payload)

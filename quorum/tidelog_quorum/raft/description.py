@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from tidelog_quorum.raft.core import Raft
-from tidelog_quorum.raft.core.replica_state import ReplicaState
+from tidelog_quorum.raft.core import Leadership, Raft, ReplicaState
 from tidelog_quorum.raft.peers import Peers
 from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, ReplicaDescription
 
 
 def describe_quorum(core: Raft, leader: LeaderAndEpoch, peers: Peers, now_ms: int) -> QuorumDescription:
     """Describe the quorum of a leading core."""
-    states = core.replicas(now_ms)
+    states = core.role.replicas(core.durability.last_index, now_ms) if isinstance(core.role, Leadership) else []
     replicas = {state.replica_id: _describe(state, core.node_id, peers, now_ms) for state in states}
     return QuorumDescription(
         leader=leader,

@@ -1,40 +1,37 @@
-"""Tidelog's Raft engine: the controller's interface to the driver of the Raft core."""
+"""Tidelog's Raft engine: it drives one Raft core, provides time, disk and network, and executes commands in order."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from random import Random
+from typing import NoReturn, assert_never
 
 import grpc.aio
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_quorum.raft import core
 from tidelog_quorum.raft.codec import MAX_ENTRY_BYTES
-from tidelog_quorum.raft.core import (
-    AddVoterRequested,
-    Event,
-    RaftConfig,
-    RandomMs,
-    ReadRequested,
-    RemoveVoterRequested,
-    TransferRequested,
-    UpdateVoterRequested,
-    Voter,
-    VoterSet,
-)
-from tidelog_quorum.raft.driver import RaftDriver
+from tidelog_quorum.raft.delivery import Delivery
+from tidelog_quorum.raft.description import describe_quorum
 from tidelog_quorum.raft.links import Resolve, resolve_address
-from tidelog_quorum.raft.peers import Introduction
-from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, QuorumDescription, RaftEngine, RaftListener
+from tidelog_quorum.raft.peers import Introduction, NamedControllers, Peers
+from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, RaftListener
+from tidelog_quorum.raft.receiver import RaftReceiver, add_raft_service
+from tidelog_quorum.raft.requests import PendingRequests
 from tidelog_quorum.raft.snapshot_config import SnapshotConfig
-
-__all__ = ["CommittedEntry", "LeaderAndEpoch", "RaftEngine", "RaftListener", "TidelogRaft"]
+from tidelog_quorum.raft.snapshots import remove_snapshot
+from tidelog_quorum.raft.snapshotting import SnapshotSender, SnapshotTaker
+from tidelog_quorum.raft.storage import Written, open_storage
+from tidelog_quorum.raft.stored_log import StoredState
+from tidelog_quorum.raft.timer import DeadlineTimer
+from tidelog_quorum.raft.writer import StorageWriter
 
 logger = logging.getLogger(__name__)
-_RANDOM = random.SystemRandom()
 _ANSWER_SLACK_S = 0.25
 """The extra time to wait for the core, which can tell why a request timed out."""
 
@@ -46,48 +43,51 @@ class TidelogRaft:
     the log takes precedence. ``advertised`` is the address at which the others reach this replica; ``bootstrap`` has
     addresses of controllers to ask when the voters are unknown. The service is added to ``server``, which the caller
     starts and stops; it should serve until :meth:`stop` has returned. When the disk fails or is full, or another voter
-    or the listener breaks its contract, the engine falls silent for good: it acknowledges nothing more, and the other
-    voters elect a leader. :meth:`wait_failed` then raises the error.
+    or the listener breaks its contract, the engine falls silent for good: no event reaches the core and no command is
+    executed, and the other voters elect a leader. :meth:`wait_failed` then raises the error.
     """
 
     def __init__(
         self,
         node_id: int,
-        voters: VoterSet,
+        voters: core.VoterSet,
         data_dir: Path | str,
         cluster_id: str,
-        config: RaftConfig,
+        config: core.RaftConfig,
         server: grpc.aio.Server,
         *,
         advertised: tuple[str, int],
         bootstrap: Sequence[tuple[str, int]] = (),
         snapshots: SnapshotConfig | None = None,
-        random_ms: RandomMs = _RANDOM.randrange,
+        random: core.RandomSource | None = None,
         resolve: Resolve = resolve_address,
     ) -> None:
-        self._node_id = node_id
+        self.leader = LeaderAndEpoch(None, 0, False)
+        self._me = Introduction(cluster_id, node_id, b"", advertised)
+        self._first_voters = voters
+        self._directory = Path(data_dir)
         self._config = config
-        self._driver = RaftDriver(
-            Introduction(cluster_id, node_id, b"", advertised),
-            voters,
-            Path(data_dir),
-            config,
-            server,
-            bootstrap=bootstrap,
-            snapshots=snapshots or SnapshotConfig(),
-            random_ms=random_ms,
-            resolve=resolve,
-        )
-
-    @property
-    def leader(self) -> LeaderAndEpoch:
-        """The leader that this voter knows."""
-        return self._driver.leader
+        self._bootstrap = bootstrap
+        self._snapshots = snapshots or SnapshotConfig()
+        self._random = random or Random()
+        self._resolve = resolve
+        self._raft: core.Raft | None = None
+        self._events: deque[core.Event] = deque()
+        self._stepping = False
+        self._requests = PendingRequests()
+        self._compaction: core.CompactLog | None = None
+        self._written_sequence = 0
+        self._written_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._failure: TidelogError | None = None
+        self._failed = asyncio.Event()
+        self._writer = StorageWriter(self._on_written, self._fail)
+        self._receiver = RaftReceiver(self._on_message)
+        add_raft_service(self._receiver, server)
 
     @property
     def directory_id(self) -> bytes:
         """The 16 bytes that distinguish this log from any other one; empty before :meth:`start`."""
-        return self._driver.directory_id
+        return self._me.directory_id
 
     async def start(self, listener: RaftListener) -> None:
         """Load the log and join the quorum.
@@ -95,16 +95,41 @@ class TidelogRaft:
         Raises:
             TidelogError: see :func:`tidelog_quorum.raft.storage.open_storage`.
         """
-        await self._driver.start(listener)
+        assert self._raft is None, "an engine starts once"
+        me, directory = self._me, self._directory
+        stored = await self._writer.open(lambda: open_storage(directory, me.cluster_id, me.node_id))
+        logger.info(
+            "controller %s has the log from offset %d to %d, term %d",
+            me.node_id,
+            stored.log_start[0] + 1,
+            stored.last_index,
+            stored.hard_state.term,
+        )
+        self._me = replace(me, directory_id=stored.directory_id)
+        self._build(listener, stored)
+        self._receiver.start(self._me, self._peers)
+        self._taker.start(stored.snapshot)
+        self._step(core.Tick())
 
     async def stop(self) -> None:
         """Leave the quorum and release the disk; a leader hands over first, within an election timeout."""
-        if self.leader.is_self and len(self._driver.running().voters) > 1:
+        if self.leader.is_self and len(self._running().voters.current) > 1:
             try:
                 await self.transfer_leadership(None, self._config.election_timeout_ms)
             except TidelogError as error:
-                logger.info("controller %s stops without handing over: %s", self._node_id, error)
-        await self._driver.stop()
+                logger.info("controller %s stops without handing over: %s", self._me.node_id, error)
+        if self._raft is not None:
+            self._raft = None
+            self._timer.cancel()
+            self._forget_leader()
+            self._refuse_all(self._not_controller())
+            await self._taker.stop()
+            await self._sender.stop()
+            await self._delivery.stop()
+            # Before the links: a caller that connects or disconnects would open or close links.
+            await self._receiver.stop()
+            await self._peers.stop()
+        await self._writer.close()
 
     async def wait_failed(self) -> NoReturn:
         """Wait until the engine fails, and raise its error; the process should then log it and exit.
@@ -112,7 +137,9 @@ class TidelogRaft:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, the disk failed; UNKNOWN_SERVER_ERROR, a contract was broken.
         """
-        await self._driver.wait_failed()
+        await self._failed.wait()
+        assert self._failure is not None
+        raise self._failure
 
     def propose(self, payload: bytes, epoch: int) -> int:
         """Add ``payload`` to the leader's log and return its index; see :class:`RaftEngine`.
@@ -121,28 +148,44 @@ class TidelogRaft:
             TidelogError: as documented there; MESSAGE_TOO_LARGE, the payload has more than 32 MiB.
         """
         if len(payload) > MAX_ENTRY_BYTES:
-            raise error_for(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a proposal of {len(payload)} bytes is above the {MAX_ENTRY_BYTES} allowed",
-            )
-        return self._driver.propose(payload, epoch)
-
-    async def read_barrier(self) -> int:
-        """Return an index that covers everything committed before the call; see :class:`RaftEngine`."""
-        return await self._driver.request(ReadRequested)
+            text = f"a proposal of {len(payload)} bytes is above the {MAX_ENTRY_BYTES} allowed"
+            raise error_for(ErrorCode.MESSAGE_TOO_LARGE, text)
+        raft = self._running()
+        [answer] = raft.step(core.Proposed(payload, epoch), self._timer.now_ms())
+        if isinstance(answer, core.ProposalRejected):
+            raise self._not_controller(f" in epoch {epoch}")
+        assert isinstance(answer, core.ProposalAccepted)
+        if not self._stepping:
+            self._timer.set(raft.next_deadline_ms)
+        return answer.index
 
     def describe(self) -> QuorumDescription:
         """Describe the quorum; see :class:`RaftEngine`."""
-        return self._driver.describe()
+        raft = self._running()
+        if not self.leader.is_self:
+            raise self._not_controller()
+        return describe_quorum(raft, self.leader, self._peers, self._timer.now_ms())
 
     async def take_snapshot(self) -> tuple[int, int]:
-        """Take a snapshot and drop the log before it; see :class:`RaftEngine`."""
-        return await self._driver.take_snapshot()
+        """Take a snapshot of the delivered state; see :class:`RaftEngine`."""
+        self._running()
+        await self._delivery.wait_restored()
+        await self._taker.take()
+        if self._compaction is not None:
+            await self._wait_written(self._compaction.sequence)
+        raft = self._running()
+        if raft.snapshot is None:
+            raise error_for(ErrorCode.SNAPSHOT_NOT_FOUND, "nothing is committed yet that a snapshot could hold")
+        return raft.snapshot.last_index, raft.log.first_index
 
-    async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
+    async def read_barrier(self) -> int:
+        """Return an index that covers everything committed before the call; see :class:`RaftEngine`."""
+        return await self._request(core.ReadRequested)
+
+    async def add_voter(self, voter: core.Voter, timeout_ms: int) -> None:
         """Give a vote to a replica that follows the log; see :class:`RaftEngine`."""
         await self._ask(
-            lambda request_id: AddVoterRequested(request_id, voter, timeout_ms),
+            lambda request_id: core.AddVoterRequested(request_id, voter, timeout_ms),
             timeout_ms,
             f"adding voter {voter.voter_id}",
         )
@@ -150,15 +193,15 @@ class TidelogRaft:
     async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
         """Remove a voter; see :class:`RaftEngine`."""
         await self._ask(
-            lambda request_id: RemoveVoterRequested(request_id, voter_id, directory_id),
+            lambda request_id: core.RemoveVoterRequested(request_id, voter_id, directory_id),
             timeout_ms,
             f"removing voter {voter_id}",
         )
 
-    async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
+    async def update_voter(self, voter: core.Voter, leader_epoch: int | None, timeout_ms: int) -> None:
         """Change a voter's address; see :class:`RaftEngine`."""
         await self._ask(
-            lambda request_id: UpdateVoterRequested(request_id, voter, leader_epoch),
+            lambda request_id: core.UpdateVoterRequested(request_id, voter, leader_epoch),
             timeout_ms,
             f"moving voter {voter.voter_id}",
         )
@@ -166,13 +209,230 @@ class TidelogRaft:
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
         """Hand the leadership over to another voter and return its id; see :class:`RaftEngine`."""
         return await self._ask(
-            lambda request_id: TransferRequested(request_id, to, timeout_ms), timeout_ms, "handing the leadership over"
+            lambda request_id: core.TransferRequested(request_id, to, timeout_ms),
+            timeout_ms,
+            "handing the leadership over",
         )
 
-    async def _ask(self, event: Callable[[int], Event], timeout_ms: int, what: str) -> int:
+    def _running(self) -> core.Raft:
+        """Return the core, for reading only.
+
+        Raises:
+            TidelogError: the error of :meth:`wait_failed`; NOT_CONTROLLER before the start or after the stop.
+        """
+        if self._failure is not None:
+            raise error_for(self._failure.code, self._failure.message)
+        if self._raft is None:
+            raise self._not_controller()
+        return self._raft
+
+    async def _ask(self, event: Callable[[int], core.Event], timeout_ms: int, what: str) -> int:
         try:
             async with asyncio.timeout(timeout_ms / 1000 + _ANSWER_SLACK_S):
-                return await self._driver.request(event)
+                return await self._request(event)
         except TimeoutError as error:
             text = f"{what} was not done within {timeout_ms} ms; it may still be"
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, text) from error
+
+    async def _request(self, event: Callable[[int], core.Event]) -> int:
+        """Pass a request to the core under a new id and return the value of its answer.
+
+        Raises:
+            TidelogError: the reason of the refusal.
+        """
+        self._running()
+        with self._requests.opened() as (request_id, done):
+            self._step(event(request_id))
+            if self._failure is not None:
+                self._running()
+            return await done
+
+    def _step(self, event: core.Event) -> None:
+        """Process an event completely; an event that the listener causes meanwhile waits for its turn."""
+        raft = self._raft
+        if raft is None or self._failure is not None:
+            return
+        self._events.append(event)
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._events and self._failure is None:
+                for command in raft.step(self._events.popleft(), self._timer.now_ms()):
+                    self._do(command)
+        except Exception as error:  # noqa: BLE001  # logged by fail
+            self._fail(error)
+        finally:
+            self._stepping = False
+        if self._failure is None and self._raft is not None:
+            self._timer.set(raft.next_deadline_ms)
+
+    def _fail(self, error: Exception) -> None:
+        """Stop processing events for good."""
+        if self._failure is not None or self._raft is None:
+            return
+        if isinstance(error, TidelogError):
+            self._failure = error
+        else:
+            logger.error("the Raft engine of controller %s failed unexpectedly", self._me.node_id, exc_info=error)
+            text = f"the Raft engine failed unexpectedly: {error!r}"
+            self._failure = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+        logger.critical("controller %s has left the quorum: %s", self._me.node_id, self._failure)
+        self._failed.set()
+        self._timer.cancel()
+        self._taker.give_up()
+        self._refuse_all(self._failure)
+        self._forget_leader()
+
+    def _build(self, listener: RaftListener, stored: StoredState) -> None:
+        self._listener = listener
+        self._timer = DeadlineTimer(asyncio.get_running_loop(), lambda: self._step(core.Tick()))
+        self._raft = core.Raft(
+            self._me.node_id,
+            self._first_voters,
+            self._config,
+            self._random,
+            directory_id=stored.directory_id,
+            address=self._me.address,
+            hard_state=stored.hard_state,
+            snapshot=stored.snapshot,
+            entries=stored.entries,
+            log_start=stored.log_start,
+            now_ms=self._timer.now_ms(),
+        )
+        self.leader = LeaderAndEpoch(None, stored.hard_state.term, False)
+        self._peers = Peers(
+            self._me,
+            NamedControllers(self._first_voters, self._bootstrap),
+            self._config.max_observers,
+            lambda: self.leader.leader_id,
+            self._resolve,
+        )
+        voters = self._first_voters if stored.snapshot is None else stored.snapshot.voters
+        self._delivery = Delivery(
+            self._directory, listener, voters, lambda: self._taker.note_delivered(), self._requests.answer, self._fail
+        )
+        self._taker = SnapshotTaker(
+            self._directory, self._snapshots, listener, self._delivery, self._on_snapshot_taken, self._fail
+        )
+        self._sender = SnapshotSender(
+            self._me.node_id, self._directory, self._snapshots.chunk_bytes, self._peers.send, self._fail
+        )
+
+    def _on_message(self, message: core.Message, directory_id: bytes, address: tuple[str, int] | None) -> None:
+        if isinstance(message, core.SnapshotRequest) and not self._writer.takes_chunks:
+            # Treat the chunk as lost: the leader sends it again, when the disk may have caught up.
+            return
+        self._step(core.MessageReceived(message, directory_id, address))
+
+    def _on_written(self, written: Written) -> None:
+        for snapshot in written.damaged:
+            self._step(core.SnapshotDamaged(snapshot.last_index, snapshot.last_term))
+        if written.sequence is None:
+            return
+        self._step(core.Persisted(written.sequence))
+        self._written_sequence = written.sequence
+        for sequence, future in self._written_waiters:
+            if sequence <= written.sequence and not future.done():
+                future.set_result(None)
+
+    def _on_snapshot_taken(self, snapshot: core.Snapshot) -> None:
+        self._step(core.SnapshotTaken(snapshot))
+        if self._compaction is None or self._compaction.snapshot != snapshot:
+            # The leader has sent a newer one meanwhile.
+            remove_snapshot(self._directory, snapshot.last_index, snapshot.last_term)
+
+    def _do(self, command: core.Command) -> None:
+        match command:
+            case core.Send(to, message):
+                self._peers.send(to, message)
+                if isinstance(message, core.FollowRequest):
+                    # The known voters may all be gone.
+                    self._peers.send_to_named(message)
+            case core.Persist() | core.StoreChunk() | core.InstallSnapshot():
+                self._writer.submit(command)
+            case core.CompactLog():
+                self._compaction = command
+                self._writer.submit(command)
+            case core.Commit():
+                self._delivery.deliver(command)
+                self._note_committed(command)
+            case core.ReadReady():
+                self._delivery.deliver(command)
+            case core.RestoreSnapshot(snapshot):
+                self._taker.installed(snapshot)
+                self._delivery.deliver(command)
+            case core.SendSnapshot():
+                self._sender.send_chunk(command)
+            case core.LeaderChanged(leader_id, term):
+                self._set_leader(LeaderAndEpoch(leader_id, term, leader_id == self._me.node_id))
+            case core.VotersChanged(voters):
+                self._peers.set_voters(voters)
+                self._listener.on_voters_change(voters)
+            case _:
+                self._answer(command)
+
+    def _answer(
+        self,
+        command: core.ReadFailed
+        | core.VoterChangeAccepted
+        | core.TransferDone
+        | core.RequestRefused
+        | core.ProposalAccepted
+        | core.ProposalRejected,
+    ) -> None:
+        match command:
+            case core.ReadFailed(request_id):
+                self._requests.refuse(request_id, self._not_controller())
+            case core.VoterChangeAccepted(request_id, index, term):
+                self._requests.await_commit(request_id, index, term)
+            case core.TransferDone(request_id):
+                assert self._raft is not None
+                leader_id = self._raft.leader_id
+                self._requests.answer(request_id, self._me.node_id if leader_id is None else leader_id)
+            case core.RequestRefused(request_id, code, reason):
+                self._requests.refuse(request_id, error_for(code, reason))
+            case core.ProposalAccepted() | core.ProposalRejected():
+                raise AssertionError(f"{command} answers no event of the engine's queue")
+            case _:
+                assert_never(command)
+
+    def _note_committed(self, commit: core.Commit) -> None:
+        for entry in commit.entries:
+            if entry.voters is not None:
+                self._requests.committed(entry.index, entry.term, self._not_controller())
+
+    def _set_leader(self, leader: LeaderAndEpoch) -> None:
+        self.leader = leader
+        if self._raft is not None:
+            self._requests.refuse_after(self._raft.commit_index, self._not_controller)
+        self._listener.on_leader_change(leader)
+
+    def _forget_leader(self) -> None:
+        """Tell the listener, whose callers may wait for entries that this replica will not commit."""
+        try:
+            self._set_leader(LeaderAndEpoch(None, self.leader.epoch, False))
+        except Exception:
+            logger.exception("the listener of controller %s failed on a change of leader", self._me.node_id)
+
+    def _refuse_all(self, error: TidelogError) -> None:
+        self._requests.refuse_all(error)
+        for _, future in self._written_waiters:
+            if not future.done():
+                future.set_exception(error_for(error.code, error.message))
+
+    async def _wait_written(self, sequence: int) -> None:
+        if self._written_sequence >= sequence:
+            return
+        waiter = sequence, asyncio.get_running_loop().create_future()
+        self._written_waiters.append(waiter)
+        try:
+            await waiter[1]
+        finally:
+            self._written_waiters.remove(waiter)
+
+    def _not_controller(self, where: str = "") -> TidelogError:
+        leader_id = self.leader.leader_id
+        known = "no leader is known" if leader_id is None else f"controller {leader_id} does"
+        text = f"controller {self._me.node_id} does not lead the quorum{where}; {known} (epoch {self.leader.epoch})"
+        return error_for(ErrorCode.NOT_CONTROLLER, text)

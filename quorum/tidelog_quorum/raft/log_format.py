@@ -6,7 +6,7 @@ key          value, after the CRC-32C of key and value; all numbers big-endian
 ``m``        u32 format, i32 node id, 16 bytes directory id, cluster id in UTF-8
 ``h``        i32 term, bool has voted, i32 voted for, u64 last index, u64 and i32 index and term before the first entry
 ``s``        of the latest snapshot: u64 last index, i32 last term, u64 size, u32 CRC-32C, a ``VotersRecord``
-``e`` + u64  the entry at that index: i32 term, u8 kind, payload
+``e`` + u64  the entry at that index: i32 term, u8 kind, payload or a ``VotersRecord``
 ===========  ==========================================================================================
 
 Format 1 had neither ``s`` nor the directory id, and its log began at index 1.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import crc32c
 
 from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState, Snapshot
-from tidelog_quorum.raft.core.voters import VoterSet
+from tidelog_quorum.raft.voters_record import decode_voters, encode_voters
 
 FORMAT_VERSION = 2
 DIRECTORY_ID_SIZE = 16
@@ -112,7 +112,7 @@ def decode_state(body: bytes, version: int) -> LogState:
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """Return the body of the latest snapshot's entry."""
     numbers = _SNAPSHOT.pack(snapshot.last_index, snapshot.last_term, snapshot.size, snapshot.checksum)
-    return numbers + snapshot.voters.encode()
+    return numbers + encode_voters(snapshot.voters)
 
 
 def decode_snapshot(body: bytes) -> Snapshot:
@@ -122,18 +122,27 @@ def decode_snapshot(body: bytes) -> Snapshot:
         TidelogError: CORRUPT_MESSAGE, the voters are invalid.
     """
     last_index, last_term, size, checksum = _SNAPSHOT.unpack_from(body)
-    return Snapshot(last_index, last_term, VoterSet.decode(body[_SNAPSHOT.size :]), size, checksum)
+    return Snapshot(last_index, last_term, decode_voters(body[_SNAPSHOT.size :]), size, checksum)
 
 
 def encode_entry(entry: Entry) -> bytes:
     """Return the body of an entry; the key has its index."""
-    return _ENTRY.pack(entry.term, entry.kind) + entry.payload
+    content = entry.payload if entry.voters is None else encode_voters(entry.voters)
+    return _ENTRY.pack(entry.term, entry.kind) + content
 
 
 def decode_entry(index: int, body: bytes) -> Entry:
-    """Return the entry at ``index``."""
+    """Return the entry at ``index``.
+
+    Raises:
+        ValueError: this version does not know the kind.
+        TidelogError: CORRUPT_MESSAGE, the voters are invalid.
+    """
     term, kind = _ENTRY.unpack_from(body)
-    return Entry(index, term, EntryKind(kind), body[_ENTRY.size :])
+    content = body[_ENTRY.size :]
+    if kind == EntryKind.VOTERS:
+        return Entry(index, term, EntryKind.VOTERS, voters=decode_voters(content))
+    return Entry(index, term, EntryKind(kind), content)
 
 
 def _checksum(key: bytes, body: bytes) -> int:

@@ -151,7 +151,7 @@ def _read_entries(database: Rdict, directory: Path, state: LogState) -> Iterator
         body = _checked(directory, key, iterator.value(), f"the entry at index {index}")
         try:
             entry = decode_entry(index, body)
-        except (ValueError, struct.error) as error:
+        except (ValueError, struct.error, TidelogError) as error:
             raise _corrupt(directory, index, f"is unknown to this version: {error}") from error
         if entry.term < term:
             raise _corrupt(directory, index, f"has term {entry.term}, which is below {term}, the term before")

@@ -15,6 +15,7 @@ from tidelog_quorum.controller import feed as core
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
+from tidelog_quorum.raft.voters_record import voters_to_message
 from tidelog_quorum.server.encoded_image import EncodedImage
 
 IDLE_INTERVAL_S = 1.0
@@ -100,5 +101,5 @@ def _to_message(response: core.FeedResponse) -> pb.FollowMetadataResponse:
         snapshot_end=response.snapshot_end,
     )
     if response.voters is not None:
-        message.voters.CopyFrom(response.voters.to_message())
+        message.voters.CopyFrom(voters_to_message(response.voters))
     return message

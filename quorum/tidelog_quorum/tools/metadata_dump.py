@@ -23,6 +23,7 @@ from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.log_format import Identity
 from tidelog_quorum.raft.snapshots import SUFFIX, snapshot_path
 from tidelog_quorum.raft.stored_log import StoredState, read_stored_log
+from tidelog_quorum.raft.voters_record import encode_voters
 from tidelog_quorum.tools.record_text import record_values
 
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})" + re.escape(SUFFIX))
@@ -71,7 +72,7 @@ def dump_log(directory: Path, from_offset: int, max_entries: int | None) -> Iter
     yield _summary(directory, identity, stored)
     wanted = [entry for entry in stored.entries if entry.index >= from_offset]
     for entry in wanted if max_entries is None else wanted[:max_entries]:
-        yield EntryRow(entry.index, entry.term, entry.kind.name, len(entry.payload), _entry_values(entry))
+        yield EntryRow(entry.index, entry.term, entry.kind.name, _size_of(entry), _entry_values(entry))
 
 
 def dump_snapshot(path: Path, max_records: int | None) -> Iterator[Row]:
@@ -139,9 +140,13 @@ def _summary(directory: Path, identity: Identity, stored: StoredState) -> Summar
     return Summary(values)
 
 
+def _size_of(entry: Entry) -> int:
+    return len(entry.payload) if entry.voters is None else len(encode_voters(entry.voters))
+
+
 def _entry_values(entry: Entry) -> list[dict[str, Any]]:
-    if entry.kind is EntryKind.VOTERS:
-        return [{"type": "VOTERS_RECORD", "voters": _voters(VoterSet.decode(entry.payload))}]
+    if entry.voters is not None:
+        return [{"type": "VOTERS_RECORD", "voters": _voters(entry.voters)}]
     if entry.kind is EntryKind.NO_OP:
         return []
     return _records(entry.payload, f"the entry at {entry.index}")

@@ -98,10 +98,10 @@ def _known_follower(self: LeaderState, replica_id: Any, _replica_epoch: Any) -> 
 def _send_before_the_disk_has_it() -> list[Patch]:
     """Raft's promises leave before they are on the disk of who gives them."""
 
-    def hold(self: Durability, send: Any, *, acknowledges_log: bool) -> None:
-        self._held.append((0, send))
+    def defer(self: Durability, send: Any, *, acknowledges_log: bool) -> None:
+        self._deferred.append((0, send))
 
-    return [(Durability, "hold", hold)]
+    return [(Durability, "defer", defer)]
 
 
 def _lead_by_an_image_of_an_earlier_life() -> list[Patch]:

@@ -184,7 +184,7 @@ REPLICA_BUGS = (
     PlantedBug("shrinks the ISR before the controller has", 20, _shrink_before_it_is_committed),
     PlantedBug("high watermark below min.insync.replicas", 20, _high_watermark_below_min_isr),
     PlantedBug("high watermark by majority", 20, _high_watermark_by_majority),
-    PlantedBug("high watermark goes back", 100, _high_watermark_goes_back),
+    PlantedBug("high watermark goes back", 20, _high_watermark_goes_back),
     PlantedBug("a follower skips to the high watermark", 20, _restart_empty_replicas_at_the_leaders_end),
     PlantedBug("a session forgets what was marked", 40, _forget_what_was_marked),
     PlantedBug("forgets ISRs that are proposed during a call", 200, _forget_proposals_of_a_busy_time),

@@ -210,8 +210,7 @@ class Checker:
         if view.led[0] != epoch:
             known = truth.leaders.setdefault(epoch, number)
             require(known == number, "OneLeaderPerEpoch", f"{key}: {known} and {number} lead in epoch {epoch}")
-            known_before = high_watermark if view.high_watermark is None else view.high_watermark
-            view.led = (epoch, min(high_watermark, known_before))
+            view.led = (epoch, high_watermark if view.high_watermark is None else view.high_watermark)
             self._begin_term(key, number, view, truth, epoch)
         require(high_watermark >= view.led[1], "HighWatermarkWentBack", f"{key}: {view.led[1]} to {high_watermark}")
         if high_watermark > view.led[1]:

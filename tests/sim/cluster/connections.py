@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 
-from sim.cluster.world import mix
+from random_numbers import mix
 
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_quorum.controller import connections as core

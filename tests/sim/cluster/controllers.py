@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from raft_properties import require
 from raft_simulation import Letter, SimulatedCluster, SimulatedNode
+from random_numbers import LowestNumbers, SeededNumbers, mix
 from sim.cluster.connections import Connections
 from sim.cluster.feeds import Feed, Stream
 from sim.cluster.terms import EarlierController, Terms
-from sim.cluster.world import OnAnswer, Process, World, mix
+from sim.cluster.world import OnAnswer, Process, World
 
 from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
@@ -28,7 +29,7 @@ from tidelog_quorum.raft.core import (
     LeaderChanged,
     Leadership,
     RaftConfig,
-    RandomMs,
+    RandomSource,
     Tick,
 )
 from tidelog_quorum.raft.core.commands import RestoreSnapshot
@@ -46,16 +47,12 @@ class Quorum(SimulatedCluster):
     def __init__(self, world: World, count: int, config: RaftConfig, check_every: int) -> None:
         self.world = world
         self.controllers: dict[int, ControllerProcess] = {}
-        self._draws: dict[int, int] = {}
-        super().__init__(count, config, lambda low, _high: low, check_every=check_every, chunk_bytes=60)
+        self._numbers: dict[int, SeededNumbers] = {}
+        super().__init__(count, config, LowestNumbers(), check_every=check_every, chunk_bytes=60)
         self.post = self._post
 
-    def random_of(self, node_id: int) -> RandomMs:
-        def random_ms(low: int, high: int) -> int:
-            count = self._draws[node_id] = self._draws.get(node_id, 0) + 1
-            return low + mix(self.world.seed, node_id, count, 1) % max(1, high - low)
-
-        return random_ms
+    def random_of(self, node_id: int) -> RandomSource:
+        return self._numbers.setdefault(node_id, SeededNumbers(self.world.seed, node_id))
 
     def leader_id(self) -> int | None:
         """Return who leads in the latest term."""

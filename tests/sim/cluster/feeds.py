@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from sim.cluster.world import OnAnswer, mix
+from random_numbers import mix
+from sim.cluster.world import OnAnswer
 
 from tidelog_quorum.controller import feed as core
 from tidelog_quorum.metadata import MetadataImage, encode_batches

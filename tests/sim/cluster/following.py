@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from raft_properties import require
-from sim.cluster.world import mix
+from random_numbers import mix
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId

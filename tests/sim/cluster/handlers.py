@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, cast
 
+from random_numbers import mix
 from sim.cluster.sleeping import SimulatedSession, drive
 from sim.cluster.standing import CLUSTER
-from sim.cluster.world import OnAnswer, mix
+from sim.cluster.world import OnAnswer
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import TopicId

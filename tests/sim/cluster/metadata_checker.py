@@ -95,11 +95,14 @@ class MetadataChecker:
         is_stranger = new.leader != NO_BROKER and new.leader not in (*old.isr, *old.eligible_leader_replicas)
         if is_moved and is_stranger and not is_completed:
             self._check_unclean(key, old, new)
+        # A cancellation that may lose records names an original replica, a fenced one if no other is left.
+        is_allowed = unclean_leader_election_enable(self.latest, key[0], checker.topology.topic_config())
+        is_unclean = is_taken_back and is_allowed and not any(self.latest.can_serve(new, b) for b in new.replicas)
         joined = set(new.isr).difference(old.isr, old.eligible_leader_replicas)
         for member in joined:
             broker = self.latest.brokers.get(member)
             is_active = broker is not None and broker.is_active
-            require(is_active or not old.isr, "IsrOfActive", f"{key}: {member} joins {new}, is {broker}")
+            require(is_active or not old.isr or is_unclean, "IsrOfActive", f"{key}: {member} joins {new}, is {broker}")
         checker.evaluate(key)
         if joined:
             checker.check_new_isr(key, new, joined)

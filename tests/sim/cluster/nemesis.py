@@ -7,11 +7,12 @@ import random
 from pathlib import Path
 
 from memory_disk import no_fault
+from random_numbers import mix
 from sim.cluster.cluster import Cluster
 from sim.cluster.node import NodeProcess
 from sim.cluster.schedule import ACTIVE, CONTROLLER, LEADER, Action
 from sim.cluster.serving import Key
-from sim.cluster.world import Noise, Process, mix
+from sim.cluster.world import Noise, Process
 
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import metadata_record_pb2

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from random_numbers import mix
 from sim.cluster.clients import ClientProcess, backoff_ms, no_answer
 from sim.cluster.serving import Key, Produce, Produced
-from sim.cluster.world import World, mix
+from sim.cluster.world import World
 
 from tidelog.producer.core import (
     REFUSALS,

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
-from sim.cluster.world import OnAnswer, mix
+from random_numbers import mix
+from sim.cluster.world import OnAnswer
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.controller import Controller, Result

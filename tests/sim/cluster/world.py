@@ -14,6 +14,7 @@ from typing import Any
 
 from memory_disk import MachineCrashed
 from raft_properties import PropertyViolatedError
+from random_numbers import mix
 
 Call = Callable[..., None]
 OnAnswer = Callable[[Any], None]
@@ -23,17 +24,6 @@ Handler = Callable[[Any, OnAnswer], None]
 MOST_AT_ONCE = 20_000
 """So many events at one time never end."""
 _MASK = 0xFFFFFFFF
-
-
-def mix(*numbers: int) -> int:
-    """Return 32 well-mixed bits of some numbers."""
-    x = 0x9E3779B9
-    for number in numbers:
-        x = ((x ^ number) * 0x85EBCA6B) & _MASK
-        x ^= x >> 13
-        x = (x * 0xC2B2AE35) & _MASK
-        x ^= x >> 16
-    return x
 
 
 def rack_of(number: int) -> str:

@@ -19,6 +19,7 @@ from tidelog_quorum.metadata import (
 )
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
+from tidelog_quorum.raft.voters_record import voters_from_message
 from tidelog_quorum.server import encoded_image, metadata_feed
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
@@ -278,10 +279,10 @@ def test_feed_names_the_voters_at_first_and_when_they_change() -> None:
         log = Log()
         log.feed.set_voters(VOTERS)
         observer = Observer(log.feed)
-        assert VoterSet.from_message((await observer.next()).voters) == VOTERS
+        assert voters_from_message((await observer.next()).voters) == VOTERS
         log.publish("a")
         assert not (await observer.next()).HasField("voters")
         log.feed.set_voters(VOTERS.without(1))
-        assert VoterSet.from_message((await observer.next()).voters) == VOTERS.without(1)
+        assert voters_from_message((await observer.next()).voters) == VOTERS.without(1)
 
     asyncio.run(run())

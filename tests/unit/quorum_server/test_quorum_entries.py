@@ -17,6 +17,7 @@ from tidelog_quorum.metadata import FeatureLevelRecord, MetadataImage, MetadataR
 from tidelog_quorum.metadata.features import METADATA_VERSION
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
+from tidelog_quorum.raft.voters_record import voters_from_message
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 
@@ -258,7 +259,7 @@ def test_voters_are_those_that_the_engine_told_last(shell: Shell) -> None:
         shell.quorum.on_voters_change(voters)
         assert shell.quorum.voters == voters
         response = await anext(shell.feed.follow(0))
-        assert VoterSet.from_message(response.voters) == voters
+        assert voters_from_message(response.voters) == voters
 
     run(test())
 

@@ -8,7 +8,7 @@ from raft_voter import data, voter_set
 
 from tidelog_quorum.raft.core import Entry, RaftLog, VoterSet
 from tidelog_quorum.raft.core.log import MAX_BATCH_ENTRIES
-from tidelog_quorum.raft.core.voter_history import VoterHistory
+from tidelog_quorum.raft.core.voters import VoterHistory
 
 terms_of_a_log = st.lists(st.integers(1, 4), max_size=12).map(sorted)
 

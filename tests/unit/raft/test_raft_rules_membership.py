@@ -60,7 +60,7 @@ def test_voters_are_in_force_before_their_entry_commits() -> None:
     tested = TestedVoter(term=1)
     tested.receive(append(2, 1, (0, 0), (voters_entry(1, 1, voter_set(1, 2, 3, 4)),)))
     assert tested.of(VotersChanged) == [VotersChanged(voter_set(1, 2, 3, 4), 1)]
-    assert (tested.raft.voters.ids, tested.raft.voters_index, tested.raft.commit_index) == ((1, 2, 3, 4), 1, 0)
+    assert (tested.raft.voters.current.ids, tested.raft.voters.index, tested.raft.commit_index) == ((1, 2, 3, 4), 1, 0)
 
 
 def test_voters_are_those_before_when_their_entry_is_dropped() -> None:
@@ -83,9 +83,9 @@ def test_voters_of_the_log_behind_a_snapshot_win_over_the_snapshots() -> None:
     entries = (voters_entry(4, 1, voter_set(1, 2)), data(5, 1), voters_entry(6, 1, voter_set(1, 2, 3, 5)))
     snapshot = snapshot_at(5, 1, voter_set(1, 2, 3))
     tested = TestedVoter(term=1, entries=entries, snapshot=snapshot, log_start=(3, 1))
-    assert (tested.raft.voters.ids, tested.raft.voters_index) == ((1, 2, 3, 5), 6)
+    assert (tested.raft.voters.current.ids, tested.raft.voters.index) == ((1, 2, 3, 5), 6)
     tested.receive(append(2, 2, (5, 1), (data(6, 2),)))
-    assert (tested.raft.voters.ids, tested.raft.voters_index) == ((1, 2, 3), 5)
+    assert (tested.raft.voters.current.ids, tested.raft.voters.index) == ((1, 2, 3), 5)
 
 
 # One change at a time, by a leader that has committed in its term (4.1, erratum).
@@ -165,7 +165,7 @@ def test_observer_is_sent_the_log() -> None:
     tested = observed()
     assert [(to, m.prev_index, len(m.entries)) for to, m in tested.sent(AppendRequest)] == [(4, 0, 1)]
     tested.ack(4, 1, directory_id=FOUR)
-    assert [(s.replica_id, s.is_voter, s.match_index) for s in tested.raft.replicas(0)][-1] == (4, False, 1)
+    assert [(s.replica_id, s.is_voter, s.match_index) for s in tested.leadership.replicas(2, 0)][-1] == (4, False, 1)
 
 
 def test_observer_counts_neither_for_commits_nor_for_reads_nor_for_staying_in_office() -> None:
@@ -215,7 +215,7 @@ def test_new_voter_that_has_caught_up_already_is_added_at_once() -> None:
     tested.ack(4, 1, directory_id=FOUR)
     add(tested, directory_id=b"")
     assert tested.of(VoterChangeAccepted) == [VoterChangeAccepted(7, 2, 1)]
-    assert tested.raft.voters.get(4) == voter(4, FOUR), "the directory id is the one it has said"
+    assert tested.raft.voters.current.get(4) == voter(4, FOUR), "the directory id is the one it has said"
 
 
 def test_new_voter_gets_another_round_when_one_has_taken_longer_than_an_election_timeout() -> None:

@@ -27,7 +27,7 @@ from tidelog_quorum.raft.core import (
     VoterChangeAccepted,
     VoterSet,
 )
-from tidelog_quorum.raft.core.progress import Mode
+from tidelog_quorum.raft.core.progress import Probing
 
 
 def test_observer_without_voters_asks_whoever_there_is() -> None:
@@ -71,7 +71,7 @@ def test_observer_with_another_directory_is_another_one(message: Message) -> Non
     tested.ack(4, 1, directory_id=FOUR)
     tested.receive(message, b"another")
     progress = tested.leadership.progress[4]
-    assert (progress.match_index, progress.directory_id, progress.mode) == (0, b"another", Mode.PROBE)
+    assert (progress.match_index, progress.directory_id, type(progress.state)) == (0, b"another", Probing)
 
 
 def test_new_voter_that_another_log_takes_the_place_of_is_not_added() -> None:

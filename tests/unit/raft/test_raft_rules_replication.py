@@ -22,7 +22,7 @@ from tidelog_quorum.raft.core import (
     Send,
     Tick,
 )
-from tidelog_quorum.raft.core.progress import Mode
+from tidelog_quorum.raft.core.progress import Probing, Replicating
 
 
 def test_all_servers_apply_in_order_once_commit_index_passes() -> None:
@@ -112,7 +112,7 @@ def test_acknowledgement_of_replaced_entries_does_not_cover_their_replacements()
     voter.receive(append(2, 1, (0, 0), (data(1, 1), data(2, 1))))
     voter.receive(append(3, 2, (0, 0), (data(1, 2),)))
     voter.step(Persisted(1))
-    assert voter.raft.durable_index == 0
+    assert voter.raft.durability.last_index == 0
     assert voter.messages() == []
     voter.step(Persisted(2))
     assert voter.answer() == AppendResponse(1, 2, True, 1, 0, 0, 0)
@@ -226,14 +226,14 @@ def test_leader_is_not_misled_by_late_answers() -> None:
     voter.ack(2, 4)
     progress = leader.progress[2]
     voter.receive(AppendResponse(2, 2, False, 0, 0, 3, 0))
-    assert (progress.match_index, progress.next_index, progress.mode) == (4, 5, Mode.REPLICATE)
+    assert (progress.match_index, progress.next_index, progress.state) == (4, 5, Replicating())
     voter.ack(2, 1)
-    assert (progress.match_index, progress.next_index, progress.mode) == (4, 5, Mode.REPLICATE)
+    assert (progress.match_index, progress.next_index, progress.state) == (4, 5, Replicating())
     other = leader.progress[3]
     voter.receive(AppendResponse(3, 2, False, 2, 1, 3, 0))
-    assert (other.next_index, other.mode, other.probe_sent) == (3, Mode.PROBE, True)
+    assert (other.next_index, other.state) == (3, Probing(is_sent=True))
     voter.receive(AppendResponse(3, 2, False, 0, 0, 1, 0))
-    assert (other.next_index, other.mode, other.probe_sent) == (3, Mode.PROBE, True)
+    assert (other.next_index, other.state) == (3, Probing(is_sent=True))
 
 
 def test_leader_tells_followers_of_a_commit_at_once() -> None:
@@ -278,10 +278,10 @@ def test_leader_bounds_the_bytes_under_way() -> None:
         voter.step(Proposed(b"abc", 1))
     voter.step(Tick())
     assert [m.entries[-1].index for to, m in voter.sent(AppendRequest) if to == 2] == [2, 3, 4]
-    assert leader.progress[2].inflight_bytes == 9
+    assert leader.progress[2].state.inflight_bytes == 9
     voter.ack(2, 3)
     assert [m.entries[-1].index for to, m in voter.sent(AppendRequest) if to == 2] == [5, 6]
-    assert leader.progress[2].inflight_bytes == 9
+    assert leader.progress[2].state.inflight_bytes == 9
 
 
 def test_leader_sends_an_entry_larger_than_all_bounds_alone() -> None:
@@ -318,7 +318,7 @@ def test_leader_begins_anew_behind_a_conflict_whatever_was_under_way() -> None:
     assert [m.prev_index for to, m in voter.sent(AppendRequest) if to == 2] == [1]
     voter.receive(AppendResponse(2, 2, False, 1, 1, 4, 0))
     progress = leader.progress[2]
-    assert (progress.mode, progress.next_index, len(progress.inflight)) == (Mode.PROBE, 2, 0)
+    assert (progress.state, progress.next_index) == (Probing(is_sent=True), 2)
     [(_, probe)] = voter.sent(AppendRequest)
     assert (probe.prev_index, probe.entries[0].index) == (1, 2)
     voter.receive(AppendResponse(2, 2, False, 0, 0, 3, 0))
@@ -354,15 +354,14 @@ def test_refusal_does_not_wait_for_a_write_of_entries() -> None:
     assert voter.answer() == AppendResponse(1, 1, False, 1, 1, 9, 0)
 
 
-def test_replicas_are_described_by_the_leader_alone() -> None:
+def test_leader_describes_all_replicas() -> None:
     voter = TestedVoter()
-    assert voter.raft.replicas(0) == []
-    voter.become_leader()
+    leader = voter.become_leader()
     voter.sync()
     voter.now_ms += 30
     voter.ack(2, 1)
     voter.now_ms += 20
-    assert voter.raft.replicas(voter.now_ms) == [
+    assert leader.replicas(1, voter.now_ms) == [
         ReplicaState(1, b"", True, 1, 150, 150),
         ReplicaState(2, b"", True, 1, 130, 130),
         ReplicaState(3, b"", True, 0, None, None),

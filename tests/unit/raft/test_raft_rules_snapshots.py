@@ -30,6 +30,7 @@ from tidelog_quorum.raft.core import (
     VoteResponse,
     VotersChanged,
 )
+from tidelog_quorum.raft.core.progress import Replicating, SendingSnapshot
 
 AT_9 = snapshot_at(9, 2)
 
@@ -98,17 +99,17 @@ def test_compaction_and_appends_share_one_order_of_writes() -> None:
     voter.receive(append(2, 1, (3, 1), (data(4, 1),), commit=2))
     assert [write.sequence for write in voter.of(Persist)] == [3]
     voter.step(Persisted(2))
-    assert voter.raft.durable_index == 3
+    assert voter.raft.durability.last_index == 3
     voter.step(Persisted(3))
-    assert voter.raft.durable_index == 4
+    assert voter.raft.durability.last_index == 4
 
 
 def test_snapshot_must_carry_the_voters_in_force_at_its_end() -> None:
     changed = voter_set(1, 2, 3, 4)
     voter = TestedVoter(term=1)
     voter.receive_and_sync(append(2, 1, (0, 0), (data(1, 1), voters_entry(2, 1, changed), data(3, 1)), commit=3))
-    assert voter.raft.voters_at(1) == voter_set(1, 2, 3)
-    assert voter.raft.voters_at(2) == changed
+    assert voter.raft.voters.at(1) == voter_set(1, 2, 3)
+    assert voter.raft.voters.at(2) == changed
     with pytest.raises(AssertionError):
         voter.raft.step(SnapshotTaken(snapshot_at(3, 1)), 0)
     voter.step(SnapshotTaken(snapshot_at(3, 1, changed)))
@@ -200,7 +201,7 @@ def test_snapshot_replaces_the_log_and_the_state_once_it_is_on_disk() -> None:
     assert voter.answer() == answer(snapshot, 6, done=True)
     raft = voter.raft
     assert (raft.log.first_index, raft.log.last_index, raft.log.start_term) == (10, 9, 2)
-    assert (raft.applied_index, raft.commit_index, raft.durable_index) == (9, 9, 9)
+    assert (raft.applied_index, raft.commit_index, raft.durability.last_index) == (9, 9, 9)
     voter.receive_and_sync(append(2, 3, (9, 2), (data(10, 3),), commit=10))
     assert voter.of(Commit) == [Commit((data(10, 3),))]
 
@@ -436,10 +437,10 @@ def test_leader_learns_by_a_heartbeat_that_the_snapshot_is_installed() -> None:
     [heartbeat] = [m for to, m in voter.sent(AppendRequest) if to == 2]
     assert (heartbeat.prev_index, heartbeat.prev_term, heartbeat.entries) == (9, 2, ())
     voter.receive(AppendResponse(2, 3, False, 3, 1, 9, 0))
-    assert voter.leadership.progress[2].snapshot is not None
+    assert isinstance(voter.leadership.progress[2].state, SendingSnapshot)
     voter.ack(2, 9)
     assert [m.entries[0].index for _, m in voter.sent(AppendRequest)] == [10]
-    assert voter.leadership.progress[2].snapshot is None
+    assert isinstance(voter.leadership.progress[2].state, Replicating)
 
 
 def test_leader_stays_in_office_by_answers_to_a_snapshot() -> None:
@@ -459,7 +460,7 @@ def test_leader_does_not_count_an_answer_about_an_older_snapshot() -> None:
     assert voter.of(SendSnapshot) == []
     done(voter, snapshot_at(5, 1))
     assert voter.leadership.progress[2].match_index == 0
-    assert voter.leadership.progress[2].snapshot is not None
+    assert isinstance(voter.leadership.progress[2].state, SendingSnapshot)
 
 
 def test_leader_goes_on_with_an_older_snapshot_that_gets_through_and_keeps_what_follows_it() -> None:

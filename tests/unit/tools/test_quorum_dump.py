@@ -38,10 +38,9 @@ def batch(*names: str) -> bytes:
     return encode_batch([TopicRecord(name, TOPIC_ID) for name in names])
 
 
-def write_log(directory: Path, entries: Sequence[tuple[EntryKind, bytes]]) -> None:
+def write_log(directory: Path, entries: Sequence[Entry]) -> None:
     storage, _ = open_storage(directory, "c1", 1)
-    written = tuple(Entry(i, 2, kind, payload) for i, (kind, payload) in enumerate(entries, 1))
-    storage.write([Persist(1, HardState(3, 2), None, written)])
+    storage.write([Persist(1, HardState(3, 2), None, tuple(entries))])
     storage.close()
 
 
@@ -49,10 +48,10 @@ def write_log(directory: Path, entries: Sequence[tuple[EntryKind, bytes]]) -> No
 def log(tmp_path: Path) -> Path:
     directory = tmp_path / "metadata"
     entries = [
-        (EntryKind.NO_OP, b""),
-        (EntryKind.VOTERS, VOTERS.encode()),
-        (EntryKind.DATA, batch("flights", "two words")),
-        (EntryKind.DATA, batch("orders")),
+        Entry(1, 2, EntryKind.NO_OP),
+        Entry(2, 2, EntryKind.VOTERS, voters=VOTERS),
+        Entry(3, 2, EntryKind.DATA, batch("flights", "two words")),
+        Entry(4, 2, EntryKind.DATA, batch("orders")),
     ]
     write_log(directory, entries)
     return directory
@@ -144,7 +143,7 @@ def test_dump_refuses_the_log_of_a_running_controller(log: Path) -> None:
 def test_dump_shows_the_listeners_of_a_broker(tmp_path: Path) -> None:
     listeners = (ListenerEndpoint("GRPC", "a", 1, "GRPC"), ListenerEndpoint("INTERNAL", "a", 2, "PLAINTEXT"))
     record = RegisterBrokerRecord(BrokerId(7), bytes(16), BrokerEpoch(1), Endpoint("a", 1), listeners=listeners)
-    write_log(tmp_path, [(EntryKind.DATA, encode_batch([record]))])
+    write_log(tmp_path, [Entry(1, 2, EntryKind.DATA, encode_batch([record]))])
     [_, row] = [json.loads(line) for line in dump(tmp_path, "--json").stdout.splitlines()]
     assert row["records"][0]["listeners"][1] == {
         "name": "INTERNAL",

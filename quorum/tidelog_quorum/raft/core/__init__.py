@@ -59,16 +59,16 @@ from tidelog_quorum.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from tidelog_quorum.raft.core.progress import (
+    ReplicaState,
+)
 from tidelog_quorum.raft.core.raft import (
     Raft,
 )
 from tidelog_quorum.raft.core.replica import (
     Candidate,
     Follower,
-    RandomMs,
-)
-from tidelog_quorum.raft.core.replica_state import (
-    ReplicaState,
+    RandomSource,
 )
 from tidelog_quorum.raft.core.voters import (
     Voter,
@@ -103,7 +103,7 @@ __all__ = [
     "Raft",
     "RaftConfig",
     "RaftLog",
-    "RandomMs",
+    "RandomSource",
     "ReadFailed",
     "ReadReady",
     "ReadRequested",

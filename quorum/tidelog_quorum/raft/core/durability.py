@@ -28,7 +28,15 @@ class Durability:
     replaced meanwhile proves nothing about their replacements.
     """
 
-    __slots__ = ("_hard_state_sequence", "_held", "_held_for_term", "_sequence", "_writes", "hard_state", "last_index")
+    __slots__ = (
+        "_deferred",
+        "_deferred_for_term",
+        "_hard_state_sequence",
+        "_sequence",
+        "_writes",
+        "hard_state",
+        "last_index",
+    )
 
     def __init__(self, hard_state: HardState, last_index: int) -> None:
         self.hard_state = hard_state
@@ -36,8 +44,8 @@ class Durability:
         self._sequence = 0
         self._hard_state_sequence = 0
         self._writes: deque[_Write] = deque()
-        self._held: deque[tuple[int, Send]] = deque()
-        self._held_for_term: deque[tuple[int, Send]] = deque()
+        self._deferred: deque[tuple[int, Send]] = deque()
+        self._deferred_for_term: deque[tuple[int, Send]] = deque()
 
     @property
     def newest_hard_state(self) -> HardState:
@@ -74,22 +82,22 @@ class Durability:
         """Record that a write without a hard state was not done and never will be."""
         self._writes = deque(write for write in self._writes if write.sequence != sequence)
 
-    def hold(self, send: Send, *, acknowledges_log: bool) -> None:
+    def defer(self, send: Send, *, acknowledges_log: bool) -> None:
         """Keep a message until the writes that it depends on, of those issued so far, are acknowledged."""
         if acknowledges_log:
-            self._held.append((self._sequence, send))
+            self._deferred.append((self._sequence, send))
         else:
-            self._held_for_term.append((self._hard_state_sequence, send))
+            self._deferred_for_term.append((self._hard_state_sequence, send))
 
     def release(self, term: int) -> list[Send]:
         """Return the messages that may leave, in order; drop those of any other term than ``term``."""
-        if not self._held and not self._held_for_term:
+        if not self._deferred and not self._deferred_for_term:
             return []
         pending_from = self._writes[0].sequence if self._writes else self._sequence + 1
         released = []
-        for held in (self._held_for_term, self._held):
-            while held and held[0][0] < pending_from:
-                send = held.popleft()[1]
+        for deferred in (self._deferred_for_term, self._deferred):
+            while deferred and deferred[0][0] < pending_from:
+                send = deferred.popleft()[1]
                 if send.message.term == term:
                     released.append(send)
         return released

@@ -136,7 +136,7 @@ def _lead(replica: Replica) -> None:
         replica.now_ms,
         replica.address,
     )
-    replica.append(EntryKind.NO_OP, b"")
+    replica.append(EntryKind.NO_OP)
 
 
 def _ask_for_log(replica: Replica) -> None:

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidelog_quorum.raft.core.messages import AppendRequest, AppendResponse, Entry, EntryKind
+from tidelog_quorum.raft.core.messages import AppendRequest, AppendResponse, Entry
 from tidelog_quorum.raft.core.replica import Replica, broken_promise
-from tidelog_quorum.raft.core.voters import VoterSet
 
 
 def on_append_request(replica: Replica, request: AppendRequest) -> None:
@@ -79,8 +78,8 @@ def _take_entries(replica: Replica, entries: tuple[Entry, ...]) -> None:
         replica.voters.truncate_from(first)
     for entry in entries[first - entries[0].index :]:
         log.append(entry)
-        if entry.kind is EntryKind.VOTERS:
-            replica.voters.add(entry.index, VoterSet.decode(entry.payload))
+        if entry.voters is not None:
+            replica.voters.add(entry.index, entry.voters)
 
 
 def _contradiction(replica: Replica, index: int) -> Exception:

@@ -11,7 +11,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tidelog_quorum.raft.core.commands import Send, SendSnapshot
 from tidelog_quorum.raft.core.config import RaftConfig
@@ -24,12 +26,8 @@ from tidelog_quorum.raft.core.messages import (
     Snapshot,
     SnapshotResponse,
 )
-from tidelog_quorum.raft.core.outgoing_snapshot import OutgoingSnapshot
-from tidelog_quorum.raft.core.progress import Mode, Progress
-from tidelog_quorum.raft.core.reads import ReadQueue
-from tidelog_quorum.raft.core.replica_state import ReplicaState
-from tidelog_quorum.raft.core.voter_catch_up import VoterCatchUp
-from tidelog_quorum.raft.core.voter_history import VoterHistory
+from tidelog_quorum.raft.core.progress import Progress, ReplicaState, Replicating, SendingSnapshot, VoterCatchUp
+from tidelog_quorum.raft.core.voters import VoterHistory
 
 OBSERVER_FORGOTTEN_AFTER = 10
 """Election timeouts without contact."""
@@ -171,11 +169,12 @@ class Leadership:
 
     def on_snapshot_response(self, progress: Progress, response: SnapshotResponse, now_ms: int) -> None:
         """Continue with the requested chunk, or with the log; ignore an answer about an older snapshot."""
-        if progress.snapshot is not None and progress.snapshot.is_meant_by(response):
+        sending = progress.state
+        if isinstance(sending, SendingSnapshot) and sending.is_answered_by(response):
             if response.done:
                 progress.acknowledged(response.last_index, self._log.first_index)
             else:
-                progress.snapshot.on_position(response.position, now_ms)
+                sending.on_position(response.position, now_ms)
         progress.contacted(now_ms, self._log.last_index)
 
     def on_follow_request(self, request: FollowRequest, directory_id: bytes, now_ms: int) -> None:
@@ -195,8 +194,8 @@ class Leadership:
 
     def retained_from(self, now_ms: int) -> int:
         """Return the first index that compaction should keep: the entries after snapshots that are being sent."""
-        sent = [p.snapshot for p in self.progress.values() if p.snapshot is not None]
-        ends = [s.snapshot.last_index + 1 for s in sent if not s.is_stalled(now_ms)]
+        sending = [p.state for p in self.progress.values() if isinstance(p.state, SendingSnapshot)]
+        ends = [s.snapshot.last_index + 1 for s in sending if not s.is_stalled(now_ms)]
         return min(ends, default=self._log.last_index + 1)
 
     def best_successor(self, now_ms: int) -> int | None:
@@ -219,14 +218,14 @@ class Leadership:
             yield self._append(peer, progress, (), commit_index)
 
     def appends(self, commit_index: int, snapshot: Snapshot | None, now_ms: int) -> Iterator[Send | SendSnapshot]:
-        """Yield the entries that others lack, within their windows, then pending news of commits and reads."""
+        """Yield the entries that others lack, within their windows, then unsent commit indexes and read contexts."""
         for peer, progress in self.progress.items():
-            if progress.next_index <= self._log.start_index or progress.snapshot is not None:
+            if progress.next_index <= self._log.start_index or isinstance(progress.state, SendingSnapshot):
                 yield from self._snapshot_chunk(peer, progress, snapshot, now_ms)
             else:
                 yield from self._entries(peer, progress, commit_index)
-            news = progress.mode is Mode.REPLICATE and progress.sent_commit_index < commit_index
-            if news or (progress.sent_context < self.reads.context and peer in self._voters.current):
+            commits = isinstance(progress.state, Replicating) and progress.sent_commit_index < commit_index
+            if commits or (progress.sent_context < self.reads.context and peer in self._voters.current):
                 yield self._append(peer, progress, (), commit_index)
 
     def replicas(self, durable_index: int, now_ms: int) -> list[ReplicaState]:
@@ -234,7 +233,7 @@ class Leadership:
         voters = self._voters.current
         states = [ReplicaState(self._node_id, self._directory_id, self._has_vote, durable_index, now_ms, now_ms)]
         for peer, progress in self.progress.items():
-            contact_ms = progress.contact_ms if progress.heard else None
+            contact_ms = progress.contact_ms if progress.has_answered else None
             states.append(
                 ReplicaState(
                     peer, progress.directory_id, peer in voters, progress.match_index, contact_ms, progress.caught_up_ms
@@ -284,11 +283,11 @@ class Leadership:
         self, peer: int, progress: Progress, latest: Snapshot | None, now_ms: int
     ) -> Iterator[SendSnapshot]:
         assert latest is not None, "a log without a start at 0 has a snapshot"
-        sending = progress.snapshot
-        is_newer = sending is not None and latest.last_index > sending.snapshot.last_index
-        if sending is None or (is_newer and sending.is_stalled(now_ms)):
-            sending = OutgoingSnapshot(latest, self._config, now_ms)
-            progress.begin_snapshot(sending)
+        sending = progress.state
+        if not isinstance(sending, SendingSnapshot) or (
+            latest.last_index > sending.snapshot.last_index and sending.is_stalled(now_ms)
+        ):
+            sending = progress.state = SendingSnapshot(latest, self._config, now_ms)
         if sending.is_due(now_ms):
             sending.sent(now_ms)
             yield SendSnapshot(peer, self._term, sending.snapshot, sending.position)
@@ -296,9 +295,10 @@ class Leadership:
     def _entries(self, peer: int, progress: Progress, commit_index: int) -> Iterator[Send]:
         config = self._config
         while progress.next_index <= self._log.last_index and progress.appends_allowed(config.max_inflight_appends):
-            room = config.max_inflight_bytes - progress.inflight_bytes
+            sent = progress.state if isinstance(progress.state, Replicating) else Replicating()
+            room = config.max_inflight_bytes - sent.inflight_bytes
             entries, size = self._log.batch(progress.next_index, min(config.max_append_bytes, room))
-            if size > room and progress.inflight:
+            if size > room and sent.inflight:
                 return
             yield self._append(peer, progress, entries, commit_index)
             progress.entries_sent(entries[-1].index, size)
@@ -306,14 +306,66 @@ class Leadership:
     def _append(self, peer: int, progress: Progress, entries: tuple[Entry, ...], commit_index: int) -> Send:
         progress.sent_context = self.reads.context
         progress.sent_commit_index = commit_index
-        if progress.snapshot is None:
-            prev_index = progress.next_index - 1
-            prev_term = self._log.term_at(prev_index)
-        else:
+        if isinstance(progress.state, SendingSnapshot):
             # A replica with the snapshot's end needs no more chunks; this append asks it, in case its last answer was
             # lost.
-            prev_index, prev_term = progress.snapshot.snapshot.last_index, progress.snapshot.snapshot.last_term
+            snapshot = progress.state.snapshot
+            prev_index, prev_term = snapshot.last_index, snapshot.last_term
+        else:
+            prev_index = progress.next_index - 1
+            prev_term = self._log.term_at(prev_index)
         message = AppendRequest(
             self._node_id, self._term, prev_index, prev_term, commit_index, entries, self.reads.context
         )
         return Send(peer, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    request_id: int
+    context: int
+    index: int
+
+
+class ReadQueue:
+    """Reads that wait until a majority has confirmed that this leader still leads (paper 8, thesis 6.4), in order.
+
+    A read records the commit index and a number that increases with each read, the ``context``. The leader's messages
+    carry the number, and the answers echo it; once a majority has echoed it, no later leader existed at the time of the
+    request.
+    """
+
+    def __init__(self) -> None:
+        self.context = 0
+        self._early: list[int] = []
+        self._reads: deque[_Read] = deque()
+
+    def add_early(self, request_id: int) -> None:
+        """Keep a read until the leader has committed an entry of its own term and so knows the commit index."""
+        self._early.append(request_id)
+
+    def add(self, request_id: int, commit_index: int) -> None:
+        """Keep a read until a majority echoes the new ``context``."""
+        self.context += 1
+        self._reads.append(_Read(request_id, self.context, commit_index))
+
+    def start_early(self, commit_index: int) -> None:
+        """Start the reads that waited for the first commit of the leader's term."""
+        for request_id in self._early:
+            self.add(request_id, commit_index)
+        self._early.clear()
+
+    def take_ready(self, confirmed_context: int, applied_index: int) -> list[tuple[int, int]]:
+        """Return (request id, index) of the confirmed reads whose index was delivered in a Commit."""
+        ready = []
+        while self._reads and self._reads[0].context <= confirmed_context and self._reads[0].index <= applied_index:
+            read = self._reads.popleft()
+            ready.append((read.request_id, read.index))
+        return ready
+
+    def take_all(self) -> list[int]:
+        """Return the ids of all waiting reads, because the leader resigns."""
+        ids = [read.request_id for read in self._reads] + self._early
+        self._reads.clear()
+        self._early.clear()
+        return ids

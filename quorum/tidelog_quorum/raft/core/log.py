@@ -78,7 +78,7 @@ class RaftLog:
         entries, size = self._entries, 0
         end = min(len(entries), first + MAX_BATCH_ENTRIES)
         while position < end:
-            grown = size + len(entries[position].payload)
+            grown = size + entries[position].size
             if grown > max_bytes and position > first:
                 break
             position, size = position + 1, grown
@@ -88,7 +88,7 @@ class RaftLog:
         """Return the first index of the entries up to ``end_index`` that are within both limits, from the end."""
         index, size = end_index, 0
         while index > max(self.start_index, end_index - max_entries):
-            size += len(self._entries[index - self.start_index - 1].payload)
+            size += self._entries[index - self.start_index - 1].size
             if size > max_bytes:
                 break
             index -= 1

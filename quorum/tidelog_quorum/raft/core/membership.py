@@ -5,7 +5,7 @@
 - A leader begins a change only when the previous one is committed, and when it has committed an entry of its own term.
   Without the latter, changes of two leaders that know nothing of each other can leave majorities that do not overlap
   (the erratum of 2015 to thesis 4.1).
-- A new voter catches up first, as an observer: see ``voter_catch_up`` (thesis 4.2.1).
+- A new voter catches up first, as an observer: see :class:`.VoterCatchUp` (thesis 4.2.1).
 - A leader that is removed leads until its removal is committed, without counting itself; then it asks the most
   up-to-date voter to take over, and follows (thesis 4.2.2).
 - The leader adds directory ids that the set lacks when it learns them, as a change of its own: the ids of the voters
@@ -25,23 +25,16 @@ from tidelog_quorum.raft.core.commands import VoterChangeAccepted
 from tidelog_quorum.raft.core.events import AddVoterRequested, RemoveVoterRequested, UpdateVoterRequested
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import TimeoutNow
-from tidelog_quorum.raft.core.replica import Replica
-from tidelog_quorum.raft.core.voter_catch_up import VoterCatchUp
+from tidelog_quorum.raft.core.progress import VoterCatchUp
+from tidelog_quorum.raft.core.replica import Refusal, Replica
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
-Refusal = tuple[ErrorCode, str]
 
-
-def on_add_requested(replica: Replica, event: AddVoterRequested) -> None:
-    """Wait until a replica has caught up, then give it a vote."""
-    leader = replica.role
-    if not isinstance(leader, Leadership):
-        replica.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
-        return
+def on_add_requested(replica: Replica, leader: Leadership, event: AddVoterRequested) -> Refusal | None:
+    """Wait until a replica has caught up, then give it a vote. Return the reason if that is not possible."""
     refusal = _refusal_of_change(replica, leader) or _refusal_of_voter(replica, leader, event.voter)
     if refusal is not None:
-        replica.refuse(event.request_id, *refusal)
-        return
+        return refusal
     directory_id = event.voter.directory_id or leader.progress[event.voter.voter_id].directory_id
     leader.catch_up = VoterCatchUp(
         event.request_id,
@@ -50,34 +43,26 @@ def on_add_requested(replica: Replica, event: AddVoterRequested) -> None:
         replica.log.last_index,
         replica.now_ms,
     )
+    return None
 
 
-def on_remove_requested(replica: Replica, event: RemoveVoterRequested) -> None:
-    """Remove a vote at once."""
-    leader = replica.role
-    if not isinstance(leader, Leadership):
-        replica.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
-        return
+def on_remove_requested(replica: Replica, leader: Leadership, event: RemoveVoterRequested) -> Refusal | None:
+    """Remove a vote at once. Return the reason if that is not possible."""
     refusal = _refusal_of_change(replica, leader) or _refusal_of_removal(replica, event)
-    if refusal is not None:
-        replica.refuse(event.request_id, *refusal)
-        return
-    _change(replica, leader, event.request_id, replica.voters.current.without(event.voter_id))
+    if refusal is None:
+        _change(replica, leader, event.request_id, replica.voters.current.without(event.voter_id))
+    return refusal
 
 
-def on_update_requested(replica: Replica, event: UpdateVoterRequested) -> None:
+def on_update_requested(replica: Replica, leader: Leadership, event: UpdateVoterRequested) -> Refusal | None:
     """Change the address of a voter, with the checks and errors of Kafka's UpdateVoterHandler (KIP-853).
 
-    A change to the current address is confirmed like a read, so that a replaced leader does not confirm it.
+    Return the reason if that is not possible. A change to the current address is confirmed like a read, so that a
+    replaced leader does not confirm it.
     """
-    leader = replica.role
-    if not isinstance(leader, Leadership):
-        replica.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
-        return
     refusal = _refusal_of_epoch(replica, event.leader_epoch) or _refusal_of_update(replica, leader, event.voter)
     if refusal is not None:
-        replica.refuse(event.request_id, *refusal)
-        return
+        return refusal
     voters, new = replica.voters.current, event.voter
     known = voters.get(new.voter_id)
     assert known is not None, (new, voters)
@@ -86,6 +71,7 @@ def on_update_requested(replica: Replica, event: UpdateVoterRequested) -> None:
     else:
         moved = replace(known, host=new.host, port=new.port)
         _change(replica, leader, event.request_id, voters.with_voter(moved))
+    return None
 
 
 def advance(replica: Replica, leader: Leadership) -> None:
@@ -102,25 +88,25 @@ def advance(replica: Replica, leader: Leadership) -> None:
 
 def _refusal_of_change(replica: Replica, leader: Leadership) -> Refusal | None:
     if replica.commit_index < leader.start_index:
-        return ErrorCode.INVALID_REQUEST, "it has not committed an entry of its term yet"
+        return ErrorCode.INVALID_REQUEST, "it has not committed an entry of its own term yet"
     if not replica.voters_are_settled:
-        return ErrorCode.INVALID_REQUEST, f"the change of the voters at index {replica.voters.index} is not committed"
+        return ErrorCode.INVALID_REQUEST, f"the voter change at offset {replica.voters.index} is not committed yet"
     if leader.catch_up is not None:
-        return ErrorCode.INVALID_REQUEST, f"voter {leader.catch_up.voter.voter_id} is being added"
+        return ErrorCode.INVALID_REQUEST, f"it is adding voter {leader.catch_up.voter.voter_id}"
     if replica.transfer is not None:
-        return ErrorCode.INVALID_REQUEST, f"it is handing over to voter {replica.transfer.target}"
+        return ErrorCode.INVALID_REQUEST, f"it is transferring the leadership to voter {replica.transfer.target}"
     return None
 
 
 def _refusal_of_voter(replica: Replica, leader: Leadership, voter: Voter) -> Refusal | None:
     if voter.voter_id in replica.voters.current or voter.voter_id == replica.node_id:
-        return ErrorCode.DUPLICATE_VOTER, f"{voter.voter_id} is a voter"
+        return ErrorCode.DUPLICATE_VOTER, f"replica {voter.voter_id} is already a voter"
     progress = leader.progress.get(voter.voter_id)
     if progress is None:
-        return ErrorCode.VOTER_NOT_FOUND, f"no replica {voter.voter_id} follows the log"
+        return ErrorCode.VOTER_NOT_FOUND, f"replica {voter.voter_id} does not follow the log"
     if voter.directory_id and progress.directory_id and voter.directory_id != progress.directory_id:
         known, wanted = progress.directory_id.hex(), voter.directory_id.hex()
-        return ErrorCode.INVALID_VOTER_KEY, f"replica {voter.voter_id} has the directory id {known}, not {wanted}"
+        return ErrorCode.INVALID_VOTER_KEY, f"replica {voter.voter_id} has directory id {known}, not {wanted}"
     return None
 
 
@@ -128,12 +114,12 @@ def _refusal_of_removal(replica: Replica, event: RemoveVoterRequested) -> Refusa
     voters = replica.voters.current
     voter = voters.get(event.voter_id)
     if voter is None:
-        return ErrorCode.VOTER_NOT_FOUND, f"{event.voter_id} is none of the voters {list(voters.ids)}"
+        return ErrorCode.VOTER_NOT_FOUND, f"replica {event.voter_id} is not among the voters {list(voters.ids)}"
     if not voters.is_voter(event.voter_id, event.directory_id):
         known, wanted = voter.directory_id.hex(), event.directory_id.hex()
-        return ErrorCode.INVALID_VOTER_KEY, f"voter {event.voter_id} has the directory id {known}, not {wanted}"
+        return ErrorCode.INVALID_VOTER_KEY, f"voter {event.voter_id} has directory id {known}, not {wanted}"
     if len(voters) == 1:
-        return ErrorCode.INVALID_REQUEST, f"{event.voter_id} is the last voter"
+        return ErrorCode.INVALID_REQUEST, f"voter {event.voter_id} is the only voter and cannot be removed"
     return None
 
 
@@ -141,7 +127,7 @@ def _refusal_of_epoch(replica: Replica, leader_epoch: int | None) -> Refusal | N
     if leader_epoch is None or leader_epoch == replica.term:
         return None
     code = ErrorCode.FENCED_LEADER_EPOCH if leader_epoch < replica.term else ErrorCode.UNKNOWN_LEADER_EPOCH
-    return code, f"the request has the leader epoch {leader_epoch}"
+    return code, f"the request names leader epoch {leader_epoch}, the current one is {replica.term}"
 
 
 def _refusal_of_update(replica: Replica, leader: Leadership, new: Voter) -> Refusal | None:
@@ -150,11 +136,16 @@ def _refusal_of_update(replica: Replica, leader: Leadership, new: Voter) -> Refu
         return ErrorCode.REQUEST_TIMED_OUT, pending[1]
     voters = replica.voters.current
     if new.voter_id not in voters or not voters.is_voter(new.voter_id, new.directory_id):
-        directory = f" with the directory id {new.directory_id.hex()}" if new.directory_id else ""
-        return ErrorCode.VOTER_NOT_FOUND, f"{new.voter_id}{directory} is none of the voters {list(voters.ids)}"
+        directory = f" with directory id {new.directory_id.hex()}" if new.directory_id else ""
+        return (
+            ErrorCode.VOTER_NOT_FOUND,
+            f"replica {new.voter_id}{directory} is not among the voters {list(voters.ids)}",
+        )
     announced = leader.announced_address(new.voter_id, replica.now_ms)
     if announced not in (None, (new.host, new.port)):
-        return ErrorCode.INVALID_REQUEST, f"voter {new.voter_id} runs, and announces another address: {announced}"
+        host, port = announced
+        text = f"voter {new.voter_id} is running and announces the address {host}:{port}, not {new.host}:{new.port}"
+        return ErrorCode.INVALID_REQUEST, text
     return None
 
 
@@ -169,7 +160,7 @@ def _advance_catch_up(replica: Replica, leader: Leadership, catch_up: VoterCatch
     if replica.now_ms >= catch_up.deadline_ms or progress is None:
         leader.catch_up = None
         at = 0 if progress is None else progress.match_index
-        reason = f"replica {voter.voter_id} has not caught up: it is at index {at} of {replica.log.last_index}"
+        reason = f"replica {voter.voter_id} did not catch up in time: it is at offset {at} of {replica.log.last_index}"
         replica.refuse(catch_up.request_id, ErrorCode.REQUEST_TIMED_OUT, reason)
     elif (
         replica.transfer is None

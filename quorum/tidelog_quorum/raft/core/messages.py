@@ -11,29 +11,39 @@ from dataclasses import dataclass
 
 from tidelog_quorum.raft.core.voters import VoterSet
 
+_VOTER_BYTES = 64
 UNKNOWN_VOTER = -1
 """The id of a receiver that is not known yet: the controller that listens at a bootstrap address."""
 
 
 class EntryKind(enum.IntEnum):
-    """The kind of an entry, which determines its payload."""
+    """The kind of an entry, which determines its content."""
 
     DATA = 0
     NO_OP = 1
     """The first entry of a term; it lets the leader commit, and learn of, its predecessors' entries (paper 5.4.2, 8).
     """
     VOTERS = 2
-    """The payload is a :class:`~tidelog_quorum.raft.core.voters.VoterSet`, in force from its append (thesis 4.1)."""
+    """The entry has a set of voters, in force from its append (thesis 4.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of the log. Indexes start at 1 and have no gaps; terms never decrease from one to the next."""
+    """One entry of the log. Indexes start at 1 and have no gaps; terms never decrease from one to the next.
+
+    ``payload`` is empty unless the kind is DATA; ``voters`` is None unless the kind is VOTERS.
+    """
 
     index: int
     term: int
     kind: EntryKind
-    payload: bytes
+    payload: bytes = b""
+    voters: VoterSet | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes that the entry takes of a limit, about."""
+        return len(self.payload) if self.voters is None else _VOTER_BYTES * len(self.voters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,28 @@ and ``transfer``. Only :meth:`tidelog_quorum.raft.core.raft.Raft.step` calls the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.raft.core.commands import Command, ReadFailed, RequestRefused, Send
+from tidelog_quorum.raft.core.commands import Command, LeaderChanged, ReadFailed, RequestRefused, Send, VotersChanged
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.durability import Durability
-from tidelog_quorum.raft.core.incoming_snapshot import IncomingSnapshot
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.log import RaftLog
-from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState, Message, Snapshot
-from tidelog_quorum.raft.core.voter_history import VoterHistory
-from tidelog_quorum.raft.core.voters import VoterSet
+from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState, Message, Snapshot, SnapshotRequest
+from tidelog_quorum.raft.core.voters import VoterHistory, VoterSet
 
-RandomMs = Callable[[int, int], int]
-"""Returns a number from the first argument up to but excluding the second."""
+Refusal = tuple[ErrorCode, str]
+"""The error of a refused request, and the reason: the predicate of a sentence about this controller, or a sentence."""
+
+
+class RandomSource(Protocol):
+    """A source of random numbers that can be copied with its state, such as :class:`random.Random`."""
+
+    def randrange(self, start: int, stop: int, /) -> int:
+        """Return a number from ``start`` up to but excluding ``stop``."""
 
 
 @dataclass(slots=True)
@@ -41,47 +47,87 @@ class Candidate:
 
 @dataclass(slots=True)
 class Transfer:
-    """A leader of ``term`` hands over to ``target``; ``told_ms`` is the time of the last request to campaign."""
+    """A leader of ``term`` hands over to ``target``; ``asked_ms`` is the time of the last request to campaign."""
 
     request_id: int
     target: int
     term: int
     deadline_ms: int
-    told_ms: int | None = None
+    asked_ms: int | None = None
+
+
+@dataclass(slots=True)
+class IncomingSnapshot:
+    """A snapshot that a leader is sending to this replica; ``position`` is that of the next chunk.
+
+    Chunks are accepted in order of position only. The next leader can continue a transfer that another one began,
+    because equal snapshots have equal bytes. Within a term a leader's snapshots only become newer, so a chunk of an
+    older one is late and ignored; a new leader may have an older snapshot than its predecessor. A complete snapshot
+    replaces the log by the write with the ``sequence``; no chunk is accepted meanwhile.
+    """
+
+    snapshot: Snapshot
+    term: int
+    position: int = 0
+    is_whole: bool = False
+    sequence: int | None = None
+
+    def is_superseded_by(self, request: SnapshotRequest) -> bool:
+        """Return whether the leader is now sending another snapshot."""
+        if request.snapshot == self.snapshot:
+            return False
+        return request.term > self.term or request.snapshot.last_index > self.snapshot.last_index
+
+    def takes(self, request: SnapshotRequest) -> bool:
+        """Return whether a request's chunk is the next one and valid."""
+        end = request.position + len(request.chunk)
+        is_last = end == self.snapshot.size
+        return request.position == self.position and end <= self.snapshot.size and (bool(request.chunk) or is_last)
 
 
 class Replica:
-    """The state of one replica between two events.
+    """The state of one replica between two events: plain data, which can be copied, pickled and compared.
 
-    ``incoming`` is a snapshot that is being received, ``transfer`` a hand-over that began here. ``outbox`` has the
-    commands of the current step that wait for nothing; ``replies`` has messages that wait for the disk, with whether
-    they acknowledge entries. ``compaction`` is the next snapshot to record on disk, with the log's new first index.
+    - ``commit_index`` is the last index that is known to be committed, ``applied_index`` the last one delivered in a
+      ``Commit`` or a ``RestoreSnapshot``.
+    - ``incoming`` is a snapshot that is being received, ``transfer`` a hand-over that began here.
+    - ``outbox`` has the commands of the current step that wait for nothing; ``replies`` has messages that wait for the
+      disk, with whether they acknowledge entries. Both are empty between two events.
+    - ``compaction`` is the next snapshot to record on disk, with the log's new first index.
+    - ``to_restore`` is the snapshot found on disk until the first step reports it; ``reported_leader`` and
+      ``reported_voters`` are the latest reports of each kind.
     """
 
     def __init__(
         self,
         node_id: int,
-        directory_id: bytes,
-        config: RaftConfig,
-        random_ms: RandomMs,
-        hard_state: HardState,
-        snapshot: Snapshot | None,
-        log: RaftLog,
         voters: VoterSet,
-        now_ms: int,
+        config: RaftConfig,
+        random: RandomSource,
+        *,
+        directory_id: bytes = b"",
         address: tuple[str, int] | None = None,
+        hard_state: HardState | None = None,
+        snapshot: Snapshot | None = None,
+        entries: Sequence[Entry] = (),
+        log_start: tuple[int, int] = (0, 0),
+        now_ms: int = 0,
     ) -> None:
+        """Start from the configuration and the content of the disk; see :class:`tidelog_quorum.raft.core.raft.Raft`."""
+        end = (0, 0) if snapshot is None else (snapshot.last_index, snapshot.last_term)
+        log = RaftLog(entries, log_start if entries or snapshot is None else end)
+        assert log.matches(*end), (snapshot, log_start)
         self.node_id = node_id
         self.directory_id = directory_id
         self.address = address
         self.config = config
-        self.hard_state = hard_state
+        self.hard_state = hard_state or HardState()
         self.snapshot = snapshot
         self.log = log
         self.voters = _voters_of(voters, snapshot, log)
         self.role: Follower | Candidate | Leadership = Follower()
-        self.commit_index = self.applied_index = 0 if snapshot is None else snapshot.last_index
-        self.durability = Durability(hard_state, log.last_index)
+        self.commit_index = self.applied_index = end[0]
+        self.durability = Durability(self.hard_state, log.last_index)
         self.incoming: IncomingSnapshot | None = None
         self.transfer: Transfer | None = None
         self.compaction: tuple[Snapshot, int] | None = None
@@ -90,8 +136,12 @@ class Replica:
         self.now_ms = now_ms
         self.leader_contact_ms = now_ms
         self.election_deadline_ms = now_ms
-        self._random_ms = random_ms
+        self.to_restore = snapshot
+        self.reported_leader = LeaderChanged(None, self.term)
+        self.reported_voters: VotersChanged | None = None
+        self._random = random
         self._timeout_ms = config.election_timeout_ms
+        self._begin_election_timer()
 
     @property
     def term(self) -> int:
@@ -143,18 +193,17 @@ class Replica:
         if isinstance(resigned, Leadership):
             self.outbox += [ReadFailed(request_id) for request_id in resigned.reads.take_all()]
             if resigned.catch_up is not None:
-                self.refuse(resigned.catch_up.request_id, ErrorCode.NOT_CONTROLLER, "it has ceased to lead the quorum")
+                self.refuse(resigned.catch_up.request_id, ErrorCode.NOT_CONTROLLER, "it no longer leads the quorum")
             self.restart_election_timer()
 
-    def append(self, kind: EntryKind, payload: bytes) -> int:
+    def append(self, kind: EntryKind, payload: bytes = b"", voters: VoterSet | None = None) -> int:
         """Add an entry of the current term to the leader's log; return its index."""
-        index = self.log.last_index + 1
-        self.log.append(Entry(index, self.term, kind, payload))
-        return index
+        self.log.append(Entry(self.log.last_index + 1, self.term, kind, payload, voters))
+        return self.log.last_index
 
     def append_voters(self, leader: Leadership, voters: VoterSet) -> int:
         """Add a set of voters to the leader's log, in force at once, and return its index."""
-        index = self.append(EntryKind.VOTERS, voters.encode())
+        index = self.append(EntryKind.VOTERS, voters=voters)
         self.voters.add(index, voters)
         leader.on_voters_changed(self.now_ms)
         return index
@@ -177,7 +226,7 @@ class Replica:
     def draw_timeout(self) -> None:
         """Draw a new random election timeout."""
         timeout_ms = self.config.election_timeout_ms
-        self._timeout_ms = self._random_ms(timeout_ms, timeout_ms + timeout_ms // 2)
+        self._timeout_ms = self._random.randrange(timeout_ms, timeout_ms + timeout_ms // 2)
 
     def restart_election_timer(self) -> None:
         """Restart the election timer with a full timeout."""
@@ -186,13 +235,15 @@ class Replica:
     def retry_election_later(self) -> None:
         """Wait long enough for two rounds and two disk writes; less than a full timeout, because nobody leads."""
         timeout_ms = self.config.election_timeout_ms
-        self.election_deadline_ms = self.now_ms + self._random_ms(timeout_ms // 5, timeout_ms // 2)
+        self.election_deadline_ms = self.now_ms + self._random.randrange(timeout_ms // 5, timeout_ms // 2)
 
-    def begin_election_timer(self) -> None:
+    def _begin_election_timer(self) -> None:
         """Wait only briefly: a new process knows no leader yet, and a pre-vote does not disturb a live one."""
         timeout_ms = self.config.election_timeout_ms
         alone = self.has_vote and not self.peers
-        self.election_deadline_ms = self.now_ms + (0 if alone else self._random_ms(timeout_ms // 10, timeout_ms // 2))
+        self.election_deadline_ms = self.now_ms + (
+            0 if alone else self._random.randrange(timeout_ms // 10, timeout_ms // 2)
+        )
 
 
 def broken_promise(text: str) -> TidelogError:
@@ -203,6 +254,6 @@ def broken_promise(text: str) -> TidelogError:
 def _voters_of(configured: VoterSet, snapshot: Snapshot | None, log: RaftLog) -> VoterHistory:
     history = VoterHistory(0, configured) if snapshot is None else VoterHistory(snapshot.last_index, snapshot.voters)
     for entry in log.slice(max(history.index + 1, log.first_index), log.last_index + 1):
-        if entry.kind is EntryKind.VOTERS:
-            history.add(entry.index, VoterSet.decode(entry.payload))
+        if entry.voters is not None:
+            history.add(entry.index, entry.voters)
     return history

@@ -18,10 +18,9 @@ from __future__ import annotations
 from tidelog_quorum.raft.core.commands import RestoreSnapshot, StoreChunk
 from tidelog_quorum.raft.core.events import SnapshotDamaged
 from tidelog_quorum.raft.core.follower import hear_leader
-from tidelog_quorum.raft.core.incoming_snapshot import IncomingSnapshot
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import Snapshot, SnapshotRequest, SnapshotResponse
-from tidelog_quorum.raft.core.replica import Replica
+from tidelog_quorum.raft.core.replica import IncomingSnapshot, Replica
 
 
 def on_snapshot_taken(replica: Replica, snapshot: Snapshot) -> None:

@@ -16,23 +16,25 @@ from tidelog_quorum.raft.core.commands import TransferDone
 from tidelog_quorum.raft.core.events import TransferRequested
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import TimeoutNow
-from tidelog_quorum.raft.core.replica import Replica, Transfer
+from tidelog_quorum.raft.core.replica import Refusal, Replica, Transfer
 
 
-def on_transfer_requested(replica: Replica, event: TransferRequested) -> None:
-    """Begin a hand-over."""
-    leader = replica.role
-    if not isinstance(leader, Leadership):
-        replica.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
-        return
+def on_transfer_requested(replica: Replica, leader: Leadership, event: TransferRequested) -> Refusal | None:
+    """Begin a hand-over. Return the reason if that is not possible."""
     target = leader.best_successor(replica.now_ms) if event.to is None else event.to
-    refusal = _refusal(replica, target)
-    if refusal is not None:
-        replica.refuse(event.request_id, *refusal)
-        return
-    assert target is not None
+    if replica.transfer is not None:
+        target = replica.transfer.target
+        return ErrorCode.INVALID_REQUEST, f"it is already transferring the leadership to voter {target}"
+    if target is None:
+        return ErrorCode.INVALID_REQUEST, "there is no other voter"
+    if target == replica.node_id:
+        return ErrorCode.INVALID_REQUEST, "it is already the leader"
+    if target not in replica.voters.current:
+        voters = list(replica.voters.current.ids)
+        return ErrorCode.VOTER_NOT_FOUND, f"replica {target} is not among the voters {voters}"
     wait_ms = min(event.timeout_ms, replica.config.election_timeout_ms)
     replica.transfer = Transfer(event.request_id, target, replica.term, replica.now_ms + wait_ms)
+    return None
 
 
 def advance(replica: Replica, transfer: Transfer) -> None:
@@ -42,28 +44,15 @@ def advance(replica: Replica, transfer: Transfer) -> None:
         replica.outbox.append(TransferDone(transfer.request_id))
     elif replica.now_ms >= transfer.deadline_ms:
         replica.transfer = None
-        reason = f"voter {transfer.target} has not taken over"
+        reason = f"voter {transfer.target} did not take over in time"
         replica.refuse(transfer.request_id, ErrorCode.REQUEST_TIMED_OUT, reason)
     elif isinstance(replica.role, Leadership):
         _ask_target(replica, replica.role, transfer)
 
 
-def _refusal(replica: Replica, target: int | None) -> tuple[ErrorCode, str] | None:
-    if replica.transfer is not None:
-        return ErrorCode.INVALID_REQUEST, f"it is handing over to voter {replica.transfer.target}"
-    if target is None:
-        return ErrorCode.INVALID_REQUEST, "there is no other voter"
-    if target == replica.node_id:
-        return ErrorCode.INVALID_REQUEST, "it leads already"
-    if target not in replica.voters.current:
-        voters = list(replica.voters.current.ids)
-        return ErrorCode.VOTER_NOT_FOUND, f"{target} is none of the voters {voters}"
-    return None
-
-
 def _ask_target(replica: Replica, leader: Leadership, transfer: Transfer) -> None:
-    told = transfer.told_ms
-    is_due = told is None or replica.now_ms - told >= replica.config.heartbeat_interval_ms
+    asked_ms = transfer.asked_ms
+    is_due = asked_ms is None or replica.now_ms - asked_ms >= replica.config.heartbeat_interval_ms
     if is_due and leader.progress[transfer.target].match_index == replica.log.last_index:
-        transfer.told_ms = replica.now_ms
+        transfer.asked_ms = replica.now_ms
         replica.reply(transfer.target, TimeoutNow(replica.node_id, replica.term))

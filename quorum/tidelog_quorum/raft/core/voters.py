@@ -1,15 +1,10 @@
-"""The set of voters, as an entry of the kind ``VOTERS`` and a snapshot carry it (thesis chapter 4, KIP-853)."""
+"""The set of voters, part of each snapshot and of entries of the kind ``VOTERS`` (thesis chapter 4, KIP-853)."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-
-from google.protobuf.message import DecodeError
-
-from tidelog.v1 import common_pb2
-from tidelog.v1 import raft_service_pb2 as pb
-from tidelog_foundation.errors import ErrorCode, error_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,40 +56,6 @@ class VoterSet:
         """Return the set without a voter."""
         return VoterSet(v for v in self if v.voter_id != voter_id)
 
-    def to_message(self) -> pb.VotersRecord:
-        """Return the protobuf form."""
-        return pb.VotersRecord(
-            voters=[
-                pb.VoterRecord(
-                    voter_id=v.voter_id,
-                    directory_id=v.directory_id,
-                    endpoint=common_pb2.Endpoint(host=v.host, port=v.port),
-                )
-                for v in self
-            ]
-        )
-
-    @classmethod
-    def from_message(cls, message: pb.VotersRecord) -> VoterSet:
-        """Return the voters of a message."""
-        return cls(Voter(v.voter_id, v.endpoint.host, v.endpoint.port, v.directory_id) for v in message.voters)
-
-    def encode(self) -> bytes:
-        """Return the payload of an entry of the kind ``VOTERS``."""
-        return self.to_message().SerializeToString(deterministic=True)
-
-    @classmethod
-    def decode(cls, payload: bytes) -> VoterSet:
-        """Return the voters of an entry's payload.
-
-        Raises:
-            TidelogError: CORRUPT_MESSAGE, the payload is not a set of voters.
-        """
-        try:
-            return cls.from_message(pb.VotersRecord.FromString(payload))
-        except DecodeError as error:
-            raise error_for(ErrorCode.CORRUPT_MESSAGE, f"{len(payload)} bytes are not a set of voters") from error
-
     def __iter__(self) -> Iterator[Voter]:
         return iter(self._voters.values())
 
@@ -112,3 +73,66 @@ class VoterSet:
 
     def __repr__(self) -> str:
         return f"VoterSet({list(self)})"
+
+
+class VoterHistory:
+    """The sets of voters by the index of their entry, in ascending order (thesis 4.1).
+
+    The first is the configured one (index 0) or a snapshot's. A replica uses the latest set in its log, committed or
+    not. A set that is dropped with its entry gives way to the previous one, so the history keeps every set that may
+    return: from the one in force at the last snapshot on.
+    """
+
+    def __init__(self, index: int, voters: VoterSet) -> None:
+        self._indexes = [index]
+        self._sets = [voters]
+
+    @property
+    def current(self) -> VoterSet:
+        """The voters in force."""
+        return self._sets[-1]
+
+    @property
+    def index(self) -> int:
+        """The index of the entry, or the last one of the snapshot, with the current voters."""
+        return self._indexes[-1]
+
+    def at(self, index: int) -> VoterSet:
+        """Return the voters in force at ``index``, which must not be before the first set's."""
+        return self._sets[self._position(index)]
+
+    def since(self, index: int) -> list[VoterSet]:
+        """Return the set in force at ``index`` and all later ones."""
+        return self._sets[self._position(index) :]
+
+    def add(self, index: int, voters: VoterSet) -> None:
+        """Add the set of a new entry; it is in force at once."""
+        assert index > self.index, (index, self.index)
+        self._indexes.append(index)
+        self._sets.append(voters)
+
+    def truncate_from(self, index: int) -> None:
+        """Remove the sets whose entries are dropped; the first stays."""
+        while self._indexes[-1] >= index and len(self._indexes) > 1:
+            self._indexes.pop()
+            self._sets.pop()
+
+    def compact_to(self, index: int) -> None:
+        """Remove the sets that were no longer in force at ``index``: everything up to there is final."""
+        position = self._position(index)
+        del self._indexes[:position], self._sets[:position]
+
+    def restart_at(self, index: int, voters: VoterSet) -> None:
+        """Restart the history with the voters of a snapshot."""
+        self._indexes, self._sets = [index], [voters]
+
+    def check_invariants(self, log_last_index: int) -> None:
+        """Assert that the indexes ascend and that no set outlives its entry."""
+        assert self._indexes == sorted(set(self._indexes))
+        assert len(self._indexes) == len(self._sets)
+        assert self.index <= log_last_index
+
+    def _position(self, index: int) -> int:
+        position = bisect_right(self._indexes, index) - 1
+        assert position >= 0, (index, self._indexes)
+        return position
