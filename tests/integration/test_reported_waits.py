@@ -16,7 +16,7 @@ def test_controller_without_a_quorum_and_its_node_say_what_they_wait_for() -> No
             cluster.controllers[controller_id].kill()
         await_line(cluster.controllers[1], "Still waiting after 5 s for a leader of the quorum: none is elected")
         await_line(cluster.nodes[1], "Still waiting after 5 s for a controller to register this node, for a controller")
-        await_line(cluster.nodes[1], "Still waiting after 5 s for the cluster's metadata, without which node 1")
+        await_line(cluster.nodes[1], "Still waiting after 5 s for the cluster's metadata, which node 1 needs")
     finally:
         cluster.close()
 

@@ -137,7 +137,7 @@ class CleanedLog:
         Raises:
             TidelogError: A file cannot be read.
         """
-        with storage_errors("Looking at", DIRECTORY):
+        with storage_errors("Reading the state of", DIRECTORY):
             return self._task()
 
     def _task(self) -> LogToClean | None:

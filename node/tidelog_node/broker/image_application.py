@@ -143,7 +143,7 @@ class ImageApplication:
             return []
         own = image.brokers[self._broker_id]
         if own.incarnation_id != self._incarnation_id:
-            text = f"another process has registered as node {self._broker_id}, at {own.endpoint}: this one must stop"
+            text = f"another process has registered as node {self._broker_id}, at {own.endpoint}, so this process stops"
             return [End(error_for(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text))]
         self._under_way = image
         return [PublishBrokers(image), ChangeSettings(image), ChangeReplicas(self.applied, image)]

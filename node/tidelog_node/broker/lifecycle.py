@@ -357,7 +357,7 @@ class Lifecycle:
             self.phase = Ended()
             return [End(error)]
         self.phase = RegistrationDelayed(now_ms + self._timings.registration_retry_ms)
-        report = Report(Level.WARNING, "Registering failed, trying again: %s", (error,))
+        report = Report(Level.WARNING, "Registration failed, retrying: %s", (error,))
         return [*([] if phase.was_refused else [report]), *self._stop_without_handover(error)]
 
     def _heartbeat_failed(self, error: TidelogError, now_ms: int) -> list[Command]:
@@ -369,7 +369,7 @@ class Lifecycle:
         pause = self._pause(phase, self._timings.heartbeat_retry_ms, now_ms)
         if is_unknown or (phase.wants_shutdown and error.code in UNREACHABLE):
             return [*self._stop_without_handover(error), *pause]
-        return [Report(Level.WARNING, "A heartbeat failed, trying again: %s", (error,)), *pause]
+        return [Report(Level.WARNING, "A heartbeat failed, retrying: %s", (error,)), *pause]
 
     def _heartbeat_answered(self, answer: HeartbeatAnswered, now_ms: int) -> list[Command]:
         phase = self.phase

@@ -303,14 +303,14 @@ class MetadataStream:
         return self._turn("the stream ended" if error is None else str(error), now_ms)
 
     def _turn_from_silence(self, now_ms: int) -> list[Command]:
-        return self._turn(f"nothing of use for {self._timings.silence_ms / 1000} s", now_ms)
+        return self._turn(f"no usable response for {self._timings.silence_ms / 1000} s", now_ms)
 
     def _turn(self, reason: str, now_ms: int) -> list[Command]:
         """Follow the next controller. Only the first of consecutive failures is logged above DEBUG."""
         phase = self.phase
         assert isinstance(phase, Reading), phase
         level = Level.DEBUG if self._failures else Level.INFO
-        text = "Following the metadata from %s ended, trying the next controller: %s"
+        text = "The metadata stream from %s ended, trying the next controller: %s"
         self._next += 1
         self._failures += 1
         self._forget_parts()

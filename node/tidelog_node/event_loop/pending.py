@@ -58,27 +58,27 @@ class Pending(Generic[T]):
             raise self._error
         if self._state == _IS_CANCELLED:
             raise asyncio.CancelledError
-        assert self._state == _IS_SETTLED, "it is not settled"
+        assert self._state == _IS_SETTLED, "not settled"
         # T may have None among its values.
         return self._value  # type: ignore[return-value]
 
     def then(self, call: Callable[[Pending[T]], None]) -> None:
         """Set the callback for settlement or cancellation; run it at once if either has happened."""
-        assert self._call is None, "somebody waits already"
+        assert self._call is None, "a callback is already set"
         self._call = call
         if self._state != _WAITS:
             self._tell()
 
     def settle(self, value: T) -> None:
         """Settle it with a value; it must not have settled before."""
-        assert self._state == _WAITS, "it is settled already"
+        assert self._state == _WAITS, "already settled"
         self._state, self._value = _IS_SETTLED, value
         self._abandon = None
         self._tell()
 
     def fail(self, error: BaseException) -> None:
         """Settle it with an error; it must not have settled before."""
-        assert self._state == _WAITS, "it is settled already"
+        assert self._state == _WAITS, "already settled"
         self._state, self._error = _IS_SETTLED, error
         self._abandon = None
         self._tell()
@@ -116,5 +116,5 @@ class Pending(Generic[T]):
         try:
             call(self)
         except Exception as error:  # noqa: BLE001  # the callback's error must not reach the code that settles
-            context = {"message": "Who waited for an answer failed to take it", "exception": error}
+            context = {"message": "The callback of a pending answer failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)

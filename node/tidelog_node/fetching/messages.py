@@ -47,7 +47,7 @@ class FetchRequest:
 
     def ending_wait(self) -> FetchRequest:
         """Return the request that asks a leader to answer this request now. It must belong to a session."""
-        assert self.session is not None, "there is no session by which to name it"
+        assert self.session is not None, "a request without a session cannot be ended early"
         session = SessionStep(self.session.id, self.session.epoch, ends_wait=True)
         return FetchRequest({}, 0, replica=self.replica, cluster_id=self.cluster_id, session=session)
 

@@ -130,7 +130,7 @@ class HostedReplicas:
             case events.RegistrationTaken():
                 return self._place(event.key, event.registration)
             case events.ImageChanged():
-                assert not self.is_changing, "changes of the last image are left"
+                assert not self.is_changing, "the changes of the last image are not complete"
                 self._image = event.image
                 concerns_all = self._configs.follow(event.image)
                 self._plan = Plan(self._broker_id, event.delta, concerns_all=concerns_all)
@@ -385,7 +385,7 @@ class HostedReplicas:
         if not isinstance(state, Online) or leads_alone:
             return []
         self._replicas[key] = SteppedBack(state)
-        text, name = "%s-%d steps back on this node until its disk has room: %s", (*key, event.error.message)
+        text, name = "%s-%d leaves the ISR on this node until its disk has space: %s", (*key, event.error.message)
         return [
             Report(Level.ERROR, text, name),
             *self._sources.stop(key),
@@ -400,7 +400,7 @@ class HostedReplicas:
                 continue
             # A file system that does not report its free space counts as writable.
             if not 0 <= free < _MIN_FREE_BATCHES * self._configs.of(key[0]).max_message_bytes:
-                result.append(Report(Level.INFO, "The disk of %s-%d has room again", key))
+                result.append(Report(Level.INFO, "The disk of %s-%d has space again", key))
                 result.append(self._assign(key, state.online, directory))
                 result += self._bring_back(key, state.online)
         return result

@@ -204,8 +204,8 @@ class ProduceRules:
         )
 
     def _oversized(self, limit: int) -> TidelogError:
-        text = f"the records decompress to more than {limit} bytes; max.message.bytes is"
-        text += f" {self._config.max_message_bytes}, of which they may take {MAX_EXPANSION} times as many"
+        text = f"the decompressed records exceed {limit} bytes: at most {MAX_EXPANSION} times max.message.bytes"
+        text += f" ({self._config.max_message_bytes}) are allowed"
         return error_for(ErrorCode.MESSAGE_TOO_LARGE, text)
 
     def _check_size(self, size: int) -> None:
@@ -243,7 +243,7 @@ def replicated_headers(records: Buffer, offset: int, epoch: LeaderEpoch) -> list
         header = validate_batch(records, position)
         if header.base_offset < least_offset or header.partition_leader_epoch < least_epoch:
             raise CorruptRecordError(
-                f"the log expects offset {least_offset} of leader epoch {least_epoch}, or later ones, the batch has"
+                f"expected offset {least_offset} or later and leader epoch {least_epoch} or later, the batch has"
                 f" offset {header.base_offset} and leader epoch {header.partition_leader_epoch}"
             )
         headers.append(header)

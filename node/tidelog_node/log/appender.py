@@ -96,7 +96,7 @@ class Appender:
 
     def _fenced(self, leader_epoch: int) -> TidelogError:
         name, latest_epoch = self._local.directory.name, self._epochs.latest_epoch
-        text = f"append to {name} in leader epoch {leader_epoch}, the log has {latest_epoch}"
+        text = f"cannot append to {name} in leader epoch {leader_epoch}, the log has epoch {latest_epoch}"
         return error_for(ErrorCode.FENCED_LEADER_EPOCH, text)
 
     def _place(self, headers: Sequence[RecordBatchHeader], first: int, now_ms: int) -> list[RecordBatchHeader]:
@@ -126,7 +126,7 @@ class Appender:
 
     def _take_in(self, headers: Sequence[RecordBatchHeader], records: Buffer, now_ms: int) -> None:
         position = 0
-        with storage_errors("Noting the producers of", self._local.directory):
+        with storage_errors("Recording the producers of", self._local.directory):
             for header in headers:
                 if header.producer_id >= 0:
                     batch = memoryview(records)[position : position + header.size_in_bytes]

@@ -325,7 +325,7 @@ class LocalLog:
         try:
             segment.cut_excess()
         except OSError as other:
-            self.failure = storage_error("Cutting off what a failed append left in", segment.path, other)
+            self.failure = storage_error("Truncating a failed append to", segment.path, other)
             self.failure.__cause__ = other
         return storage_error("Appending to", segment.path, cause)
 

@@ -106,7 +106,9 @@ class PartitionLog(LogReader):
             log = cls(local, epochs, producers, files, report, log_start, new_folder)
             producers.states.retain_snapshots(local.segments.base_offsets)
         if log_start > log.log_end_offset:
-            logger.warning("%s ends at offset %d and begins anew at %d", directory, log.log_end_offset, log_start)
+            logger.warning(
+                "%s ends at offset %d and restarts at its log start offset %d", directory, log.log_end_offset, log_start
+            )
             log.truncate_fully_and_start_at(log_start)
         return log
 

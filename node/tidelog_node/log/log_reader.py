@@ -101,8 +101,8 @@ class LogReader:
         if not self._log_start_offset <= offset <= local.log_end_offset:
             raise error_for(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.directory.name} is not from log start {self._log_start_offset}"
-                f" to log end {local.log_end_offset}",
+                f"offset {offset} of {self.directory.name} is not between log start {self._log_start_offset}"
+                f" and log end {local.log_end_offset}",
             )
         return local.read(offset, max_bytes, end_offset) if offset < min(end_offset, local.log_end_offset) else b""
 

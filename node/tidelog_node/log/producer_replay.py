@@ -71,7 +71,7 @@ class ProducerReplay:
         except CorruptRecordError as cause:
             # The data has changed since it was written. Readers will report it; no other producer's records are dropped
             # for it.
-            text = "What idempotent producers wrote to the rest of %s is not known, a batch has changed: %s"
+            text = "The producer state of %s is incomplete because a batch is corrupt: %s"
             logger.error(text, segment.path, cause.message)
 
     def _replay_batches(self, segment: Segment, offset: int, end_offset: int) -> None:

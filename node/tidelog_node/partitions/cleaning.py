@@ -148,7 +148,7 @@ class _Cleaners:
             try:
                 has_cleaned = await self._clean_next(number, cleaner)
             except Exception:
-                logger.exception("Log cleaner %d goes on after an error that it did not expect", number)
+                logger.exception("Log cleaner %d failed with an unexpected error", number)
                 has_cleaned = False
             if not has_cleaned:
                 await asyncio.sleep(max(self._settings.backoff_ms, 1) / 1000)
@@ -216,7 +216,7 @@ class _Cleaners:
         # With cleanup.policy=compact,delete, retention may move the log's start past the checkpoint: no warning.
         if not (partition.log.config.is_deleted and offset is not None and offset < found.first_dirty_offset):
             logger.warning(
-                "%s: the log has no offset %s, up to which it was clean; it is cleaned again from %d on",
+                "%s: the cleaner checkpoint %s is outside the log; cleaning restarts at offset %d",
                 partition,
                 offset,
                 found.first_dirty_offset,
@@ -247,10 +247,10 @@ class _Cleaners:
     def _look(self, partition: Partition, look: Callable[[], T]) -> T | None:
         """Return the result of reading a log's state; after a disk error, pause the log and return None."""
         try:
-            with storage_errors("Looking at", partition.log.directory):
+            with storage_errors("Reading the state of", partition.log.directory):
                 return look()
         except TidelogError as error:
-            self._pause(self._watched[_key(partition)], f"Looking at {partition} failed", error)
+            self._pause(self._watched[_key(partition)], f"Reading the state of {partition} failed", error)
             return None
 
     async def _clean(self, number: int, cleaner: LogCleaner, job: _Job) -> None:
@@ -259,12 +259,12 @@ class _Cleaners:
         try:
             cleaning = await _ended(work, self._stop)
         except CleaningAborted as reason:
-            logger.info("The cleaning of %s was given up: %s", job.log.name, reason)
+            logger.info("The cleaning of %s was aborted: %s", job.log.name, reason)
         except TidelogError as error:
             self._note_failure(job, error)
         except Exception:
             job.watched.is_uncleanable = True
-            logger.exception("%s cannot be cleaned and is left as it is until the next start", job.log.name)
+            logger.exception("%s cannot be cleaned and is skipped until the next start", job.log.name)
         else:
             job.watched.failures = 0
             self._report(number, job.log, cleaning)
@@ -306,14 +306,14 @@ class _Cleaners:
             self._pause(job.watched, f"Cleaning {job.log.name} failed", error)
             return
         job.watched.is_uncleanable = True
-        logger.error("%s cannot be cleaned and is left as it is until the next start: %s", job.log.name, error)
+        logger.error("%s cannot be cleaned and is skipped until the next start: %s", job.log.name, error)
 
     def _pause(self, watched: _Watched, what: str, error: Exception) -> None:
         """Pause a log for a time that doubles with each consecutive failure, since a full disk may get space again."""
         pause_ms = min(max(self._settings.backoff_ms, _MIN_PAUSE_MS) * 2**watched.failures, _MAX_PAUSE_MS)
         watched.failures += 1
         watched.paused_until_ms = self._clock.monotonic_ms() + pause_ms
-        logger.error("%s, the next attempt is in %d s: %s", what, pause_ms // 1000, error)
+        logger.error("%s, retrying in %d s: %s", what, pause_ms // 1000, error)
 
     def _report(self, number: int, log: LogToClean, cleaning: Cleaning) -> None:
         statistics = cleaning.statistics

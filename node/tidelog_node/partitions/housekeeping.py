@@ -57,7 +57,7 @@ async def delete_expired_segments(registry: PartitionRegistry, interval_ms: int)
         # Each partition's files take a separate step of the event loop.
         await asyncio.sleep(0)
 
-    await _Round(registry, "Deleting the old segments of", delete).repeat(lambda: interval_ms)
+    await _Round(registry, "Deleting the expired segments of", delete).repeat(lambda: interval_ms)
 
 
 async def remove_deleted_files(registry: PartitionRegistry, interval_ms: Interval) -> None:
@@ -79,7 +79,7 @@ async def expire_producers(registry: PartitionRegistry, interval_ms: int) -> Non
         partition.expire_producers()
         await asyncio.sleep(0)
 
-    await _Round(registry, "Forgetting the old producers of", expire).repeat(lambda: interval_ms)
+    await _Round(registry, "Expiring the idle producers of", expire).repeat(lambda: interval_ms)
 
 
 async def write_checkpoints(registry: PartitionRegistry, interval_ms: int) -> None:

@@ -64,7 +64,7 @@ class MetadataCache:
             # Log once per registration of the other node, because every fetch calls this method.
             self._unreachable[broker_id] = broker.broker_epoch
             logger.error(
-                "Node %d has no listener %s, which this node's inter.broker.listener.name is: it has %s",
+                "Node %d has no listener %s (this node's inter.broker.listener.name), only %s",
                 broker_id,
                 self._inter_broker_listener,
                 ", ".join(map(str, broker.listeners)) or broker.endpoint,

@@ -181,7 +181,7 @@ class Partition:
     def timed_out(self, required_offset: int, timeout_ms: int) -> TidelogError:
         """Return the error for a producer that has waited for ``timeout_ms`` (Kafka's DelayedProduce)."""
         leader = self.state.leader
-        text = f"{self}: offset {required_offset} is not on all in-sync replicas after {timeout_ms} ms"
+        text = f"{self}: offset {required_offset} was not replicated to all in-sync replicas within {timeout_ms} ms"
         if leader is not None and leader.is_under_min_isr:
             text += f": {leader.describe_isr('has shrunk to')}"
         return error_for(ErrorCode.REQUEST_TIMED_OUT, text)
@@ -257,7 +257,7 @@ class Partition:
         """
         leader = self.state.require_leader()
         if not self.log.config.is_deleted:
-            text = f"{self}: records are deleted only where cleanup.policy has delete"
+            text = f"{self}: records can be deleted only if cleanup.policy contains delete"
             raise error_for(ErrorCode.POLICY_VIOLATION, text)
         required_offset = leader.deletion_offset(offset)
         with self._disk_watch:
@@ -416,7 +416,9 @@ class Partition:
                 self.log.assign_epoch_start(command.leader_epoch, command.offset)
                 self.waiters.wake_readers()
             case LeadershipLost():
-                text = f"{self}: node {self.state.local_id} leads no more, the leader is {self.state.leader_id}"
+                text = (
+                    f"{self}: node {self.state.local_id} is no longer the leader, the leader is {self.state.leader_id}"
+                )
                 self.waiters.fail(error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
                 self.waiters.wake_readers()
             case StartFetching():

@@ -96,8 +96,8 @@ def read_divergence(log: PartitionLog, request: ReadRequest, high_watermark: int
     if leader_end is None or request.fetch_offset < log.log_start_offset:
         raise error_for(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{log.directory.name}: offset {request.fetch_offset} after epoch {request.last_fetched_epoch}: the log"
-            f" starts at {log.log_start_offset}, its latest epoch is {log.latest_epoch}",
+            f"{log.directory.name}: offset {request.fetch_offset} after epoch {request.last_fetched_epoch} is out of"
+            f" range: the log starts at {log.log_start_offset} and its latest epoch is {log.latest_epoch}",
         )
     diverging = find_divergence(request.last_fetched_epoch, request.fetch_offset, leader_end)
     if diverging is None:

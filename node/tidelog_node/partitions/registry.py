@@ -144,7 +144,7 @@ class PartitionRegistry:
                 if is_directory_failure(error):
                     self.fail_directory(directory.path, error)
                 else:
-                    logger.error("Moves to %s go on after the next start: %s", directory.path, error.message)
+                    logger.error("Moves to %s resume after the next start: %s", directory.path, error.message)
 
     async def move(self, topic: str, partition: int, path: str) -> None:
         """Start to move a replica to another log directory of this node (AlterReplicaLogDirs, KIP-113).
@@ -258,7 +258,7 @@ class PartitionRegistry:
         if is_disk_failure(error):
             self.fail_directory(log.directory.parent, error)
         else:
-            logger.error("A log was not closed in order: %s", error.message)
+            logger.error("Closing a log failed: %s", error.message)
             self._directories.note_unclean_in(log.directory.parent)
 
     def _note_moved(self, partition: Partition, target: LogDirectory, renamed: Path) -> None:
@@ -430,4 +430,4 @@ class PartitionRegistry:
         try:
             await asyncio.to_thread(self._directories.remove_deleted_folder, path)
         except TidelogError as error:
-            logger.error("A deleted replica is removed by the next start only: %s", error.message)
+            logger.error("The next start removes a deleted replica: %s", error.message)

@@ -203,7 +203,7 @@ class FetchSessionCache:
             text = f"fetch session {session_id} expects epoch {session.epoch}, the request has {epoch}"
             raise error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH, text)
         if session.uses_topic_ids is not uses_topic_ids:
-            text = f"fetch session {session_id} was begun with topics named otherwise, by id or by name"
+            text = f"fetch session {session_id} names topics by id and the request by name, or the reverse"
             raise error_for(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, text)
         session.epoch = next_epoch(epoch)
         self.touch(session, now_ms)
@@ -240,8 +240,8 @@ class FetchSessionCache:
         """
         size = len(session.partitions)
         if size > MAX_SESSION_PARTITIONS or self._partitions > self._max:
-            text = f"fetch session {session.id} has ended: it has {size} partitions of at most {MAX_SESSION_PARTITIONS}"
-            text += f", all sessions together have {self._partitions} of at most {self._max}"
+            text = f"fetch session {session.id} is closed: it has {size} partitions (the limit is"
+            text += f" {MAX_SESSION_PARTITIONS}), all sessions together {self._partitions} (the limit is {self._max})"
             raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, text)
 
     def remove(self, session_id: int) -> FetchSession | None:

@@ -248,7 +248,7 @@ class IsrChangeQueue(Generic[P]):
         phase = self.phase
         assert isinstance(phase, Calling), phase
         self._end_call({p: IsrChangeRefused(r.proposal_id, error.code) for p, r in phase.batch.items()}, now_ms)
-        text = "Changing the ISR of %d partitions failed, trying again: %s"
+        text = "Changing the ISR of %d partitions failed, retrying: %s"
         return [Report(Level.WARNING, text, (len(phase.batch), error))]
 
     def _end_call(self, refused: Mapping[P, IsrChangeRefused], now_ms: int) -> None:
@@ -264,7 +264,7 @@ class IsrChangeQueue(Generic[P]):
         self.phase = Due(now_ms) if self._waiting else Idle()
 
 
-_LEFT_OUT = IsrRefused(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer leaves it out")
+_LEFT_OUT = IsrRefused(ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not contain the partition")
 
 
 def _outcome(proposal: ProposeIsr, result: IsrStored | IsrRefused) -> IsrChangeAccepted | IsrChangeRefused:
@@ -279,6 +279,6 @@ def _report(partition: object, proposal: ProposeIsr, result: IsrStored | IsrRefu
         return Report(Level.INFO, "The ISR of %s is now %s", (partition, list(result.isr)))
     if result.code is ErrorCode.NEW_LEADER_ELECTED:
         # The proposal is settled without a retry: this node no longer leads, as the metadata log will confirm.
-        return Report(Level.INFO, "The ISR of %s is changed: %s", (partition, result.message))
+        return Report(Level.INFO, "The ISR of %s changes with a new leader: %s", (partition, result.message))
     proposed = [broker for broker, _ in proposal.isr]
-    return Report(Level.INFO, "The controller refused the ISR %s of %s: %s", (proposed, partition, result.message))
+    return Report(Level.INFO, "The controller rejected the ISR %s of %s: %s", (proposed, partition, result.message))

@@ -98,13 +98,13 @@ class PartitionState:
             return
         older = requested < self.leader_epoch
         code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
-        raise error_for(code, f"leader epoch {requested} was asked for, {self.leader_epoch} is current")
+        raise error_for(code, f"the request has leader epoch {requested}, the current one is {self.leader_epoch}")
 
     def require_leader(self) -> LeaderState:
         """Return the leader's state, or raise NOT_LEADER_OR_FOLLOWER if this replica does not lead."""
         if isinstance(self.role, LeaderState):
             return self.role
-        text = f"node {self.local_id} does not lead; in leader epoch {self.leader_epoch} the leader is {self.leader_id}"
+        text = f"node {self.local_id} is not the leader: in leader epoch {self.leader_epoch}, node {self.leader_id} is"
         raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
     def check_invariants(self) -> None:

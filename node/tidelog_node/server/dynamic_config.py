@@ -65,7 +65,7 @@ class DynamicNodeConfig:
         try:
             changed = parse_config(NodeConfig, settings)
         except ConfigError as error:
-            logger.error("The settings that were changed at run time cannot hold on this node: %s", error.message)
+            logger.error("The dynamic settings are invalid on this node and are ignored: %s", error.message)
             changed = dataclasses.replace(self.current, min_insync_replicas=_min_insync_replicas(settings))
         before, self.current = self.current, changed
         if changed == before:
@@ -76,7 +76,7 @@ class DynamicNodeConfig:
 
     def _warn_of(self, without_effect: Set[str]) -> None:
         for key in sorted(without_effect - self._without_effect):
-            logger.warning("A setting of this node is kept and has no effect: %s", warn_of(key))
+            logger.warning("A dynamic setting has no effect on this node: %s", warn_of(key))
         self._without_effect = without_effect
 
 

@@ -227,7 +227,7 @@ class Node:
         fetchers, background = self._start_background(tasks)
         stopped = tasks.create_task(self._stop.wait(), name="wait-for-stop")
         current = tasks.create_task(self._follower.is_current.wait(), name="wait-for-metadata")
-        with ReportedWait(f"the cluster's metadata, without which node {self._broker_id} serves nobody"):
+        with ReportedWait(f"the cluster's metadata, which node {self._broker_id} needs to serve clients"):
             await asyncio.wait((stopped, current), return_when=asyncio.FIRST_COMPLETED)
         if not stopped.done():
             await self._open_listeners()
@@ -369,7 +369,7 @@ class Node:
 
     def _fail_storage(self, error: TidelogError) -> None:
         if self._storage_failure is None:
-            logger.critical("No log directory is left, the node stops so that others take over: %s", error)
+            logger.critical("No log directory is online, so the node stops: %s", error)
             self._storage_failure = error
             self._stop.set()
 

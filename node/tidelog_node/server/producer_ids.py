@@ -70,7 +70,7 @@ class ProducerIdManager:
                     self._wanted.set()
                     await self._arrived.wait()
         except TimeoutError:
-            text = f"the controllers gave node {self._broker_id} no producer ids within {self._wait_s} s"
+            text = f"node {self._broker_id} got no producer ids from the controllers within {self._wait_s} s"
             raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from None
         producer_id = self._present[self._used]
         self._used += 1
@@ -85,7 +85,7 @@ class ProducerIdManager:
             try:
                 self._next = await self._allocate()
             except TidelogError as error:
-                logger.warning("No producer ids from the controllers, trying again: %s", error)
+                logger.warning("The controllers allocated no producer ids, retrying: %s", error)
                 await asyncio.sleep(_RETRY_S)
                 continue
             self._wanted.clear()

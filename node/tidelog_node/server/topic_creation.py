@@ -86,7 +86,7 @@ class TopicCreation:
         for result in response.topics:
             if not result.HasField("error"):
                 self._failures.pop(result.name, None)
-                logger.info("Topic %s was created for a client that asked for it", result.name)
+                logger.info("Created topic %s at the request of a client", result.name)
             elif result.error.code == _THERE_ALREADY:
                 self._failures.pop(result.name, None)
             elif self._are_news([result.name], result.error.message):

@@ -143,7 +143,7 @@ class SimulatedFetcher(LeaderFetcher):
             return
         results = response.results
         if not self._session.take_answer(response.session_id, results.keys()):
-            raise TidelogError(ErrorCode.NETWORK_EXCEPTION, "the answer does not fit the fetch session")
+            raise TidelogError(ErrorCode.NETWORK_EXCEPTION, "the response does not match the fetch session")
         self._session_errors = 0 if not is_full else self._session_errors
         returned(self._take(results))
 

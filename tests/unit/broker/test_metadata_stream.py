@@ -118,7 +118,7 @@ def test_silent_controller_is_left() -> None:
     node.tell(entries())
     assert node.pass_time(2_499) == []
     assert node.pass_time(1) == [CloseStream()]
-    assert "nothing of use for 2.5 s" in node.reports[-1].text % node.reports[-1].arguments
+    assert "no usable response for 2.5 s" in node.reports[-1].text % node.reports[-1].arguments
 
 
 def test_time_in_which_an_image_is_built_is_no_silence() -> None:

@@ -64,7 +64,7 @@ def test_connections_of_one_address_are_bounded_and_those_of_another_are_not(cap
     with caplog.at_level(logging.WARNING):
         run(main)
     lines = [r.getMessage() for r in caplog.records if "max.connections.per.ip" in r.getMessage()]
-    assert lines[0] == "A connection of 127.0.0.1 is refused: it has 1, which is max.connections.per.ip"
+    assert lines[0] == "A connection from 127.0.0.1 is refused: it has 1 connections, the limit max.connections.per.ip"
     assert len(lines) == 10, "whoever connects again and again does not fill the log"
 
 

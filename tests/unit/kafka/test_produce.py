@@ -567,6 +567,6 @@ def test_request_with_too_many_topics_and_partitions_is_malformed(version):
     caller = Caller("PLAINTEXT", ClientIdentity("client", "/127.0.0.1"), version)
     request = Request(caller, 1, Reader(memoryview(bytearray(body + bytes(10 * count)))))
     with pytest.raises(
-        MalformedMessageError, match=f"{count} elements are announced at .*, at most {count - 1} are possible"
+        MalformedMessageError, match=f"array before byte .* has {count} elements, at most {count - 1} are possible"
     ):
         ProduceApi().begin(KafkaNode(None, None), request)

@@ -77,7 +77,7 @@ def test_frame_of_a_size_that_cannot_be_is_refused_before_anything_is_made_for_i
     receiver = FrameReceiver(bytearray(64), 100)
     receiver.buffer()[:4] = struct.pack(">i", size)
     receiver.received(4)
-    with pytest.raises(MalformedMessageError, match=f"a frame of {size} bytes is announced"):
+    with pytest.raises(MalformedMessageError, match=f"a frame has {size} bytes"):
         receiver.announced()
 
 
@@ -143,43 +143,43 @@ def test_pipeline_begins_and_answers_in_order(kinds: list[bool], limit: int, see
     assert len(pipeline) == 0
 
 
-def test_patience_ends_with_a_frame_that_stops_or_creeps_and_not_with_one_that_may_not_come() -> None:
-    patience = ConnectionTimeouts(ListenerLimits(frame_pause_s=30, frame_bytes_per_s=1_000, max_idle_s=600), 0)
-    assert patience.check_frame(0, 0, 10_000) is None
-    patience.has_received(100)
-    patience.waits_for_frame(100)
-    assert patience.check_frame(50_000, 100, 130) is None
-    assert patience.check_frame(50_000, 100, 131) == "nothing came for 30 s in the middle of a frame of 50000 bytes"
+def test_frame_times_out_when_it_stops_or_creeps_and_not_before_it_begins() -> None:
+    timeouts = ConnectionTimeouts(ListenerLimits(frame_pause_s=30, frame_bytes_per_s=1_000, max_idle_s=600), 0)
+    assert timeouts.check_frame(0, 0, 10_000) is None
+    timeouts.has_received(100)
+    timeouts.waits_for_frame(100)
+    assert timeouts.check_frame(50_000, 100, 130) is None
+    assert timeouts.check_frame(50_000, 100, 131) == "no byte arrived for 30 s in the middle of a frame of 50000 bytes"
     for now in range(110, 160, 10):
-        patience.has_received(now)
-        patience.waits_for_frame(now)
-    assert patience.check_frame(50_000, 20_000, 150) is None
-    assert patience.check_frame(50_000, 20_000, 151) == "20000 of a frame's 50000 bytes came in 51 s"
-    patience.waits_for_no_frame()
-    patience.waits_for_frame(500)
-    assert patience.check_frame(50_000, 100, 530) is None
+        timeouts.has_received(now)
+        timeouts.waits_for_frame(now)
+    assert timeouts.check_frame(50_000, 20_000, 150) is None
+    assert timeouts.check_frame(50_000, 20_000, 151) == "only 20000 of a frame's 50000 bytes arrived in 51 s"
+    timeouts.waits_for_no_frame()
+    timeouts.waits_for_frame(500)
+    assert timeouts.check_frame(50_000, 100, 530) is None
 
 
-def test_patience_is_less_with_a_large_frame_whose_memory_others_wait_for() -> None:
+def test_large_frame_times_out_sooner_while_others_wait_for_its_memory() -> None:
     limits = ListenerLimits(wanted_frame_bytes=1_000, wanted_pause_s=2, wanted_bytes_per_s=100)
-    patience = ConnectionTimeouts(limits, 0)
-    patience.has_received(0)
-    patience.waits_for_frame(0)
-    assert patience.check_frame(1_000, 100, 3) is None
-    assert patience.check_frame(999, 100, 3, is_wanted=True) is None
-    assert patience.check_frame(1_000, 100, 3, is_wanted=True) is not None
-    patience.has_received(3)
-    assert patience.check_frame(1_000, 100, 3, is_wanted=True) is None
-    assert patience.check_frame(1_000, 100, 3.1, is_wanted=True) == "100 of a frame's 1000 bytes came in 3 s"
+    timeouts = ConnectionTimeouts(limits, 0)
+    timeouts.has_received(0)
+    timeouts.waits_for_frame(0)
+    assert timeouts.check_frame(1_000, 100, 3) is None
+    assert timeouts.check_frame(999, 100, 3, is_wanted=True) is None
+    assert timeouts.check_frame(1_000, 100, 3, is_wanted=True) is not None
+    timeouts.has_received(3)
+    assert timeouts.check_frame(1_000, 100, 3, is_wanted=True) is None
+    assert timeouts.check_frame(1_000, 100, 3.1, is_wanted=True) == "only 100 of a frame's 1000 bytes arrived in 3 s"
 
 
-def test_patience_ends_with_a_reader_that_takes_nothing_and_with_an_idle_one() -> None:
-    patience = ConnectionTimeouts(ListenerLimits(max_idle_s=600), 0)
-    patience.has_stopped_taking(1_000)
-    assert patience.check_reader(500, 1_001) is None
-    assert patience.check_reader(400, 1_500) is None
-    assert patience.check_reader(400, 2_100) is None
-    assert patience.check_reader(400, 2_101) == "it has taken nothing of 400 bytes for 600 s"
-    patience.has_answered(3_000)
-    assert patience.check_idle(3_600) is None
-    assert patience.check_idle(3_601) == "it was idle for 600 s"
+def test_client_times_out_that_reads_nothing_or_is_idle() -> None:
+    timeouts = ConnectionTimeouts(ListenerLimits(max_idle_s=600), 0)
+    timeouts.has_stopped_taking(1_000)
+    assert timeouts.check_reader(500, 1_001) is None
+    assert timeouts.check_reader(400, 1_500) is None
+    assert timeouts.check_reader(400, 2_100) is None
+    assert timeouts.check_reader(400, 2_101) == "the client has read none of 400 unsent bytes for 600 s"
+    timeouts.has_answered(3_000)
+    assert timeouts.check_idle(3_600) is None
+    assert timeouts.check_idle(3_601) == "the connection was idle for 600 s"

@@ -243,7 +243,7 @@ def test_kafka_leader_of_too_few_versions_is_told_with_its_versions(cluster_of):
         (struct.pack(">ii", 4, 99), "a response to request 99"),
         (struct.pack(">i", -1), "does not speak"),
         (struct.pack(">iih", 6, 1, 0), "does not speak"),
-        (struct.pack(">iihi", 10, 1, 0, 2**31 - 1), "elements are announced"),
+        (struct.pack(">iihi", 10, 1, 0, 2**31 - 1), "array before byte"),
         (b"", "it was closed"),
     ],
     ids=["http", "another-id", "negative-size", "short", "many-elements", "closed"],

@@ -61,7 +61,7 @@ def test_read_stays_below_its_end_in_a_gap(log, offset, end, expected):
 
 
 def test_follower_accepts_a_gap_and_nothing_below_its_end(log, replicated):
-    with pytest.raises(CorruptRecordError, match="expects offset 91"):
+    with pytest.raises(CorruptRecordError, match="expected offset 91"):
         log.append_as_follower(replicated(90, 0, b"again"))
     with pytest.raises(CorruptRecordError):
         log.append_as_follower(replicated(95, 0, b"a", b"b") + replicated(96, 0, b"overlaps"))

@@ -106,7 +106,7 @@ def test_batch_is_refused_when_it_decompresses_to_more_than_the_topic_takes(disk
     builder = RecordBatchBuilder("zstd")
     builder.append(b"k", bytes(MAX_EXPANSION * 1000), (), NOW_MS)
     with pytest.raises(
-        TidelogError, match=r"more than 64000 bytes; max\.message\.bytes is 1000, of which.*64 times"
+        TidelogError, match=r"exceed 64000 bytes: at most 64 times max\.message\.bytes \(1000\)"
     ) as caught:
         log.append_as_leader(builder.build(), 0, NOW_MS)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE

@@ -226,7 +226,7 @@ def test_log_that_ends_below_its_checkpointed_start_begins_there(log, disk, conf
     log.close()
     again = PartitionLog.open(DIRECTORY, config, files=disk, clean=True, log_start_offset=33)
     assert (again.log_start_offset, again.log_end_offset, again.latest_epoch, again.size_in_bytes) == (33, 33, -1, 0)
-    assert "begins anew at 33" in caplog.text
+    assert "restarts at its log start offset 33" in caplog.text
 
 
 def test_new_log_begins_at_the_checkpointed_start(disk, config):

@@ -136,7 +136,7 @@ def test_refused_proposals_are_settled_after_a_backoff_and_the_others_before() -
         SettleProposal("c", IsrChangeRefused(1, ErrorCode.UNKNOWN_SERVER_ERROR)),
     ]
     assert queue.sent() == ["d"]
-    assert queue.reports[0] == "The controller refused the ISR [1, 2] of a: broker 2 is fenced"
+    assert queue.reports[0] == "The controller rejected the ISR [1, 2] of a: broker 2 is fenced"
 
 
 def test_change_that_elects_another_leader_is_no_refusal_to_wait_for() -> None:
@@ -156,7 +156,7 @@ def test_call_that_failed_is_an_unknown_outcome_of_each_of_its_proposals() -> No
     assert queue.tell(LOST) == []
     unknown = IsrChangeRefused(1, ErrorCode.REQUEST_TIMED_OUT)
     assert queue.wait() == [SettleProposal("a", unknown), SettleProposal("b", unknown)]
-    assert "Changing the ISR of 2 partitions failed, trying again" in queue.reports[0]
+    assert "Changing the ISR of 2 partitions failed, retrying" in queue.reports[0]
 
 
 def test_backoff_doubles_with_calls_in_a_row_that_fail_up_to_its_bound_and_ends_with_one_that_does_not() -> None:

@@ -97,10 +97,10 @@ async def _group_coordinators(node: KafkaNode, keys: Sequence[str], caller: Call
 def _no_coordinator(key_type: int, key: str) -> Coordinator:
     if key_type == CoordinatorType.TRANSACTION:
         # No client retries after this code. After any other, librdkafka waits forever without a message.
-        text = "transactions are not served: leave transactional.id out"
+        text = "transactions are not supported, remove transactional.id"
         error = error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
     else:
-        error = error_for(ErrorCode.INVALID_REQUEST, f"there are no coordinators of the type {key_type}")
+        error = error_for(ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}, expected 0 (group)")
     return Coordinator(key, _NO_NODE, "", _NO_NODE, error.code.code, error.message)
 
 

@@ -96,9 +96,11 @@ class _Call:
         asked, context = self._asked, self._context
         acks = _ACKS.get(asked.acks)
         if self._version < FIRST_SERVED:
-            return self._refuse(ErrorCode.UNSUPPORTED_VERSION, f"Produce of version {self._version}: the least is 3")
+            return self._refuse(
+                ErrorCode.UNSUPPORTED_VERSION, f"Produce version {self._version} is not supported, the minimum is 3"
+            )
         if acks is None:
-            return self._refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {asked.acks}, one of -1, 0, 1 is expected")
+            return self._refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {asked.acks}, expected -1, 0 or 1")
         self._sort_out()
         batches = _Batches(acks, asked.timeout_ms, asked.topics)
         pending = handlers.try_begin_produce(context, batches)
@@ -152,7 +154,7 @@ class _Call:
         is_by_id = self._version >= FIRST_WITH_TOPIC_IDS
         for place, topic in enumerate(self._asked.topics):
             if is_by_id and not self._find_name(topic):
-                error = error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic.topic_id.hex()}")
+                error = error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic.topic_id.hex()}")
                 self._refused += [(place, PartitionOutcome(item.index, error)) for item in topic.partitions]
                 topic.partitions = []
                 continue
@@ -180,15 +182,15 @@ class _Call:
         refused.
         """
         if len(records) < HEADER_SIZE:
-            text = f"a produce request has a record batch for each partition, found {len(records)} bytes"
+            text = f"expected a record batch for each partition, found {len(records)} bytes"
             return error_for(ErrorCode.INVALID_RECORD, text)
         magic, attributes = records[_MAGIC_POSITION], records[_ATTRIBUTES_POSITION]
         if magic != _MAGIC:
             # Kafka treats an unknown magic as corruption in transit, after which the producer retries.
             code = ErrorCode.INVALID_RECORD if magic < _MAGIC else ErrorCode.CORRUPT_MESSAGE
-            return error_for(code, f"record batches of magic 2 are taken, found magic {magic}")
+            return error_for(code, f"expected a record batch of magic 2, found magic {magic}")
         if version < FIRST_WITH_ZSTD and attributes & _CODEC_MASK == _ZSTD:
-            text = f"Produce of version {version} may not have zstd, from version {FIRST_WITH_ZSTD} on it may"
+            text = f"zstd needs Produce version {FIRST_WITH_ZSTD} or later, the request has version {version}"
             return error_for(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
         if attributes & _TRANSACTIONAL and self._asked.transactional_id is None:
             text = "a transactional batch in a request without a transactional id"

@@ -121,7 +121,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         The future raises TidelogError with _TRANSPORT, or with REQUEST_TIMED_OUT after ``timeout_s``, which closes the
         connection.
         """
-        assert self._deadline is None, "a request is under way"
+        assert self._deadline is None, "a request is in progress"
         loop = asyncio.get_running_loop()
         self._answer = loop.create_future()
         if self._transport is None or not self.is_open:

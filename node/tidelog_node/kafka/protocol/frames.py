@@ -130,10 +130,8 @@ class FrameReceiver:
 
     def _check(self, size: int) -> None:
         if size < LEAST_REQUEST_BYTES:
-            raise MalformedMessageError(f"a frame of {size} bytes is announced, a request has {LEAST_REQUEST_BYTES}")
+            raise MalformedMessageError(f"a frame has {size} bytes, a request has at least {LEAST_REQUEST_BYTES}")
         if size == _HTTP2_PREFACE:
-            raise Http2PrefaceError("it begins with HTTP/2, and gRPC is served by another listener")
+            raise Http2PrefaceError("the client speaks HTTP/2, and gRPC has another listener")
         if size > self._max_size:
-            raise MalformedMessageError(
-                f"a frame of {size} bytes is announced, socket.request.max.bytes is {self._max_size}"
-            )
+            raise MalformedMessageError(f"a frame has {size} bytes, socket.request.max.bytes is {self._max_size}")

@@ -49,7 +49,7 @@ def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
         return RequestHeader(api_key, version, correlation_id, None if length else b"", _FIXED.size)
     end = _FIXED.size + length
     if end > size:
-        raise MalformedMessageError(f"a client id of {length} bytes is announced, {size - _FIXED.size} remain")
+        raise MalformedMessageError(f"the client id has {length} bytes, {size - _FIXED.size} remain")
     return RequestHeader(api_key, version, correlation_id, bytes(frame[_FIXED.size : end]), end)
 
 

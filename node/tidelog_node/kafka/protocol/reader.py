@@ -50,7 +50,7 @@ class Reader:
         """Skip ``size`` bytes and return their position."""
         begin = self.position
         if size < 0 or size > self.end - begin:
-            raise MalformedMessageError(f"{size} bytes are announced at {begin}, {self.end - begin} remain")
+            raise MalformedMessageError(f"the field at byte {begin} has {size} bytes, {self.end - begin} remain")
         self.position = begin + size
         return begin
 
@@ -131,7 +131,7 @@ class Reader:
         if count > self.end - self.position or count > self._elements:
             limit = min(self.end - self.position, self._elements)
             raise MalformedMessageError(
-                f"{count} elements are announced at {self.position}, at most {limit} are possible"
+                f"the array before byte {self.position} has {count} elements, at most {limit} are possible"
             )
         self._elements -= count
         return count

@@ -257,11 +257,13 @@ class Connection(asyncio.BufferedProtocol):
         header = read_request_header(frame)
         _, version, correlation_id, _, end = header
         if api is None:
-            raise MalformedMessageError(f"API {header.api_key} in version {version} is not served")
+            raise MalformedMessageError(f"API {header.api_key} version {version} is not supported")
         first, last = api.versions
         is_served = first <= version <= last
         if not is_served and api.key != ApiKey.API_VERSIONS:
-            raise MalformedMessageError(f"{api.key.name} in version {version} is not served: {first} to {last} are")
+            raise MalformedMessageError(
+                f"{api.key.name} version {version} is not supported, versions {first} to {last} are"
+            )
         is_flexible = is_served and version >= api.flexible
         has_tags = response_has_tags(header.api_key, is_flexible=is_flexible)
         exchange = _Begun(correlation_id, overlaps=api.overlaps, has_tags=has_tags, memory=self._memory)
@@ -318,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
         elif error is not None:
             self._fail_unforeseen(error)
         elif is_cancelled and not self._is_closed:
-            self._fail(f"request {exchange.correlation_id} was given up")
+            self._fail(f"request {exchange.correlation_id} was cancelled")
         elif not self._is_closed:
             self._answer(exchange, work.result())
 
@@ -363,7 +365,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def _fail_unforeseen(self, error: BaseException) -> None:
-        text = "A request of %s by listener %s failed with an unexpected error"
+        text = "A request from %s to listener %s failed with an unexpected error"
         self._served.failures.log(logging.ERROR, text, self.host, self.listener, error=error)
         if not self._is_closed:
             self._flush()

@@ -45,7 +45,7 @@ class ConnectionTimeouts:
         if unsent != self._unsent:
             self._unsent, self._taken = unsent, now
         if now - self._taken > self._limits.max_idle_s:
-            return f"it has taken nothing of {unsent} bytes for {self._limits.max_idle_s:g} s"
+            return f"the client has read none of {unsent} unsent bytes for {self._limits.max_idle_s:g} s"
         return None
 
     def check_frame(self, size: int, received: int, now: float, *, is_wanted: bool = False) -> str | None:
@@ -59,13 +59,13 @@ class ConnectionTimeouts:
         if is_wanted and size >= self._limits.wanted_frame_bytes:
             pause_s, bytes_per_s = self._limits.wanted_pause_s, self._limits.wanted_bytes_per_s
         if now - max(self._received, self._began) > pause_s:
-            return f"nothing came for {pause_s:g} s in the middle of a frame of {size} bytes"
+            return f"no byte arrived for {pause_s:g} s in the middle of a frame of {size} bytes"
         if now - self._began > pause_s + received / bytes_per_s:
-            return f"{received} of a frame's {size} bytes came in {now - self._began:.0f} s"
+            return f"only {received} of a frame's {size} bytes arrived in {now - self._began:.0f} s"
         return None
 
     def check_idle(self, now: float) -> str | None:
         """Return the reason to close a client without requests in progress, or None."""
         if now - self.last_active > self._limits.max_idle_s:
-            return f"it was idle for {self._limits.max_idle_s:g} s"
+            return f"the connection was idle for {self._limits.max_idle_s:g} s"
         return None

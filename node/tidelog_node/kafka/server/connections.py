@@ -52,16 +52,16 @@ class Connections:
         if self._is_draining:
             return False
         if self._per_host[host] >= limits.max_connections_per_ip:
-            text = "A connection of %s is refused: it has %d, which is max.connections.per.ip"
+            text = "A connection from %s is refused: it has %d connections, the limit max.connections.per.ip"
             self._log.warning(text, host, limits.max_connections_per_ip)
             return False
         if len(self._all) >= limits.max_connections and not self._makes_room(connection):
-            text = "A connection of %s by listener %s is refused: there are %d, max.connections is %d"
+            text = "A connection from %s to listener %s is refused: there are %d connections, max.connections is %d"
             self._log.warning(text, host, connection.listener, len(self._all), limits.max_connections)
             return False
         # The system assigns the lowest free descriptor.
         if connection.file >= self._files and not self._makes_room(connection):
-            text = "A connection of %s by listener %s is refused: %d files are open, and the others are for logs"
+            text = "A connection from %s to listener %s is refused: %d files are open, the rest are reserved for logs"
             self._log.warning(text, host, connection.listener, connection.file)
             return False
         self._all.add(connection)
@@ -91,7 +91,7 @@ class Connections:
             for connection in tuple(self._all):
                 reason = connection.overdue(now)
                 if reason is not None:
-                    text = "A connection of %s by listener %s is closed: %s"
+                    text = "A connection from %s to listener %s is closed: %s"
                     self._log.log(logging.INFO, text, connection.host, connection.listener, reason)
                     connection.abort()
 

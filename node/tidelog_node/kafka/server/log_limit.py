@@ -37,6 +37,6 @@ class LogLimit:
             return
         self._passed += 1
         if self._left_out:
-            self._logger.log(level, "%d lines like the next were left out", self._left_out)
+            self._logger.log(level, "%d lines like the next were suppressed", self._left_out)
             self._left_out = 0
         self._logger.log(level, text, *values, exc_info=error)

@@ -10,7 +10,7 @@ def malformed(header: RecordBatchHeader, index: int, position: int, size: int) -
     """Return the error for a malformed record at a byte of its section, which has ``size`` bytes."""
     return CorruptRecordError(
         f"batch at offset {header.base_offset}: record {index} of {header.record_count} at byte {position} of {size}"
-        " is not a record, or not where it belongs"
+        " is malformed or misplaced"
     )
 
 

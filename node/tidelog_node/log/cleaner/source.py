@@ -65,7 +65,9 @@ class BatchSource:
             if start == 0:
                 wanted = max(end, HEADER_SIZE)
                 if wanted > size - position:
-                    raise CorruptRecordError(f"{path}: batch of {end} bytes at byte {position} of {size}")
+                    raise CorruptRecordError(
+                        f"{path}: the batch at byte {position} has {end} bytes, {size - position} remain"
+                    )
             position += start
 
     def _read(self, handle: int, path: Path, size: int, position: int) -> bytes:
@@ -83,5 +85,7 @@ def _batch_size(data: bytes, start: int, path: Path, position: int) -> int:
         return HEADER_SIZE
     size: int = _LENGTH.unpack_from(data, start + _LENGTH_POSITION)[0] + LOG_OVERHEAD
     if size < HEADER_SIZE:
-        raise CorruptRecordError(f"{path}: batch of {size} bytes at byte {position + start}")
+        raise CorruptRecordError(
+            f"{path}: the batch at byte {position + start} has {size} bytes, the minimum is {HEADER_SIZE}"
+        )
     return size

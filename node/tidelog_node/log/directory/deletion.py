@@ -64,7 +64,7 @@ def remove_deleted(files: Files, log_directory: Path) -> list[str]:
         except TidelogError as error:
             if is_disk_failure(error):
                 raise
-            logger.error("A deleted replica is left to the next start: %s", error.message)
+            logger.error("The next start removes a deleted replica: %s", error.message)
         else:
             removed.append(name)
     return removed

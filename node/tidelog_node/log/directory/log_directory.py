@@ -109,7 +109,7 @@ class LogDirectory:
         """
         lock = _lock(files, path)
         try:
-            _check_owner_is_told(files, path)
+            _check_owner_is_known(files, path)
             return cls(files, path, lock, claim_directory(files, path, cluster_id, node_id))
         except BaseException:
             files.close(lock)
@@ -354,13 +354,13 @@ def _without(offsets: Mapping[TopicPartitionKey, int], key: TopicPartitionKey) -
     return {k: o for k, o in offsets.items() if k != key} if key in offsets else offsets
 
 
-def _check_owner_is_told(files: Files, path: Path) -> None:
+def _check_owner_is_known(files: Files, path: Path) -> None:
     names = _names(files, path)
     held = sorted(filter(parse_partition_folder, names))
     if held and META_PROPERTIES not in names:
         raise ConfigError(
-            f"the log directory {path} holds partitions ({held[0]}, ...) but no {META_PROPERTIES}, which says whose "
-            f"they are: restore it, or move the partitions away"
+            f"the log directory {path} holds partitions ({held[0]}, ...) but no {META_PROPERTIES}, which identifies "
+            "their cluster and node: restore it, or move the partitions away"
         )
 
 
@@ -375,5 +375,5 @@ def _lock(files: Files, path: Path) -> int:
         try:
             return files.lock(path / LOCK_FILE)
         except BlockingIOError as cause:
-            text = f"the log directory {path} is in use by another process, which holds {path / LOCK_FILE}"
+            text = f"the log directory {path} is in use by another process, which has locked {path / LOCK_FILE}"
             raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text) from cause

@@ -76,7 +76,7 @@ def take_clean_shutdown(files: Files, path: Path) -> BrokerEpoch | None:
         TidelogError: KAFKA_STORAGE_ERROR.
     """
     marker = path / CLEAN_SHUTDOWN
-    with storage_errors("Taking the clean-shutdown marker", marker):
+    with storage_errors("Removing the clean-shutdown marker", marker):
         data = read_file(files, marker)
         if data is None:
             return None

@@ -37,7 +37,7 @@ def parse_checkpoint(data: bytes, fields: int) -> list[list[str]]:
     """
     lines = data.decode().splitlines()
     if len(lines) < 2 or lines[0].strip() != str(_VERSION):
-        raise ValueError(f"no checkpoint of version {_VERSION}: begins with {data[:20]!r}")
+        raise ValueError(f"not a checkpoint of version {_VERSION}, it begins with {data[:20]!r}")
     rows = [line.split() for line in lines[2:] if line.strip()]
     if int(lines[1]) != len(rows):
         raise ValueError(f"{len(rows)} entries, where the second line has {lines[1]}")

@@ -66,7 +66,9 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     (count,) = _COUNT.unpack_from(data, _PREFIX.size)
     section_position = _ENTRIES_POSITION + count * _ENTRY.size
     if count < 0 or len(data) < section_position:
-        raise ValueError(f"the snapshot says {count} entries, {len(data) - _ENTRIES_POSITION} bytes of them are there")
+        raise ValueError(
+            f"the snapshot should have {count} entries, {len(data) - _ENTRIES_POSITION} bytes of them are there"
+        )
     entries = [ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(data[_ENTRIES_POSITION:section_position])]
     older = _older_batches(data[section_position:])
     unknown = older.keys() - {entry.producer_id for entry in entries}
@@ -94,7 +96,7 @@ def _older_batches(section: bytes) -> dict[int, tuple[BatchMetadata, ...]]:
     if not section:
         return {}
     if len(section) < _SECTION.size or not section.startswith(SECTION_MAGIC):
-        raise ValueError(f"the snapshot has {len(section)} bytes behind its entries that are no section of it")
+        raise ValueError(f"the snapshot has {len(section)} unknown bytes after its entries")
     _, version = _SECTION.unpack_from(section)
     if version not in _KNOWN_SECTIONS:
         return {}

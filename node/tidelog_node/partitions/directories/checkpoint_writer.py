@@ -82,7 +82,7 @@ class CheckpointWriter:
             if is_directory_failure(error):
                 self._fail_directory(path, error)
             elif path not in self._unwritten:
-                logger.error("The checkpoints of %s cannot be written for now: %s", path, error.message)
+                logger.error("Writing the checkpoints of %s failed, retrying: %s", path, error.message)
         self._unwritten = set(failures)
 
     def _states(self) -> Iterator[tuple[PartitionKey, LastState]]:

@@ -77,11 +77,11 @@ class DirectoryAssignments:
         except TidelogError as error:
             log = logger.debug if self._queue.is_retrying else logger.warning
             count = len(command.assignments)
-            log("Telling the controller the directories of %d replicas failed: %s", count, error)
+            log("Reporting the log directories of %d replicas failed, retrying: %s", count, error)
             return AssignmentsFailed()
         for result in (result for topic in response.topics for result in topic.partitions):
             if result.HasField("error") and ErrorCode.of(result.error.code) not in OBSOLETE:
-                logger.warning("The controller refused the directory of a replica: %s", result.error.message)
+                logger.warning("The controller rejected the log directory of a replica: %s", result.error.message)
         return assignments_answered(response)
 
 

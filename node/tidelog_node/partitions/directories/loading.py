@@ -266,9 +266,9 @@ def _end_move(move: EndedMove, directories: Sequence[LogDirectory], files: Files
     except TidelogError as error:
         if isinstance(error, ConfigError) or is_disk_failure(error):
             raise
-        logger.error("The move of %s-%d to %s cannot be ended: %s", *move.key, move.target.path, error.message)
+        logger.error("The move of %s-%d to %s cannot be completed: %s", *move.key, move.target.path, error.message)
         loaded.moves[move.key] = move
 
 
 def _held_twice(one: Path, other: Path) -> ConfigError:
-    return ConfigError(f"{one} and {other} are the same partition: move the one away that is out of date")
+    return ConfigError(f"{one} and {other} contain the same partition: move the outdated one out of the log directory")

@@ -195,7 +195,7 @@ class LogManager:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         target = path.with_name(aside_folder(path.name, STRAY_SUFFIX))
-        logger.warning("The metadata does not know %s: it is set aside as %s", path, target.name)
+        logger.warning("The metadata has no replica for %s: it is renamed to %s", path, target.name)
         with storage_errors("Renaming", path):
             self.files.rename(path, target)
             self.files.fsync_directory(path.parent)
@@ -310,12 +310,12 @@ class LogManager:
         for path, directory in self._online.items():
             if paths.setdefault(directory.id, path) != path:
                 text = f"the log directories {paths[directory.id]} and {path} have the same directory.id"
-                raise ConfigError(f"{text}: is the one a copy of the other?")
+                raise ConfigError(f"{text}; if one is a copy of the other, remove it from log.dirs")
 
     def _check_any(self) -> None:
         if not self._online:
             reasons = "; ".join(f"{path}: {error.message}" for path, error in self._failures.items())
-            raise ConfigError(f"no log directory can be used: {reasons}")
+            raise ConfigError(f"no log directory is usable: {reasons}")
 
 
 def _log_offline(path: Path, error: TidelogError) -> None:
@@ -327,5 +327,5 @@ def _distinct(paths: Iterable[str]) -> list[Path]:
     absolute = [path.absolute() for path in found]
     twice = next((path for path in absolute if absolute.count(path) > 1), None)
     if twice is not None:
-        raise ConfigError(f"log.dirs names {twice} twice")
+        raise ConfigError(f"log.dirs contains {twice} twice")
     return found

@@ -196,13 +196,13 @@ class Relocations:
         except TidelogError as error:
             self._note_failure(move, error)
         except Exception:
-            logger.exception("Moving %s to %s failed", move.partition, move.target.path)
+            logger.exception("Moving %s to %s failed with an unexpected error", move.partition, move.target.path)
         if self._moves.get(move.key) is move:
             del self._moves[move.key]
         await _in_thread(self._drop, move)
 
     def _note_failure(self, move: Move, error: TidelogError) -> None:
-        logger.error("Moving %s to %s has ended: %s", move.partition, move.target.path, error)
+        logger.error("Moving %s to %s ended: %s", move.partition, move.target.path, error)
         if error is move.target_failure and is_disk_failure(error):
             move.keeps_copy = True
             self._on_failure(move.target.path, error)
@@ -221,7 +221,7 @@ class Relocations:
             if is_there:
                 delete_directory(self._files, move.path)
         except TidelogError as error:
-            logger.warning("Removing what was copied of %s failed: %s", move.partition, error)
+            logger.warning("Removing the partial copy of %s failed: %s", move.partition, error)
 
     async def _copy(self, move: Move) -> bool:
         """Copy until the move is done or cancelled; returns whether it is done."""
@@ -341,7 +341,7 @@ def _cancel(move: Move) -> None:
 
 
 def _cancelled(move: Move) -> TidelogError:
-    return error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"the move of {move.partition} to {move.target.path} has ended")
+    return error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"the move of {move.partition} to {move.target.path} was cancelled")
 
 
 @contextlib.contextmanager
@@ -380,7 +380,7 @@ async def _retried(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         except TidelogError as error:
             if is_disk_failure(error):
                 raise
-            logger.error("A move waits for its end: %s", error.message)
+            logger.error("Completing a move failed, retrying: %s", error.message)
         await asyncio.sleep(_RETRY_S)
 
 

@@ -171,7 +171,7 @@ class ReplicaLogs:
             if is_disk_failure(error):
                 self._fail_directory(path.parent, error)
             else:
-                logger.error("A folder that is no replica's stays in its place: %s", error.message)
+                logger.error("A folder that the metadata has no replica for cannot be renamed: %s", error.message)
             return
         self._directories.forget(path)
 

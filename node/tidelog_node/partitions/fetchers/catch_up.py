@@ -115,7 +115,7 @@ class CatchUp:
         try:
             await self._copy()
         except Exception:
-            logger.exception("Reading ahead failed with an unexpected error")
+            logger.exception("Read-ahead failed with an unexpected error")
             for ahead in list(self._partitions.values()):
                 self._end(ahead)
 
@@ -168,7 +168,7 @@ class CatchUp:
             records = b"" if result is None or result.error is not None else result.records
             end_offset = _end_offset(records) if records else offset
         except TidelogError as error:
-            logger.debug("Reading %s ahead failed: %s", partition, error)
+            logger.debug("Read-ahead of %s failed: %s", partition, error)
             self._end(ahead)
             return None
         if result is None or not records:
@@ -192,7 +192,7 @@ class CatchUp:
             )
         except TidelogError as error:
             # The session's fetch meets the same error and reports it.
-            logger.debug("Appending to %s what was read ahead failed: %s", ahead.partition, error)
+            logger.debug("Appending records read ahead for %s failed: %s", ahead.partition, error)
             self._end(ahead)
             return
         if not read.goes_on:

@@ -147,7 +147,7 @@ class LeaderFetcher:
             except TidelogError as error:
                 await self._back_off(error)
             except Exception as error:
-                logger.exception("Fetching from node %d failed", self.leader_id)
+                logger.exception("Fetching from node %d failed with an unexpected error", self.leader_id)
                 await self._back_off(TidelogError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
 
     def _begin(self, fetched: FetchedPartition) -> None:
@@ -187,14 +187,14 @@ class LeaderFetcher:
             self._session_errors = 0 if not asked.is_full else self._session_errors
             await self._take(results)
         else:
-            raise TidelogError(ErrorCode.NETWORK_EXCEPTION, "the answer does not fit the fetch session")
+            raise TidelogError(ErrorCode.NETWORK_EXCEPTION, "the response does not match the fetch session")
 
     def _leader_address(self) -> str:
         address = self._address(self.leader_id)
         if address is None:
             raise TidelogError(
                 ErrorCode.BROKER_NOT_AVAILABLE,
-                f"node {self.leader_id} is not registered, or not with the listener that nodes have for each other",
+                f"node {self.leader_id} is not registered or has no inter-broker listener",
             )
         return address
 
@@ -254,7 +254,7 @@ class LeaderFetcher:
 
     async def _back_off(self, error: TidelogError) -> None:
         if self._failures == 0:
-            logger.warning("Fetching from node %d failed, trying again: %s", self.leader_id, error)
+            logger.warning("Fetching from node %d failed, retrying: %s", self.leader_id, error)
         self._failures += 1
         await asyncio.sleep(min(_FIRST_BACKOFF_MS << min(self._failures, 10), self._settings.max_backoff_ms) / 1000)
 

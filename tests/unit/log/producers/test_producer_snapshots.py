@@ -136,9 +136,9 @@ def test_snapshot_is_refused_with_any_byte_changed_or_missing_or_added(snapshot:
 @pytest.mark.parametrize(
     ("section", "text"),
     [
-        (b"\0", "no section"),
-        (SECTION[:5], "no section"),
-        (b"TIDY" + SECTION[4:], "no section"),
+        (b"\0", "unknown bytes"),
+        (SECTION[:5], "unknown bytes"),
+        (b"TIDY" + SECTION[4:], "unknown bytes"),
         (SECTION[:-1], "a batch has 32"),
         (SECTION[:13] + b"\3" + SECTION[14:], "without entries"),
         (SECTION[:6] + SECTION[38:] + SECTION[6:38], "cannot be"),

@@ -31,7 +31,7 @@ def test_node_without_the_inter_broker_listener_has_no_address_which_is_said_onc
     with caplog.at_level(logging.ERROR):
         assert [cache.broker_address(7) for _ in range(3)] == [None] * 3
     assert [r.getMessage() for r in caplog.records] == [
-        "Node 7 has no listener INTERNAL, which this node's inter.broker.listener.name is: it has TOOLS://a:1"
+        "Node 7 has no listener INTERNAL (this node's inter.broker.listener.name), only TOOLS://a:1"
     ]
     cache.publish(image.apply(2, 1, [broker(2)]))
     with caplog.at_level(logging.ERROR):

@@ -254,7 +254,7 @@ def test_retention_deletes_old_segments_on_every_replica_and_keeps_going_after_a
         asyncio.run(run())
     refused = [r for r in caplog.records if r.levelno == logging.ERROR]
     assert [r.getMessage() for r in refused] == [
-        "Deleting the old segments of t-0 failed: KAFKA_STORAGE_ERROR: the disk is told to refuse"
+        "Deleting the expired segments of t-0 failed: KAFKA_STORAGE_ERROR: the disk is told to refuse"
     ]
 
 

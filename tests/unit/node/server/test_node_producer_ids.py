@@ -86,7 +86,7 @@ def test_controllers_that_fail_are_asked_again(monkeypatch, caplog):
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(run())
-    assert "No producer ids from the controllers, trying again" in caplog.text
+    assert "The controllers allocated no producer ids, retrying" in caplog.text
 
 
 def test_controllers_that_do_not_answer_make_it_a_retriable_error():

@@ -91,7 +91,7 @@ def test_what_fails_is_logged_and_does_not_end_it(caplog):
         asyncio.run(run())
     assert "Topics could not be created: a: REQUEST_TIMED_OUT" in caplog.text
     assert "Topic few could not be created for a client" in caplog.text
-    assert "Topic good was created" in caplog.text
+    assert "Created topic good" in caplog.text
     assert "Topic there" not in caplog.text
 
 

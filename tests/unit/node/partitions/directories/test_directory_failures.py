@@ -205,7 +205,7 @@ def test_start_goes_on_without_a_directory_that_cannot_be_used(disk, caplog):
 
 def test_start_without_any_usable_directory_is_refused_in_one_line(disk):
     disk.fail = lambda operation, path: errno.EIO
-    with pytest.raises(ConfigError, match=r"no log directory can be used: /a: .*EIO.*; /b: .*EIO") as caught:
+    with pytest.raises(ConfigError, match=r"no log directory is usable: /a: .*EIO.*; /b: .*EIO") as caught:
         DiskNode(disk)
     assert "\n" not in str(caught.value)
 
@@ -294,7 +294,7 @@ def test_partition_in_two_directories_of_which_the_metadata_knows_neither_ends_t
             await node.create()
             await node.close()
         node = DiskNode(disk)
-        with pytest.raises(ConfigError, match=r"/a/t-0 and /b/t-0 are the same partition"):
+        with pytest.raises(ConfigError, match=r"/a/t-0 and /b/t-0 contain the same partition"):
             await node.create()
         await node.registry.close()
 

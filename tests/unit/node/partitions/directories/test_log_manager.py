@@ -96,7 +96,7 @@ def test_directory_that_is_in_use_is_left_out(open_directories, tmp_path):
 
 
 def test_directory_that_is_named_twice_is_refused(open_directories):
-    with pytest.raises(ConfigError, match=r"names .*/a twice"):
+    with pytest.raises(ConfigError, match=r"contains .*/a twice"):
         open_directories("a", "b", "a")
 
 
