@@ -92,7 +92,7 @@ def test_large_values_are_written_by_reference() -> None:
 
 
 def test_counts_are_held_against_the_bytes_that_remain() -> None:
-    with pytest.raises(MalformedMessageError, match="array before byte .* has 2147483647 elements"):
+    with pytest.raises(MalformedMessageError, match=r"array before byte .* has 2147483647 elements"):
         read(b"\0\1a" + b"\x7f\xff\xff\xff" + bytes(100), 0)
 
 
