@@ -180,7 +180,7 @@ def test_large_batch_is_refused_for_what_is_in_it_and_the_rest_of_its_request_is
             response = await handlers.produce(context, _request((0, oversized), (1, LARGE)))
             assert _codes(response) == [ErrorCode.MESSAGE_TOO_LARGE.code, 0]
             text = response.topics[0].partitions[0].error.message
-            assert "max.message.bytes is 1048588, of which they may take 64 times" in text
+            assert "at most 64 times max.message.bytes (1048588)" in text
             assert [cluster.partition(1, index).log.log_end_offset for index in (0, 1)] == [0, 1]
 
     asyncio.run(run())
