@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from tidelog_node.partitions.purgatory import OffsetWaiters, PartitionListeners, PartitionWaiters, Reader
+from tidelog_node.partitions.purgatory import OffsetWaiters, PartitionListener, PartitionListeners, PartitionWaiters
 
 
 class OrderedReadWaiters(PartitionListeners):
     """Wakes in the order in which they came, so that equal schedules give equal histories."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[Reader, str, int], None] = {}  # type: ignore[assignment]
+        self._waiting: dict[tuple[PartitionListener, str, int], None] = {}  # type: ignore[assignment]
 
-    def add(self, reader: Reader, topic: str, index: int) -> None:
+    def add(self, reader: PartitionListener, topic: str, index: int) -> None:
         self._waiting[reader, topic, index] = None
 
-    def discard(self, reader: Reader, topic: str, index: int) -> None:
+    def discard(self, reader: PartitionListener, topic: str, index: int) -> None:
         self._waiting.pop((reader, topic, index), None)
 
     def wake(self) -> None:
