@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from group_codecs import codec_of
+
 from tidelog.consumer.membership import Membership, MembershipSettings, membership
 from tidelog.consumer.membership.events import (
     AskTopics,
@@ -61,7 +63,6 @@ from tidelog_node.groups.events import TimePassed as ShardTimePassed
 from tidelog_node.groups.memory_store import MemoryGroupStore
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
-from tidelog_node.server.group_service import codec_of
 
 GROUP = "g"
 POLL_MS = 200

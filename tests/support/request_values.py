@@ -63,7 +63,7 @@ def _values(value_type: Any, kind: Any) -> st.SearchStrategy[Any]:
 
 
 def _field(hint: Any, field: Any) -> st.SearchStrategy[Any]:
-    if isinstance(hint, types.UnionType):
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return st.none() | _field(next(kind for kind in typing.get_args(hint) if kind is not type(None)), field)
     if typing.get_origin(hint) is tuple:
         field = field if field.is_repeated else field.message_type.fields[0]

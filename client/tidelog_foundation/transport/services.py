@@ -1,4 +1,4 @@
-"""gRPC services as tables: one line per method, with its handler and the codecs of its messages.
+"""gRPC services as tables: one line per method, with its handler and the dataclasses of its messages.
 
 This module receives a request through the server's :class:`Intake`, converts it, calls the handler and converts the
 response. It converts long messages in time slices. It ends a failed call with the status of its error, and logs an
@@ -11,9 +11,9 @@ import contextlib
 import inspect
 import logging
 import urllib.parse
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, get_type_hints
 
 import grpc
 import grpc.aio
@@ -25,34 +25,19 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport.elements import UNCOUNTED_BYTES
 from tidelog_foundation.transport.intake import Charge, Intake
+from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.status import abort_with
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 Q = TypeVar("Q")
 R = TypeVar("R")
+T = TypeVar("T")
 RpcContext: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 Read: TypeAlias = Callable[[], Awaitable[Any]]
 """Returns the bytes of the next request of a stream, or EOF."""
 ErrorDetails: TypeAlias = Callable[[TidelogError], Iterable[tuple[str, str]]]
 """Returns the trailing metadata that a server sends with an error, in addition to its code."""
 _USER_AGENT = "user-agent"
-
-
-class Codec(Protocol[T]):
-    """The conversion between a message and the type that handlers use."""
-
-    def from_message(self, message: Any) -> T:
-        """Return the value of a message."""
-        ...
-
-    def from_message_in_steps(self, message: Any) -> Generator[None, None, T]:
-        """Return the value of a message, step by step."""
-        ...
-
-    def to_message_in_steps(self, value: T) -> Generator[None, None, Any]:
-        """Return the message of a value, step by step."""
-        ...
 
 
 class Caller:
@@ -87,25 +72,25 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, R]):
-    """A method with one request and one response.
+    """A method with one request and one response, of the given dataclasses.
 
-    Without codecs, ``handle`` takes and returns messages; it may also return a response's bytes. The request costs
-    ``charge``, by default the server's.
+    Without dataclasses, or if they are message types, ``handle`` takes and returns messages; it may also return a
+    response's bytes. The request costs ``charge``, by default the server's.
     """
 
     handle: Callable[[Q, Caller], Awaitable[R]]
-    request: Codec[Q] | None = None
-    response: Codec[R] | None = None
+    request: type[Q] | None = None
+    response: type[R] | None = None
     charge: Charge | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseStream(Generic[Q, R]):
-    """A method with one request and a stream of responses."""
+    """A method with one request and a stream of responses, of the given dataclasses or, without them, messages."""
 
     handle: Callable[[Q, Caller], AsyncGenerator[R, None]]
-    request: Codec[Q] | None = None
-    response: Codec[R] | None = None
+    request: type[Q] | None = None
+    response: type[R] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,53 +110,44 @@ class Service:
     def __init__(
         self, descriptor: ServiceDescriptor, methods: Mapping[str, Method], error_details: ErrorDetails = lambda _: ()
     ) -> None:
+        """Derive the codecs of the table.
+
+        Raises:
+            TypeError: The table or one of its dataclasses differs from the service.
+        """
         different = {method.name for method in descriptor.methods}.symmetric_difference(methods)
         if different:
-            text = f"the table and {descriptor.full_name} differ in {', '.join(sorted(different))}"
-            raise TypeError(text)
+            raise TypeError(f"the table and {descriptor.full_name} differ in {', '.join(sorted(different))}")
         self._descriptor = descriptor
-        self._methods = methods
+        self._methods = [
+            (method, methods[method.name], _Codecs(method, methods[method.name])) for method in descriptor.methods
+        ]
         self._error_details = error_details
 
     def add_to(self, server: grpc.aio.Server, intake: Intake) -> None:
         """Serve the calls of ``server``. ``intake`` receives all requests except those of request streams."""
-        register(server, self._descriptor, {m.name: self._handler_of(m, intake) for m in self._descriptor.methods})
+        register(server, self._descriptor, {m.name: self._handler_of(m, e, c, intake) for m, e, c in self._methods})
 
-    def _handler_of(self, method: MethodDescriptor, intake: Intake) -> _Handler:
-        entry = self._methods[method.name]
-        if isinstance(entry, Call):
-            assert not method.server_streaming, f"{method.full_name} returns a stream"
-            return grpc.stream_unary_rpc_method_handler(self._one_response(method, entry, intake), None, _serialize)
-        assert method.server_streaming, f"{method.full_name} returns one response"
-        return grpc.stream_stream_rpc_method_handler(self._responses(method, entry, intake), None, _serialize)
-
-    def _one_response(
-        self, method: MethodDescriptor, call: Call[Any, Any], intake: Intake
-    ) -> Callable[[object, RpcContext], Awaitable[Any]]:
-        kind = GetMessageClass(method.input_type)
-
+    def _handler_of(self, method: MethodDescriptor, entry: Method, codecs: _Codecs, intake: Intake) -> _Handler:
         async def answer(_: object, rpc: RpcContext) -> Any:
+            assert isinstance(entry, Call)
             try:
-                return await _answer(call, kind, intake, rpc)
+                return await _answer(entry, codecs, intake, rpc)
             except Exception as error:  # noqa: BLE001  # _abort logs it
                 await self._abort(method, rpc, error)
 
-        return answer
-
-    def _responses(
-        self, method: MethodDescriptor, stream: ResponseStream[Any, Any] | RequestStream, intake: Intake
-    ) -> Callable[[object, RpcContext], AsyncIterator[Any]]:
-        kind = GetMessageClass(method.input_type)
-
-        async def answer(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
+        async def answer_all(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
+            assert not isinstance(entry, Call)
             try:
-                async with contextlib.aclosing(_answers(stream, kind, intake, rpc)) as responses:
+                async with contextlib.aclosing(_answers(entry, codecs, intake, rpc)) as responses:
                     async for response in responses:
                         yield response
             except Exception as error:  # noqa: BLE001  # _abort logs it
                 await self._abort(method, rpc, error)
 
-        return answer
+        if method.server_streaming:
+            return grpc.stream_stream_rpc_method_handler(answer_all, None, _serialize)
+        return grpc.stream_unary_rpc_method_handler(answer, None, _serialize)
 
     async def _abort(self, method: MethodDescriptor, rpc: RpcContext, error: Exception) -> NoReturn:
         cause = error
@@ -213,6 +189,12 @@ def add_servicer(server: grpc.aio.Server, intake: Intake, descriptor: ServiceDes
     register(server, descriptor, {method.name: handler_of(method) for method in descriptor.methods})
 
 
+def types_of(handler: Callable[..., Awaitable[R]]) -> tuple[type[Any], type[R]]:
+    """Return the types of a handler's argument ``request`` and of its response, from its annotations."""
+    hints = get_type_hints(handler)
+    return hints["request"], hints["return"]
+
+
 def register(server: grpc.aio.Server, descriptor: ServiceDescriptor, handlers: dict[str, _Handler]) -> None:
     """Register the handlers of a service's methods."""
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(descriptor.full_name, handlers),))
@@ -225,42 +207,58 @@ def host_of(peer: str) -> str:
     return address.rpartition(":")[0].strip("[]") or address
 
 
-async def _answer(call: Call[Q, R], kind: type[Message], intake: Intake, rpc: RpcContext) -> Any:
-    async with intake.request(kind, rpc, call.charge) as (message, size):
-        request = await _decode(call.request, message, size)
+class _Codecs:
+    """The request's message type of a method, and the conversions between its messages and dataclasses."""
+
+    def __init__(self, method: MethodDescriptor, entry: Method) -> None:
+        kind = (isinstance(entry, RequestStream), not isinstance(entry, Call))
+        if kind != (method.client_streaming, method.server_streaming):
+            raise TypeError(f"{method.full_name} is not a {type(entry).__name__}")
+        self.request_type: type[Message] = GetMessageClass(method.input_type)
+        request, response = (None, None) if isinstance(entry, RequestStream) else (entry.request, entry.response)
+        self._request = _codec(request, self.request_type)
+        self._response = _codec(response, GetMessageClass(method.output_type))
+
+    async def decode(self, message: Any, size: int) -> Any:
+        """Return the request of a message of ``size`` bytes; other tasks run while a long one is converted."""
+        if self._request is None:
+            return message
+        if size <= UNCOUNTED_BYTES:
+            return self._request.from_message(message)
+        return await TimeSlices().result_of(self._request.from_message_in_steps(message))
+
+    async def encode(self, response: Any) -> Any:
+        """Return the message of a response; other tasks run while a long one is converted."""
+        if self._response is None:
+            return response
+        return await TimeSlices().result_of(self._response.to_message_in_steps(response))
+
+
+def _codec(value_type: type[T] | None, message_type: type[Message]) -> MessageCodec[T, Message] | None:
+    return None if value_type is None or issubclass(value_type, Message) else MessageCodec(value_type, message_type)
+
+
+async def _answer(call: Call[Any, Any], codecs: _Codecs, intake: Intake, rpc: RpcContext) -> Any:
+    async with intake.request(codecs.request_type, rpc, call.charge) as (message, size):
+        request = await codecs.decode(message, size)
         del message
-        return await _encode(call.response, await call.handle(request, Caller(rpc)))
+        return await codecs.encode(await call.handle(request, Caller(rpc)))
 
 
 async def _answers(
-    stream: ResponseStream[Q, R] | RequestStream, kind: type[Message], intake: Intake, rpc: RpcContext
+    stream: ResponseStream[Any, Any] | RequestStream, codecs: _Codecs, intake: Intake, rpc: RpcContext
 ) -> AsyncGenerator[Any, None]:
     if isinstance(stream, RequestStream):
         async with contextlib.aclosing(stream.handle(rpc.read, Caller(rpc))) as messages:
             async for each in messages:
                 yield each
         return
-    async with intake.request(kind, rpc) as (message, size):
-        request = await _decode(stream.request, message, size)
+    async with intake.request(codecs.request_type, rpc) as (message, size):
+        request = await codecs.decode(message, size)
         del message
         async with contextlib.aclosing(stream.handle(request, Caller(rpc))) as responses:
             async for response in responses:
-                yield await _encode(stream.response, response)
-
-
-async def _decode(codec: Codec[Q] | None, message: Any, size: int) -> Q:
-    if codec is None:
-        request: Q = message
-        return request
-    if size <= UNCOUNTED_BYTES:
-        return codec.from_message(message)
-    return await TimeSlices().result_of(codec.from_message_in_steps(message))
-
-
-async def _encode(codec: Codec[R] | None, response: R) -> Any:
-    if codec is None:
-        return response
-    return await TimeSlices().result_of(codec.to_message_in_steps(response))
+                yield await codecs.encode(response)
 
 
 def _serialize(response: Message | bytes) -> bytes:

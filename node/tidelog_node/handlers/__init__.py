@@ -16,7 +16,7 @@ from tidelog_node.handlers.configs import describe_configs, incremental_alter_co
 from tidelog_node.handlers.context import AdminController, NodeContext
 from tidelog_node.handlers.delete_records import delete_records
 from tidelog_node.handlers.describe_producers import describe_producers
-from tidelog_node.handlers.fetch import begin_fetch, fetch
+from tidelog_node.handlers.fetch import begin_fetch
 from tidelog_node.handlers.init_producer_id import init_producer_id
 from tidelog_node.handlers.list_offsets import list_offsets
 from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
@@ -32,7 +32,6 @@ from tidelog_node.handlers.produce import (
     take_turn,
     try_begin_produce,
 )
-from tidelog_node.handlers.produce_messages import produce, produce_response
 from tidelog_node.handlers.topics import (
     create_partitions,
     create_topics,
@@ -66,7 +65,6 @@ __all__ = [
     "describe_quorum",
     "describe_topics",
     "elect_leaders",
-    "fetch",
     "get_metadata",
     "incremental_alter_configs",
     "init_producer_id",
@@ -74,8 +72,6 @@ __all__ = [
     "list_partition_reassignments",
     "list_topics",
     "offset_for_leader_epoch",
-    "produce",
-    "produce_response",
     "refuse_produce",
     "remove_raft_voter",
     "take_turn",

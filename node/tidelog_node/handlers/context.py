@@ -9,19 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2, quorum_service_pb2
+from tidelog.v1 import admin_service_pb2, common_pb2, quorum_service_pb2
 from tidelog_foundation.config import DynamicBrokerConfig
 from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import BrokerId, LeaderEpoch
+from tidelog_foundation.ids import BrokerId
 from tidelog_node.event_loop import Clock, DecodingThread
+from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.produce_turns import ProduceTurns
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
 from tidelog_node.replication import ReplicaSelector
 
-LeaderHint = common_pb2.LeaderIdAndEpoch
 DEFAULT_TIMEOUT_MS = 30_000
 
 
@@ -188,18 +188,18 @@ class NodeContext:
         text = f"node {self.broker_id} does not hold {topic}-{index}"
         raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
-    def current_leader(self, topic: str, index: int) -> LeaderHint | None:
+    def current_leader(self, topic: str, index: int) -> CurrentLeader | None:
         """Return the leader of a partition as far as this node knows (KIP-951).
 
         A local replica knows it before the whole image is published (KafkaApis.getCurrentLeader).
         """
         partition = self.partitions.get(topic, index)
         if partition is not None:
-            return LeaderHint(leader_id=partition.state.leader_id, leader_epoch=partition.state.leader_epoch)
+            return CurrentLeader(partition.state.leader_id, partition.state.leader_epoch)
         registration = self.metadata.image.partition(topic, index)
         if registration is None:
             return None
-        return LeaderHint(leader_id=registration.leader, leader_epoch=registration.leader_epoch)
+        return CurrentLeader(registration.leader, registration.leader_epoch)
 
 
 _WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -210,18 +210,9 @@ def error_message(error: TidelogError) -> common_pb2.Error:
     return common_pb2.Error(code=error.code.code, message=error.message)
 
 
-def leader_hint(context: NodeContext, error: TidelogError, topic: str, index: int) -> LeaderHint | None:
+def leader_hint(context: NodeContext, error: TidelogError, topic: str, index: int) -> CurrentLeader | None:
     """Return the leader to name with ``error``, or None if it does not help."""
     return context.current_leader(topic, index) if error.code in _WITH_LEADER else None
-
-
-def optional_epoch(
-    request: log_service_pb2.FetchPartition
-    | log_service_pb2.ListOffsetsPartition
-    | log_service_pb2.OffsetForLeaderPartition,
-) -> LeaderEpoch | None:
-    """Return the leader epoch of a request, or None if it is not checked."""
-    return LeaderEpoch(request.current_leader_epoch) if request.HasField("current_leader_epoch") else None
 
 
 def timeout_ms(requested_ms: int) -> int:

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.time_slices import TimeSlices
-from tidelog_node.handlers.context import NodeContext, error_message
+from tidelog_node.handlers.context import NodeContext
+from tidelog_node.handlers.requests.producers import (
+    ActiveProducer,
+    DescribeProducersPartitionResult,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResult,
+)
 
 
-async def describe_producers(
-    context: NodeContext, request: pb.DescribeProducersRequest
-) -> pb.DescribeProducersResponse:
+async def describe_producers(context: NodeContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """Return a result for every partition; errors are in the results.
 
     Producers that were silent long enough are omitted.
     """
-    response = pb.DescribeProducersResponse()
+    topics: list[DescribeProducersTopicResult] = []
     slices = TimeSlices()
     async for topic in slices.of(request.topics):
-        results = response.topics.add(name=topic.name)
-        async for index in slices.of(topic.partitions):
-            result = results.partitions.add(index=index)
-            try:
-                _describe(context, topic.name, result)
-            except TidelogError as error:
-                result.error.CopyFrom(error_message(error))
-    return response
+        results = [_result(context, topic.name, index) async for index in slices.of(topic.partitions)]
+        topics.append(DescribeProducersTopicResult(topic.name, tuple(results)))
+    return DescribeProducersResponse(tuple(topics))
 
 
-def _describe(context: NodeContext, topic: str, result: pb.DescribeProducersPartitionResult) -> None:
-    for entry in context.partition(topic, result.index).log.active_producers():
-        result.active_producers.add(
+def _result(context: NodeContext, topic: str, index: int) -> DescribeProducersPartitionResult:
+    try:
+        entries = context.partition(topic, index).log.active_producers()
+    except TidelogError as error:
+        return DescribeProducersPartitionResult(index, error.detached())
+    producers = [
+        ActiveProducer(
             producer_id=entry.producer_id,
             producer_epoch=entry.producer_epoch,
             last_sequence=entry.last_sequence,
@@ -38,3 +41,6 @@ def _describe(context: NodeContext, topic: str, result: pb.DescribeProducersPart
             coordinator_epoch=entry.coordinator_epoch,
             current_txn_start_offset=entry.current_txn_first_offset,
         )
+        for entry in entries
+    ]
+    return DescribeProducersPartitionResult(index, None, tuple(producers))

@@ -21,13 +21,11 @@ import logging
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import BrokerId, LeaderEpoch
+from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
-from tidelog_node.fetching import CurrentLeader, FetchRequest, FetchResponse, FetchResult, PartitionKey
-from tidelog_node.fetching.proto import request_from_proto, request_from_proto_in_steps, response_to_proto
+from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.handlers.context import NodeContext, leader_hint
 from tidelog_node.handlers.fetch_item import FetchItem
 from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
@@ -56,20 +54,6 @@ class Translation(Protocol[R_co]):
     def in_steps(self, response: FetchResponse, /) -> Generator[None, None, R_co]:
         """Return the listener's response, step by step."""
         ...
-
-
-async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchResponse:
-    """Read, wait if there is too little, and answer.
-
-    Raises:
-        TidelogError: INCONSISTENT_CLUSTER_ID: the request is for another cluster.
-    """
-    if request.ByteSize() > LONG_BYTES:
-        asked = await TimeSlices().result_of(request_from_proto_in_steps(request))
-    else:
-        asked = request_from_proto(request)
-    begun = begin_fetch(context, asked, response_to_proto)
-    return begun if isinstance(begun, pb.FetchResponse) else await begun
 
 
 def begin_fetch(
@@ -498,9 +482,8 @@ class _Fetch:
             result.high_watermark = item.partition.high_watermark
             result.log_start_offset = item.partition.log.log_start_offset
         topic = self._name(item)
-        leader = None if topic is None else leader_hint(self._context, error, topic, result.index)
-        if leader is not None:
-            result.current_leader = CurrentLeader(BrokerId(leader.leader_id), LeaderEpoch(leader.leader_epoch))
+        if topic is not None:
+            result.current_leader = leader_hint(self._context, error, topic, result.index)
         return result
 
 

@@ -7,12 +7,19 @@ There is no tiered storage, so the earliest local offset is the earliest, and of
 
 from __future__ import annotations
 
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import UNKNOWN_OFFSET
+from tidelog_foundation.ids import NO_EPOCH, UNKNOWN_OFFSET
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import DecodingThread
-from tidelog_node.handlers.context import NodeContext, error_message, optional_epoch
+from tidelog_node.handlers.context import NodeContext
+from tidelog_node.handlers.requests.offsets import (
+    IsolationLevel,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResult,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResult,
+)
 from tidelog_node.log import TimestampAndOffset
 from tidelog_node.partitions import Partition
 from tidelog_node.partitions.reads import epoch_at
@@ -23,45 +30,43 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
+_NO_TIMESTAMP = -1
 
 
-async def list_offsets(context: NodeContext, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
+async def list_offsets(context: NodeContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Return a result for every partition; errors are in the results."""
-    is_read_committed = request.isolation_level == pb.ISOLATION_LEVEL_READ_COMMITTED
-    response = pb.ListOffsetsResponse()
+    is_read_committed = request.isolation_level == IsolationLevel.READ_COMMITTED
+    topics: list[ListOffsetsTopicResult] = []
     slices = TimeSlices()
     async for topic in slices.of(request.topics):
-        results = response.topics.add(name=topic.name)
+        results: list[ListOffsetsPartitionResult] = []
         async for item in slices.of(topic.partitions):
-            result = results.partitions.add(index=item.index, timestamp_ms=-1, offset=UNKNOWN_OFFSET, leader_epoch=-1)
             try:
-                await _answer(context, topic.name, item, is_read_committed, result)
+                results.append(await _result(context, topic.name, item, is_read_committed))
             except TidelogError as error:
-                result.error.CopyFrom(error_message(error))
-    return response
+                results.append(ListOffsetsPartitionResult(item.index, error.detached()))
+        topics.append(ListOffsetsTopicResult(topic.name, tuple(results)))
+    return ListOffsetsResponse(tuple(topics))
 
 
-async def _answer(
-    context: NodeContext,
-    topic: str,
-    item: pb.ListOffsetsPartition,
-    is_read_committed: bool,
-    result: pb.ListOffsetsPartitionResult,
-) -> None:
+async def _result(
+    context: NodeContext, topic: str, item: ListOffsetsPartition, is_read_committed: bool
+) -> ListOffsetsPartitionResult:
     partition = context.partition(topic, item.index)
-    partition.state.check_leader_epoch(optional_epoch(item))
+    partition.state.check_leader_epoch(item.current_leader_epoch)
     leader = partition.state.require_leader()
+    offset, timestamp_ms = UNKNOWN_OFFSET, _NO_TIMESTAMP
     if item.timestamp_ms == LATEST:
-        result.offset = _end_offset(partition, leader.latest_offset(), is_read_committed)
+        offset = _end_offset(partition, leader.latest_offset(), is_read_committed)
     elif item.timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-        result.offset = partition.log.log_start_offset
+        offset = partition.log.log_start_offset
     elif item.timestamp_ms not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         end_offset = _end_offset(partition, leader.high_watermark, is_read_committed)
         found = await _find(context.decoding, partition, item.timestamp_ms, end_offset)
         if found is not None:
-            result.offset, result.timestamp_ms = found.offset, found.timestamp_ms
-    if result.offset != UNKNOWN_OFFSET:
-        result.leader_epoch = epoch_at(partition.log, result.offset)
+            offset, timestamp_ms = found.offset, found.timestamp_ms
+    leader_epoch = NO_EPOCH if offset == UNKNOWN_OFFSET else epoch_at(partition.log, offset)
+    return ListOffsetsPartitionResult(item.index, None, timestamp_ms, offset, leader_epoch)
 
 
 def _end_offset(partition: Partition, high_watermark: int, is_read_committed: bool) -> int:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
-from tidelog_foundation.ids import UNKNOWN_OFFSET
 from tidelog_foundation.time_slices import TimeSlices
-from tidelog_node.handlers.context import NodeContext, error_message, optional_epoch
+from tidelog_node.handlers.context import NodeContext
+from tidelog_node.handlers.requests.offsets import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderPartitionResult,
+    OffsetForLeaderTopicResult,
+)
 
 
 async def offset_for_leader_epoch(
-    context: NodeContext, request: pb.OffsetForLeaderEpochRequest
-) -> pb.OffsetForLeaderEpochResponse:
+    context: NodeContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
     """Return a result for every partition; errors are in the results."""
-    response = pb.OffsetForLeaderEpochResponse()
+    topics: list[OffsetForLeaderTopicResult] = []
     slices = TimeSlices()
     async for topic in slices.of(request.topics):
-        results = response.topics.add(name=topic.name)
-        async for item in slices.of(topic.partitions):
-            result = results.partitions.add(index=item.index, leader_epoch=-1, end_offset=UNKNOWN_OFFSET)
-            try:
-                partition = context.partition(topic.name, item.index)
-                epoch, end_offset = partition.end_offset_for_epoch(item.leader_epoch, optional_epoch(item))
-                result.leader_epoch, result.end_offset = epoch, end_offset
-            except TidelogError as error:
-                result.error.CopyFrom(error_message(error))
-    return response
+        results = [_result(context, topic.name, item) async for item in slices.of(topic.partitions)]
+        topics.append(OffsetForLeaderTopicResult(topic.name, tuple(results)))
+    return OffsetForLeaderEpochResponse(tuple(topics))
+
+
+def _result(context: NodeContext, topic: str, item: OffsetForLeaderPartition) -> OffsetForLeaderPartitionResult:
+    try:
+        partition = context.partition(topic, item.index)
+        epoch, end_offset = partition.end_offset_for_epoch(item.leader_epoch, item.current_leader_epoch)
+    except TidelogError as error:
+        return OffsetForLeaderPartitionResult(item.index, error.detached())
+    return OffsetForLeaderPartitionResult(item.index, None, epoch, end_offset)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
+from enum import IntEnum
 from typing import Final, Protocol, TypeVar
 
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
-from tidelog_node.handlers.context import LeaderHint, NodeContext, leader_hint
+from tidelog_node.fetching import CurrentLeader
+from tidelog_node.handlers.context import NodeContext, leader_hint
 from tidelog_node.handlers.produce_checks import Checks, check_in_thread, check_inline, survey_request
 from tidelog_node.handlers.produce_turns import Turn
 from tidelog_node.log import CheckedBatch, RecordError, RefusedRecordsError
@@ -30,8 +31,20 @@ MAX_PRODUCE_ELEMENTS: Final = 20_000
 the smallest batches take more than a mebibyte, which is what producers send at most by default."""
 NO_OFFSET: Final = -1
 NO_APPEND_TIME: Final = -1
-_ACKS_ALL = frozenset[int]((pb.ACKS_UNSPECIFIED, pb.ACKS_ALL))
-_KNOWN_ACKS = _ACKS_ALL | {pb.ACKS_NONE, pb.ACKS_LEADER}
+
+
+class Acks(IntEnum):
+    """The replicas that must have a batch before the answer. The numbers are those of the gRPC messages."""
+
+    UNSPECIFIED = 0
+    """Means ALL."""
+    NONE = 1
+    LEADER = 2
+    ALL = 3
+
+
+_ACKS_ALL = frozenset[int]((Acks.UNSPECIFIED, Acks.ALL))
+_KNOWN_ACKS = frozenset[int](Acks)
 
 
 class PartitionBatch(Protocol):
@@ -63,7 +76,7 @@ class TopicBatches(Protocol):
 
 
 class ProduceBatches(Protocol):
-    """A request. ``acks`` is one of the numbers of ``tidelog.v1.Acks``."""
+    """A request. ``acks`` is one of the numbers of :class:`Acks`."""
 
     @property
     def acks(self) -> int:
@@ -95,7 +108,7 @@ class PartitionOutcome:
         self.base_offset = NO_OFFSET
         self.log_append_time_ms = NO_APPEND_TIME
         self.log_start_offset = NO_OFFSET
-        self.leader: LeaderHint | None = None
+        self.leader: CurrentLeader | None = None
 
     @property
     def error_code(self) -> int:

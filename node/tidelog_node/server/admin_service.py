@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TypeVar
 
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog_foundation.transport.services import Call, Service
+from tidelog_foundation.transport.services import Call, Service, types_of
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
+
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 
 def admin_service(context: NodeContext) -> Service:
     """Return the service of administrators."""
 
-    def call(handler: Callable[[NodeContext, Any], Awaitable[Any]]) -> Call[Any, Any]:
-        return Call(lambda request, _: handler(context, request))
+    def call(handler: Callable[[NodeContext, Q], Awaitable[R]]) -> Call[Q, R]:
+        return Call(lambda request, _: handler(context, request), *types_of(handler))
 
     return Service(
         pb.DESCRIPTOR.services_by_name["AdminService"],

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, parse
-from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service
+from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service, types_of
 from tidelog_node import handlers
+from tidelog_node.fetching.proto import request_from_proto, request_from_proto_in_steps, response_to_proto
 from tidelog_node.handlers import NodeContext
+from tidelog_node.handlers.fetch import LONG_BYTES
+
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 _MAX_PIPELINED = 1_000
 _REQUEST_BYTES = 4 * 1024
@@ -31,8 +37,8 @@ def log_service(context: NodeContext, budget: ByteBudget) -> Service:
     """Return the service. ``budget`` limits the produce requests of all connections together."""
     records = RecordCalls(context, budget)
 
-    def call(handler: Callable[[NodeContext, Any], Awaitable[Any]]) -> Call[Any, Any]:
-        return Call(lambda request, _: handler(context, request))
+    def call(handler: Callable[[NodeContext, Q], Awaitable[R]]) -> Call[Q, R]:
+        return Call(lambda request, _: handler(context, request), *types_of(handler))
 
     charge = Charge(budget, 0, _REQUEST_BYTES, handlers.MAX_PRODUCE_ELEMENTS)
     return Service(
@@ -64,7 +70,7 @@ class RecordCalls:
 
     async def produce(self, request: pb.ProduceRequest, _caller: Caller) -> pb.ProduceResponse:
         """Append the batches of one request."""
-        return await handlers.produce(self._context, request)
+        return await produce(self._context, request)
 
     async def produce_stream(self, read: Read, caller: Caller) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
         """Append the batches of a stream of requests in order."""
@@ -85,11 +91,33 @@ class RecordCalls:
 
         They are serialized here, so that the response itself need not stay in memory until then.
         """
-        serialized = (await handlers.fetch(self._context, request)).SerializeToString()
+        serialized = (await fetch(self._context, request)).SerializeToString()
         budget, size = self._context.response_budget, len(serialized)
         budget.take(size)
         caller.when_sent(partial(budget.give_back, size))
         return serialized
+
+
+async def produce(context: NodeContext, request: pb.ProduceRequest) -> pb.ProduceResponse:
+    """Append the batches of one request, and wait for the outcome."""
+    pending = await handlers.begin_produce(context, request)
+    if pending.is_complete:
+        return _produce_response(pending.outcomes)
+    return await pending.completion(_produce_response)
+
+
+async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchResponse:
+    """Read, wait if there is too little, and answer.
+
+    Raises:
+        TidelogError: INCONSISTENT_CLUSTER_ID: the request is for another cluster.
+    """
+    if request.ByteSize() > LONG_BYTES:
+        asked = await TimeSlices().result_of(request_from_proto_in_steps(request))
+    else:
+        asked = request_from_proto(request)
+    begun = handlers.begin_fetch(context, asked, response_to_proto)
+    return begun if isinstance(begun, pb.FetchResponse) else await begun
 
 
 class _ProduceStream:
@@ -132,7 +160,7 @@ class _ProduceStream:
                     del raw
                     if refusal is not None:
                         refused = handlers.refuse_produce(item.request, refusal)
-                        self._answer(item.correlation_id, handlers.produce_response(refused))
+                        self._answer(item.correlation_id, _produce_response(refused))
                     else:
                         await self._start(item, size, tasks)
                     del item
@@ -169,9 +197,9 @@ class _ProduceStream:
 
     async def _complete(self, correlation_id: int, pending: handlers.PendingProduce) -> None:
         if pending.is_complete:
-            self._answer(correlation_id, handlers.produce_response(pending.outcomes))
+            self._answer(correlation_id, _produce_response(pending.outcomes))
         else:
-            self._answer(correlation_id, await pending.completion(handlers.produce_response))
+            self._answer(correlation_id, await pending.completion(_produce_response))
 
     def _answer(self, correlation_id: int, response: pb.ProduceResponse) -> None:
         self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
@@ -179,3 +207,21 @@ class _ProduceStream:
     def _end(self, pending: handlers.PendingProduce, size: int, _: asyncio.Task[None]) -> None:
         pending.abandon()
         self._budget.give_back(size)
+
+
+def _produce_response(outcomes: Iterable[handlers.TopicOutcome]) -> pb.ProduceResponse:
+    response = pb.ProduceResponse()
+    for topic in outcomes:
+        results = response.topics.add(name=topic.name)
+        for outcome in topic.partitions:
+            result = results.partitions.add(
+                index=outcome.index, base_offset=outcome.base_offset, log_append_time_ms=outcome.log_append_time_ms
+            )
+            if outcome.error is None:
+                result.log_start_offset = outcome.log_start_offset
+                continue
+            result.error.code, result.error.message = outcome.error_code, outcome.error.message
+            if outcome.leader is not None:
+                leader = result.current_leader
+                leader.leader_id, leader.leader_epoch = outcome.leader.leader_id, outcome.leader.leader_epoch
+    return response

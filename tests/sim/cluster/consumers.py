@@ -42,6 +42,17 @@ from tidelog.consumer.node_sessions import NodeSessions
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import LeaderEpoch
+from tidelog_node.handlers.requests.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker
@@ -194,19 +205,16 @@ class Consumer(ClientProcess):
             self.refresh()
             self.soon(self._handle, [LookUpFailed(spec, error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"of {key}"))])
             return
-        request = pb.ListOffsetsRequest()
-        request.topics.add(name=spec.topic).partitions.add(
-            index=spec.partition, timestamp_ms=spec.timestamp_ms, current_leader_epoch=leader[1]
-        )
+        item = ListOffsetsPartition(spec.partition, spec.timestamp_ms, LeaderEpoch(leader[1]))
+        request = ListOffsetsRequest((ListOffsetsTopic(spec.topic, (item,)),))
 
-        def take(answer: pb.ListOffsetsResponse | TidelogError | None) -> None:
-            if not isinstance(answer, pb.ListOffsetsResponse):
+        def take(answer: ListOffsetsResponse | TidelogError | None) -> None:
+            if not isinstance(answer, ListOffsetsResponse):
                 self._handle([LookUpFailed(spec, no_answer(leader[0]) if answer is None else answer)])
                 return
             [result] = answer.topics[0].partitions
-            if result.HasField("error"):
-                error = error_for(result.error.code, result.error.message)
-                self._handle([LookUpFailed(spec, error)])
+            if result.error is not None:
+                self._handle([LookUpFailed(spec, result.error)])
             else:
                 self.checker.count("offsets looked up")
                 self._handle([LookedUp(spec, result.offset, result.leader_epoch)])
@@ -214,16 +222,15 @@ class Consumer(ClientProcess):
         self.call(self.world.processes[leader[0]], "read", ("list_offsets", request), take, _CALL_MS)
 
     def _validate(self, command: Validate) -> None:
-        request = pb.OffsetForLeaderEpochRequest()
+        topics = []
         for spec in command.specs:
-            item = request.topics.add(name=spec.topic).partitions.add(
-                index=spec.partition, leader_epoch=spec.offset_epoch
-            )
-            if spec.leader_epoch >= 0:
-                item.current_leader_epoch = spec.leader_epoch
+            leader_epoch = LeaderEpoch(spec.leader_epoch) if spec.leader_epoch >= 0 else None
+            item = OffsetForLeaderPartition(spec.partition, LeaderEpoch(spec.offset_epoch), leader_epoch)
+            topics.append(OffsetForLeaderTopic(spec.topic, (item,)))
+        request = OffsetForLeaderEpochRequest(tuple(topics))
 
-        def take(answer: pb.OffsetForLeaderEpochResponse | TidelogError | None) -> None:
-            if not isinstance(answer, pb.OffsetForLeaderEpochResponse):
+        def take(answer: OffsetForLeaderEpochResponse | TidelogError | None) -> None:
+            if not isinstance(answer, OffsetForLeaderEpochResponse):
                 error = no_answer(command.node_id) if answer is None else answer
                 self._handle([ValidationFailed(spec, error) for spec in command.specs])
                 return
@@ -231,8 +238,8 @@ class Consumer(ClientProcess):
             results = [result for topic in answer.topics for result in topic.partitions]
             events: list[Event] = []
             for spec, result in zip(command.specs, results, strict=True):
-                if result.HasField("error"):
-                    events.append(ValidationFailed(spec, error_for(result.error.code, result.error.message)))
+                if result.error is not None:
+                    events.append(ValidationFailed(spec, result.error))
                 else:
                     events.append(Validated(spec, result.leader_epoch, result.end_offset))
             self._handle(events)

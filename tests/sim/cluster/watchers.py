@@ -9,8 +9,14 @@ from sim.cluster.serving import Key
 from sim.cluster.world import World
 
 from tidelog.cluster import LATEST_TIMESTAMP
-from tidelog.v1 import log_service_pb2 as pb
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import LeaderEpoch
+from tidelog_node.handlers.requests.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker
@@ -40,18 +46,16 @@ class Watcher(ClientProcess):
             self.refresh()
             return
         least = self.checker.clients.latest_offset(key)
-        request = pb.ListOffsetsRequest()
-        request.topics.add(name=key[0]).partitions.add(
-            index=key[1], timestamp_ms=LATEST_TIMESTAMP, current_leader_epoch=leader[1]
-        )
+        item = ListOffsetsPartition(key[1], LATEST_TIMESTAMP, LeaderEpoch(leader[1]))
+        request = ListOffsetsRequest((ListOffsetsTopic(key[0], (item,)),))
 
-        def take(answer: pb.ListOffsetsResponse | TidelogError | None) -> None:
-            if not isinstance(answer, pb.ListOffsetsResponse):
+        def take(answer: ListOffsetsResponse | TidelogError | None) -> None:
+            if not isinstance(answer, ListOffsetsResponse):
                 self.refresh()
                 return
             [result] = answer.topics[0].partitions
-            if result.HasField("error"):
-                self.checker.count(f"latest offset: {ErrorCode.of(result.error.code).name}")
+            if result.error is not None:
+                self.checker.count(f"latest offset: {result.error.code.name}")
                 self.refresh()
             else:
                 self.checker.clients.check_latest_offset(key, least, result.offset)

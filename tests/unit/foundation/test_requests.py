@@ -16,6 +16,7 @@ from request_values import assert_travels, values_of
 from tidelog.v1 import admin_service_pb2, common_pb2, controller_service_pb2, log_service_pb2, quorum_service_pb2
 from tidelog_foundation import requests
 from tidelog_foundation.transport.message_codec import MessageCodec
+from tidelog_node.handlers import requests as node_requests
 
 _MESSAGES = {
     name: kind
@@ -26,8 +27,8 @@ _MESSAGES = {
 
 
 def _value_types() -> Iterator[Any]:
-    for found in pkgutil.iter_modules(requests.__path__):
-        module = importlib.import_module(f"{requests.__name__}.{found.name}")
+    names = [f"{p.__name__}.{m.name}" for p in (requests, node_requests) for m in pkgutil.iter_modules(p.__path__)]
+    for module in map(importlib.import_module, names):
         for kind in vars(module).values():
             is_own = dataclasses.is_dataclass(kind) and getattr(kind, "__module__", None) == module.__name__
             if is_own and kind.__name__.endswith(("Request", "Response")):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2
 
+from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from tidelog_foundation.transport import error_from_rpc, open_channel
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
@@ -22,52 +24,12 @@ from tidelog_foundation.transport.services import Call, Caller, Method, Read, Re
 from tidelog_foundation.transport.status import trailing_value
 
 HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
+ADMIN = admin_pb.DESCRIPTOR.services_by_name["AdminService"]
 LOG = pb.DESCRIPTOR.services_by_name["LogService"]
 CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
+Handler: TypeAlias = Callable[[DeleteTopicsRequest, Caller], Awaitable[DeleteTopicsResponse]]
 SERVING = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A request as the handlers of this test take it."""
-
-    subject: str
-
-
-class Subjects:
-    """Converts requests; counts the steps of long ones."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-
-    def from_message(self, message: health_pb2.HealthCheckRequest) -> Question:
-        return Question(message.service)
-
-    def from_message_in_steps(self, message: health_pb2.HealthCheckRequest) -> Generator[None, None, Question]:
-        for _ in message.service:
-            self.steps += 1
-            yield
-        return Question(message.service)
-
-    def to_message_in_steps(self, value: Question) -> Generator[None, None, health_pb2.HealthCheckRequest]:
-        yield
-        return health_pb2.HealthCheckRequest(service=value.subject)
-
-
-class Statuses:
-    """Converts responses."""
-
-    def from_message(self, message: health_pb2.HealthCheckResponse) -> int:
-        return message.status
-
-    def from_message_in_steps(self, message: health_pb2.HealthCheckResponse) -> Generator[None, None, int]:
-        yield
-        return message.status
-
-    def to_message_in_steps(self, value: int) -> Generator[None, None, health_pb2.HealthCheckResponse]:
-        yield
-        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.ServingStatus.ValueType(value))
 
 
 async def not_called(request: object, caller: Caller) -> Any:
@@ -111,36 +73,74 @@ def test_table_that_differs_from_its_service_is_an_error_that_names_the_methods(
         Service(HEALTH, {"Check": Call(not_called), "Wtach": Call(not_called)})
 
 
+def deleting(delete: Handler) -> Service:
+    """Return a service of administrators that deletes topics."""
+    methods: dict[str, Method] = {method.name: Call(not_called) for method in ADMIN.methods}
+    return Service(ADMIN, methods | {"DeleteTopics": Call(delete, DeleteTopicsRequest, DeleteTopicsResponse)})
+
+
+async def delete_topics(channel: grpc.aio.Channel, names: Iterable[str]) -> list[str]:
+    """Return the names in the response."""
+    request = admin_pb.DeleteTopicsRequest(topic_names=names).SerializeToString()
+    response = await channel.unary_unary("/tidelog.v1.AdminService/DeleteTopics")(request)
+    return [topic.name for topic in admin_pb.DeleteTopicsResponse.FromString(response).topics]
+
+
 def test_handler_takes_and_returns_values_and_learns_its_caller() -> None:
-    callers: list[tuple[str, str, Question]] = []
+    callers: list[tuple[str, str, DeleteTopicsRequest]] = []
 
-    async def answer(question: Question, caller: Caller) -> int:
-        callers.append((caller.client_id, caller.host, question))
-        return health_pb2.HealthCheckResponse.SERVING
-
-    async def run() -> None:
-        service = Service(HEALTH, table(Call(answer, Subjects(), Statuses())))
-        async with serving(service, "reader-7") as channel:
-            assert await check(channel, "orders") == health_pb2.HealthCheckResponse.SERVING
-
-    asyncio.run(asyncio.wait_for(run(), 20))
-    assert callers == [("reader-7", "127.0.0.1", Question("orders"))]
-
-
-def test_only_long_requests_are_converted_in_steps() -> None:
-    subjects = Subjects()
-
-    async def answer(question: Question, caller: Caller) -> int:
-        return len(question.subject) % 2
+    async def delete(request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsResponse:
+        callers.append((caller.client_id, caller.host, request))
+        return DeleteTopicsResponse((DeletableTopicResult("orders"),))
 
     async def run() -> None:
-        async with serving(Service(HEALTH, table(Call(answer, subjects, Statuses())))) as channel:
-            await check(channel, "a" * 100)
-            assert subjects.steps == 0
-            assert await check(channel, "a" * 50_001) == 1
-            assert subjects.steps == 50_001
+        async with serving(deleting(delete), "reader-7") as channel:
+            assert await delete_topics(channel, ["orders"]) == ["orders"]
 
     asyncio.run(asyncio.wait_for(run(), 20))
+    assert callers == [("reader-7", "127.0.0.1", DeleteTopicsRequest(("orders",)))]
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A dataclass without a counterpart."""
+
+    subject: str
+
+
+def test_dataclass_that_differs_from_its_message_is_an_error_when_the_service_is_defined() -> None:
+    with pytest.raises(TypeError, match=r"Other and grpc\.health\.v1\.HealthCheckRequest do not both have ser"):
+        Service(HEALTH, table(Call(not_called, Other)))
+
+
+def test_entry_that_streams_otherwise_than_its_method_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"grpc\.health\.v1\.Health\.Watch is not a Call"):
+        Service(HEALTH, table(watch=Call(not_called)))
+
+
+def test_long_messages_are_converted_while_other_calls_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
+    events: list[str] = []
+
+    async def delete(request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsResponse:
+        events.append("handled")
+        results = tuple(DeletableTopicResult(name) for name in request.topic_names)
+        return DeleteTopicsResponse(results)
+
+    async def others() -> None:
+        while True:
+            events.append("other")
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        names = [str(each) for each in range(1_000)]
+        async with serving(deleting(delete)) as channel:
+            other = asyncio.create_task(others())
+            assert await delete_topics(channel, names) == names
+            other.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert events[events.index("handled") :].count("other") > 1_000
 
 
 def test_error_of_a_handler_ends_the_call_with_its_status_and_the_details_of_the_server() -> None:

@@ -17,7 +17,6 @@ from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.offsets import requests as offset_requests
 from tidelog_node.groups.offsets.committed import CommittedOffsets, TopicPartition
 from tidelog_node.groups.records import OffsetCommitValue
-from tidelog_node.handlers import fetch as fetch_by_grpc
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import encode
@@ -36,6 +35,7 @@ from tidelog_node.kafka.protocol.messages import (
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
+from tidelog_node.server.log_service import fetch as fetch_by_grpc
 
 TOPIC, LATEST = 2, -1
 MANY, REFUSED = 5_000, 12_000

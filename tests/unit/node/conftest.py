@@ -18,6 +18,7 @@ from tidelog_node.partitions import LogManager, MetadataCache, PartitionRegistry
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
 from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings
 from tidelog_node.partitions.isr_changes import IsrChanges
+from tidelog_node.server import log_service
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_quorum.metadata import (
     Endpoint,
@@ -206,7 +207,7 @@ class InProcessCluster:
 
     async def produce(self, node_id, *values, acks=pb.ACKS_ALL, timeout_ms=5_000, index=0):
         request = produce_request(batch(*values), acks, timeout_ms, index)
-        response = await handlers.produce(self.nodes[node_id].context, request)
+        response = await log_service.produce(self.nodes[node_id].context, request)
         return response.topics[0].partitions[0]
 
     async def fetch(self, node_id, offset=0, max_wait_ms=0, index=0, **partition):
@@ -217,7 +218,7 @@ class InProcessCluster:
             max_bytes=1 << 20,
             topics=[pb.FetchTopic(name="t", partitions=[item])],
         )
-        response = await handlers.fetch(self.nodes[node_id].context, request)
+        response = await log_service.fetch(self.nodes[node_id].context, request)
         return response.topics[0].partitions[0]
 
 

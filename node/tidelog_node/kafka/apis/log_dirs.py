@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
+from tidelog_node.handlers.requests import log_dirs as values
+from tidelog_node.kafka.apis.errors import code_of
 from tidelog_node.kafka.protocol.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -25,11 +26,12 @@ async def describe_log_dirs(
     node: KafkaNode, request: DescribeLogDirsRequest, caller: Caller
 ) -> DescribeLogDirsResponse:
     """Describe the log directories with all, the requested, or no replicas."""
-    call = pb.DescribeLogDirsRequest()
     slices = TimeSlices()
-    async for topic in slices.of(request.topics or ()):
-        call.topics.add(name=topic.topic, partitions=topic.partitions)
-    response = await handlers.describe_log_dirs(node.context, call)
+    topics = [
+        values.DescribableLogDirTopic(topic.topic, tuple(topic.partitions))
+        async for topic in slices.of(request.topics or ())
+    ]
+    response = await handlers.describe_log_dirs(node.context, values.DescribeLogDirsRequest(tuple(topics)))
     shows_replicas = request.topics is None or bool(request.topics)
     return DescribeLogDirsResponse(
         results=[await slices.result_of(_directory(d, shows_replicas)) for d in response.log_dirs]
@@ -40,27 +42,30 @@ async def alter_replica_log_dirs(
     node: KafkaNode, request: AlterReplicaLogDirsRequest, caller: Caller
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move replicas to other log directories."""
-    call = pb.AlterReplicaLogDirsRequest()
     slices = TimeSlices()
+    directories: list[values.AlterReplicaLogDir] = []
     async for directory in slices.of(request.dirs):
-        asked = call.log_dirs.add(path=directory.path)
-        async for topic in slices.of(directory.topics):
-            asked.topics.add(name=topic.name, partitions=topic.partitions)
-    response = await handlers.alter_replica_log_dirs(node.context, call)
+        topics = [
+            values.AlterReplicaLogDirTopic(topic.name, tuple(topic.partitions))
+            async for topic in slices.of(directory.topics)
+        ]
+        directories.append(values.AlterReplicaLogDir(directory.path, tuple(topics)))
+    asked = values.AlterReplicaLogDirsRequest(tuple(directories))
+    response = await handlers.alter_replica_log_dirs(node.context, asked)
     results = [
         AlterReplicaLogDirTopicResult(
             t.name,
-            [AlterReplicaLogDirPartitionResult(p.index, p.error.code) async for p in slices.of(t.partitions)],
+            [AlterReplicaLogDirPartitionResult(p.index, code_of(p.error)) async for p in slices.of(t.partitions)],
         )
         async for t in slices.of(response.topics)
     ]
     return AlterReplicaLogDirsResponse(results=results)
 
 
-def _directory(directory: pb.LogDirResult, shows_replicas: bool) -> Generator[None, None, DescribeLogDirsResult]:
+def _directory(directory: values.LogDirResult, shows_replicas: bool) -> Generator[None, None, DescribeLogDirsResult]:
     """Return a directory with its replicas, one a step."""
     result = DescribeLogDirsResult(
-        error_code=directory.error.code,
+        error_code=code_of(directory.error),
         log_dir=directory.path,
         topics=[],
         total_bytes=directory.total_bytes,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import LeaderEpoch
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
+from tidelog_node.handlers.requests import offsets as values
+from tidelog_node.kafka.apis.errors import code_of
 from tidelog_node.kafka.protocol.messages.offsets import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -27,8 +29,8 @@ from tidelog_node.kafka.protocol.messages.offsets import (
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _ISOLATION_LEVELS: Final = (
-    pb.ISOLATION_LEVEL_READ_UNCOMMITTED,
-    pb.ISOLATION_LEVEL_READ_COMMITTED,
+    values.IsolationLevel.READ_UNCOMMITTED,
+    values.IsolationLevel.READ_COMMITTED,
 )
 _PLACES_SINCE: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 """The first version in which each negative timestamp is a special position
@@ -49,18 +51,21 @@ async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Cal
             async for item in slices.of(topic.partitions)
         ]
     )
-    asked = pb.ListOffsetsRequest(isolation_level=_ISOLATION_LEVELS[level == 1])
+    topics: list[values.ListOffsetsTopic] = []
     response = ListOffsetsResponse()
     async for topic in slices.of(request.topics):
         results = ListOffsetsTopicResponse(topic.name)
         response.topics.append(results)
-        accepted = asked.topics.add(name=topic.name)
+        accepted: list[values.ListOffsetsPartition] = []
         async for item in slices.of(topic.partitions):
             code = _refusal(item, caller.version, names[topic.name, item.partition_index], level)
             if code is None:
-                _ask(accepted, item)
+                epoch = _checked(item.current_leader_epoch)
+                accepted.append(values.ListOffsetsPartition(item.partition_index, item.timestamp, epoch))
             else:
                 results.partitions.append(ListOffsetsPartitionResponse(item.partition_index, code.code))
+        topics.append(values.ListOffsetsTopic(topic.name, tuple(accepted)))
+    asked = values.ListOffsetsRequest(tuple(topics), _ISOLATION_LEVELS[level == 1])
     answer = await handlers.list_offsets(node.context, asked)
     async for results, found in slices.of(zip(response.topics, answer.topics, strict=True)):
         results.partitions += [_found(each, caller.version) async for each in slices.of(found.partitions)]
@@ -71,25 +76,27 @@ async def offset_for_leader_epoch(
     node: KafkaNode, request: OffsetForLeaderEpochRequest, caller: Caller
 ) -> OffsetForLeaderEpochResponse:
     """Return the end of the requested epoch for each partition."""
-    asked = pb.OffsetForLeaderEpochRequest()
     slices = TimeSlices()
+    topics: list[values.OffsetForLeaderTopic] = []
     async for topic in slices.of(request.topics):
-        items = asked.topics.add(name=topic.topic).partitions
-        async for item in slices.of(topic.partitions):
-            added = items.add(index=item.partition, leader_epoch=item.leader_epoch)
-            if item.current_leader_epoch != _NOT_CHECKED:
-                added.current_leader_epoch = item.current_leader_epoch
-    answer = await handlers.offset_for_leader_epoch(node.context, asked)
+        items = [
+            values.OffsetForLeaderPartition(
+                item.partition, LeaderEpoch(item.leader_epoch), _checked(item.current_leader_epoch)
+            )
+            async for item in slices.of(topic.partitions)
+        ]
+        topics.append(values.OffsetForLeaderTopic(topic.topic, tuple(items)))
+    answer = await handlers.offset_for_leader_epoch(node.context, values.OffsetForLeaderEpochRequest(tuple(topics)))
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.name,
+                found.name,
                 [
-                    EpochEndOffset(r.error.code, r.index, r.leader_epoch, r.end_offset)
-                    async for r in slices.of(topic.partitions)
+                    EpochEndOffset(code_of(r.error), r.index, r.leader_epoch, r.end_offset)
+                    async for r in slices.of(found.partitions)
                 ],
             )
-            async for topic in slices.of(answer.topics)
+            async for found in slices.of(answer.topics)
         ]
     )
 
@@ -101,22 +108,22 @@ async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, caller:
     async for topic in slices.of(request.topics):
         async for item in slices.of(topic.partitions):
             offsets.setdefault(topic.name, {})[item.partition_index] = item.offset
-    asked = pb.DeleteRecordsRequest(timeout_ms=request.timeout_ms)
+    topics: list[values.DeleteRecordsTopic] = []
     async for name, of_topic in slices.of(offsets.items()):
-        items = asked.topics.add(name=name).partitions
-        async for index, offset in slices.of(of_topic.items()):
-            items.add(index=index, offset=offset)
+        items = [values.DeleteRecordsPartition(*each) async for each in slices.of(of_topic.items())]
+        topics.append(values.DeleteRecordsTopic(name, tuple(items)))
+    asked = values.DeleteRecordsRequest(tuple(topics), request.timeout_ms)
     answer = await handlers.delete_records(node.context, asked)
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                topic.name,
+                found.name,
                 [
-                    DeleteRecordsPartitionResult(r.index, r.low_watermark, r.error.code)
-                    async for r in slices.of(topic.partitions)
+                    DeleteRecordsPartitionResult(r.index, r.low_watermark, code_of(r.error))
+                    async for r in slices.of(found.partitions)
                 ],
             )
-            async for topic in slices.of(answer.topics)
+            async for found in slices.of(answer.topics)
         ]
     )
 
@@ -129,14 +136,12 @@ def _refusal(item: ListOffsetsPartition, version: int, times_named: int, isolati
     return None
 
 
-def _ask(topic: pb.ListOffsetsTopic, item: ListOffsetsPartition) -> None:
-    added = topic.partitions.add(index=item.partition_index, timestamp_ms=item.timestamp)
-    if item.current_leader_epoch != _NOT_CHECKED:
-        added.current_leader_epoch = item.current_leader_epoch
+def _checked(leader_epoch: int) -> LeaderEpoch | None:
+    return None if leader_epoch == _NOT_CHECKED else LeaderEpoch(leader_epoch)
 
 
-def _found(result: pb.ListOffsetsPartitionResult, version: int) -> ListOffsetsPartitionResponse:
-    code = result.error.code
+def _found(result: values.ListOffsetsPartitionResult, version: int) -> ListOffsetsPartitionResponse:
+    code = code_of(result.error)
     if code == ErrorCode.OFFSET_NOT_AVAILABLE.code and version < _OFFSET_NOT_AVAILABLE_SINCE:
         code = ErrorCode.LEADER_NOT_AVAILABLE.code
     return ListOffsetsPartitionResponse(result.index, code, result.timestamp_ms, result.offset, result.leader_epoch)

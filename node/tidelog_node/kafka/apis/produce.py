@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.records import HEADER_SIZE
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext, PartitionOutcome, TopicOutcome
+from tidelog_node.handlers.produce import Acks
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.produce import (
     FIRST_SERVED,
@@ -33,7 +33,7 @@ from tidelog_node.kafka.protocol.messages.produce import (
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
 
-_ACKS: Final = {-1: pb.ACKS_ALL, 0: pb.ACKS_NONE, 1: pb.ACKS_LEADER}
+_ACKS: Final = {-1: Acks.ALL, 0: Acks.NONE, 1: Acks.LEADER}
 _NO_ANSWER: Final = 0
 _MAGIC_POSITION: Final = 16
 _MAGIC: Final = 2

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
+from tidelog_node.handlers.requests import producers as values
+from tidelog_node.kafka.apis.errors import code_of
 from tidelog_node.kafka.protocol.messages.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -35,7 +36,7 @@ async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, call
     if request.transactional_id is not None:
         return InitProducerIdResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code)
     try:
-        given = await handlers.init_producer_id(node.context, pb.InitProducerIdRequest())
+        given = await handlers.init_producer_id(node.context, values.InitProducerIdRequest())
     except TidelogError as error:
         return InitProducerIdResponse(error_code=error.code.code)
     return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
@@ -45,20 +46,21 @@ async def describe_producers(
     node: KafkaNode, request: DescribeProducersRequest, caller: Caller
 ) -> DescribeProducersResponse:
     """Describe the producers of each partition."""
-    asked = pb.DescribeProducersRequest()
     slices = TimeSlices()
-    async for topic in slices.of(request.topics):
-        asked.topics.add(name=topic.name, partitions=topic.partition_indexes)
-    answer = await handlers.describe_producers(node.context, asked)
+    topics = [
+        values.DescribeProducersTopic(topic.name, tuple(topic.partition_indexes))
+        async for topic in slices.of(request.topics)
+    ]
+    answer = await handlers.describe_producers(node.context, values.DescribeProducersRequest(tuple(topics)))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(topic.name, [_partition(r) async for r in slices.of(topic.partitions)])
-            async for topic in slices.of(answer.topics)
+            TopicResponse(found.name, [_partition(r) async for r in slices.of(found.partitions)])
+            async for found in slices.of(answer.topics)
         ]
     )
 
 
-def _partition(result: pb.DescribeProducersPartitionResult) -> PartitionResponse:
+def _partition(result: values.DescribeProducersPartitionResult) -> PartitionResponse:
     states = [
         ProducerState(
             state.producer_id,
@@ -70,8 +72,8 @@ def _partition(result: pb.DescribeProducersPartitionResult) -> PartitionResponse
         )
         for state in result.active_producers
     ]
-    message = result.error.message if result.HasField("error") else None
-    return PartitionResponse(result.index, result.error.code, message, states)
+    message = None if result.error is None else result.error.message
+    return PartitionResponse(result.index, code_of(result.error), message, states)
 
 
 APIS: tuple[Api, ...] = (

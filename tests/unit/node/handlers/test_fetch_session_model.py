@@ -14,7 +14,6 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.fetch_session import FetchSessionHandler
 from tidelog_foundation.records import RecordBatchBuilder, iter_headers
-from tidelog_node import handlers
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.partitions import Partition, ReplicationThrottles
@@ -25,6 +24,7 @@ from tidelog_node.replication.events import (
     IsrChangeRefused,
     RegistrationChanged,
 )
+from tidelog_node.server import log_service
 
 PARTITIONS = range(3)
 FOLLOWERS = (2, 3)
@@ -219,7 +219,7 @@ class World:
             request.session.id, request.session.epoch = asked.session_id, asked.epoch
             for name, index in asked.forgotten:
                 request.forgotten_topics.add(name=name, partitions=[index])
-        return await handlers.fetch(self.context, request)
+        return await log_service.fetch(self.context, request)
 
     def take(self, copy, result):
         if result.HasField("error"):

@@ -6,9 +6,9 @@ import pytest
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_node import handlers
 from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings
 from tidelog_node.replication import ReplicaSelector
+from tidelog_node.server import log_service
 from tidelog_quorum.metadata import (
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -155,7 +155,7 @@ def test_consumer_session_tells_only_what_is_new(cluster_of):
             await cluster.produce(1, b"a", index=1)
 
             async def fetch(*arguments, **fields):
-                return await handlers.fetch(cluster.nodes[1].context, session_request(*arguments, **fields))
+                return await log_service.fetch(cluster.nodes[1].context, session_request(*arguments, **fields))
 
             full = await fetch((0, 0), {0: 0, 1: 0, 2: 0})
             assert full.session_id > 0
@@ -185,8 +185,8 @@ def test_consumer_session_without_partitions_ends(cluster_of):
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
             context = cluster.nodes[1].context
-            full = await handlers.fetch(context, session_request((0, 0), {0: 0}))
-            last = await handlers.fetch(
+            full = await log_service.fetch(context, session_request((0, 0), {0: 0}))
+            last = await log_service.fetch(
                 context, session_request((full.session_id, 1), forgotten=[0], max_wait_ms=LONG_MS)
             )
             assert (last.session_id, len(context.fetch_sessions.cache)) == (0, 0)
@@ -199,13 +199,13 @@ def test_request_that_waits_has_no_say_after_the_next_one_of_its_session(cluster
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
             context = cluster.nodes[1].context
-            full = await handlers.fetch(context, session_request((0, 0), {0: 0}))
+            full = await log_service.fetch(context, session_request((0, 0), {0: 0}))
             first = asyncio.create_task(
-                handlers.fetch(context, session_request((full.session_id, 1), max_wait_ms=LONG_MS))
+                log_service.fetch(context, session_request((full.session_id, 1), max_wait_ms=LONG_MS))
             )
             await asyncio.sleep(0.02)
             second = asyncio.create_task(
-                handlers.fetch(context, session_request((full.session_id, 2), max_wait_ms=LONG_MS))
+                log_service.fetch(context, session_request((full.session_id, 2), max_wait_ms=LONG_MS))
             )
             response = await asyncio.wait_for(first, 5)
             assert response.error.code == ErrorCode.INVALID_FETCH_SESSION_EPOCH.code
@@ -220,15 +220,15 @@ def test_request_that_waits_leaves_what_it_found_to_the_next_one_of_its_session(
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
             context = cluster.nodes[1].context
-            full = await handlers.fetch(context, session_request((0, 0), {0: 0}))
+            full = await log_service.fetch(context, session_request((0, 0), {0: 0}))
             request = session_request((full.session_id, 1), max_wait_ms=LONG_MS)
             request.min_bytes = 10_000
-            first = asyncio.create_task(handlers.fetch(context, request))
+            first = asyncio.create_task(log_service.fetch(context, request))
             await asyncio.sleep(0.02)
             await cluster.produce(1, b"a")
             await asyncio.sleep(0.02)
             assert not first.done(), "it has seen the record, and waits for more"
-            second = await handlers.fetch(context, session_request((full.session_id, 2)))
+            second = await log_service.fetch(context, session_request((full.session_id, 2)))
             assert len(results_of(second)[0].records) > 0
             assert (await first).error.code == ErrorCode.INVALID_FETCH_SESSION_EPOCH.code
 
@@ -247,7 +247,7 @@ def test_session_of_another_registration_of_its_follower_is_not_found(cluster_of
                 request = session_request((session.id, session.epoch))
                 if replica_id is not None:
                     request.replica.replica_id, request.replica.replica_epoch = replica_id, replica_epoch
-                answer = await handlers.fetch(cluster.nodes[1].context, request)
+                answer = await log_service.fetch(cluster.nodes[1].context, request)
                 assert answer.error.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND.code
             assert list(sessions.cache) == [session], "it is as it was"
 
@@ -259,16 +259,18 @@ def test_request_that_is_given_up_leaves_its_news_to_the_next(cluster_of):
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
             context = cluster.nodes[1].context
-            full = await handlers.fetch(context, session_request((0, 0), {0: 0}))
+            full = await log_service.fetch(context, session_request((0, 0), {0: 0}))
             request = session_request((full.session_id, 1), max_wait_ms=LONG_MS)
             request.min_bytes = 10_000
-            waiting = asyncio.create_task(handlers.fetch(context, request))
+            waiting = asyncio.create_task(log_service.fetch(context, request))
             await asyncio.sleep(0.02)
             await cluster.produce(1, b"a")
             await asyncio.sleep(0.02)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-            assert len(results_of(await handlers.fetch(context, session_request((full.session_id, 2))))[0].records) > 0
+            assert (
+                len(results_of(await log_service.fetch(context, session_request((full.session_id, 2))))[0].records) > 0
+            )
 
     asyncio.run(run())
 
@@ -278,14 +280,14 @@ def test_deleted_partition_is_an_error_in_its_session_and_a_new_one_of_its_name_
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
             context = cluster.nodes[1].context
-            full = await handlers.fetch(context, session_request((0, 0), {0: 0}))
+            full = await log_service.fetch(context, session_request((0, 0), {0: 0}))
             await cluster.controller.change(RemoveTopicRecord(b"0123456789abcdef"))
             for epoch in (1, 2):
-                response = await handlers.fetch(context, session_request((full.session_id, epoch)))
+                response = await log_service.fetch(context, session_request((full.session_id, epoch)))
                 assert results_of(response)[0].error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
             await cluster.create_topic(replicas=(1,), topic_id=b"f" * 16)
             await cluster.produce(1, b"new")
-            response = await handlers.fetch(context, session_request((full.session_id, 3)))
+            response = await log_service.fetch(context, session_request((full.session_id, 3)))
             assert len(results_of(response)[0].records) > 0
 
     asyncio.run(run())
@@ -315,7 +317,7 @@ def test_request_that_waits_is_answered_at_once_when_its_partition_cannot_be_rea
             request.topics[0].partitions[0].current_leader_epoch = 0
             if is_follower:
                 request.replica.replica_id = 2
-            waiting = asyncio.create_task(handlers.fetch(cluster.nodes[1].context, request))
+            waiting = asyncio.create_task(log_service.fetch(cluster.nodes[1].context, request))
             await asyncio.sleep(0.02)
             assert not waiting.done()
             await change(cluster)
@@ -335,7 +337,7 @@ def test_leader_sends_a_consumer_to_the_replica_of_its_rack(cluster_of, wait_for
 
             async def fetch(node_id, rack, offset=0, max_wait_ms=0):
                 request = session_request(None, {0: offset}, rack_id=rack, max_wait_ms=max_wait_ms)
-                return results_of(await handlers.fetch(cluster.nodes[node_id].context, request))[0]
+                return results_of(await log_service.fetch(cluster.nodes[node_id].context, request))[0]
 
             sent = await fetch(1, "rack-2", max_wait_ms=LONG_MS)
             assert (sent.preferred_read_replica, sent.records, sent.high_watermark) == (2, b"", 1)
@@ -364,7 +366,7 @@ def test_follower_that_serves_consumers_learns_at_once_what_is_committed(cluster
             await cluster.create_topic(replicas=(1, 2))
             await wait_for(lambda: len(cluster.nodes[1].context.fetch_sessions.cache) == 1)
             request = session_request(None, {0: 0}, rack_id="rack-2", max_wait_ms=LONG_MS)
-            reading = asyncio.create_task(handlers.fetch(cluster.nodes[2].context, request))
+            reading = asyncio.create_task(log_service.fetch(cluster.nodes[2].context, request))
             await asyncio.sleep(0.02)
             assert (await cluster.produce(1, b"a")).error.code == 0
             assert len(results_of(await asyncio.wait_for(reading, 5))[0].records) > 0

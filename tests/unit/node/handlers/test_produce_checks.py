@@ -12,6 +12,7 @@ from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import HEADER_SIZE, RecordBatchBuilder, encode_batch, parse_header, read_records
 from tidelog_node import handlers
 from tidelog_node.handlers import produce_checks
+from tidelog_node.server import log_service
 
 MIB = 1024 * 1024
 TURNS_MEANWHILE = 10
@@ -76,7 +77,7 @@ def test_loop_goes_on_while_a_large_batch_is_checked_and_searched(cluster_of, to
             partition = cluster.partition(1)
             partition.change_config(dataclasses.replace(partition.log.config, compression_type=topic_codec))
             context = cluster.nodes[1].context
-            response, turns = await _with_turns(handlers.produce(context, _request((0, batch))))
+            response, turns = await _with_turns(log_service.produce(context, _request((0, batch))))
             assert _codes(response) == [0]
             assert turns > TURNS_MEANWHILE
             for timestamp_ms in (500, -3) if searches else ():
@@ -127,7 +128,7 @@ def test_loop_goes_on_while_a_request_of_many_bytes_is_appended(cluster_of, monk
             await cluster.create_topic(replicas=(1,), partitions=20)
             context = cluster.nodes[1].context
             assert handlers.try_begin_produce(context, _many_bytes(4)) is not None, "few bytes need no turn"
-            response, turns = await _with_turns(handlers.produce(context, _many_bytes(20)))
+            response, turns = await _with_turns(log_service.produce(context, _many_bytes(20)))
             assert _codes(response) == [0] * 20
             assert turns > TURNS_MEANWHILE
 
@@ -165,7 +166,7 @@ def test_request_that_is_cancelled_amid_its_appends_leaves_the_partitions_to_oth
             first = asyncio.ensure_future(handlers.begin_produce(context, _many_bytes(20)))
             await _until_appended(cluster.partition(1, 0).log)
             first.cancel()
-            response = await handlers.produce(context, _request((0, _batch(b"k")), (19, _batch(b"k"))))
+            response = await log_service.produce(context, _request((0, _batch(b"k")), (19, _batch(b"k"))))
             assert [item.base_offset for item in response.topics[0].partitions] == [1, 0]
 
     asyncio.run(run())
@@ -177,7 +178,7 @@ def test_large_batch_is_refused_for_what_is_in_it_and_the_rest_of_its_request_is
             await cluster.create_topic(replicas=(1,), partitions=2)
             context = cluster.nodes[1].context
             oversized = _batch(bytes(65 * MIB), "zstd")
-            response = await handlers.produce(context, _request((0, oversized), (1, LARGE)))
+            response = await log_service.produce(context, _request((0, oversized), (1, LARGE)))
             assert _codes(response) == [ErrorCode.MESSAGE_TOO_LARGE.code, 0]
             text = response.topics[0].partitions[0].error.message
             assert "at most 64 times max.message.bytes (1048588)" in text
@@ -193,7 +194,7 @@ def test_request_has_a_bound_on_what_its_batches_decompress_to(cluster_of, monke
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,), partitions=4)
             request = _request(*[(index, LARGE) for index in range(4)])
-            response = await handlers.produce(cluster.nodes[1].context, request)
+            response = await log_service.produce(cluster.nodes[1].context, request)
             assert _codes(response) == [0, 0, *[ErrorCode.MESSAGE_TOO_LARGE.code] * 2]
             text = response.topics[0].partitions[3].error.message
             assert f"the batches of the request decompress to more than {60 * MIB} bytes" in text
@@ -207,7 +208,7 @@ def test_partition_that_a_request_names_more_than_once_gets_nothing(cluster_of, 
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,), partitions=2)
             request = _request(*[(0, _batch(bytes(100_000)))] * times, (1, _batch(b"b", "none")))
-            response = await handlers.produce(cluster.nodes[1].context, request)
+            response = await log_service.produce(cluster.nodes[1].context, request)
             assert _codes(response) == [*[ErrorCode.INVALID_REQUEST.code] * times, 0]
             text = f"the request has {times} batches for t-0"
             assert {item.error.message for item in response.topics[0].partitions[:times]} == {text}

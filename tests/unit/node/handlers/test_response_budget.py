@@ -13,9 +13,8 @@ from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport import open_channel, server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
-from tidelog_node import handlers
 from tidelog_node.handlers.response_budget import ResponseBudget
-from tidelog_node.server.log_service import log_service
+from tidelog_node.server import log_service
 
 
 def test_budget_counts_responses_twice_and_keeps_a_quarter_for_followers():
@@ -110,13 +109,13 @@ def test_fetch_that_waits_for_room_is_not_forgotten_with_the_one_before_it_in_it
             item = pb.FetchPartition(index=0, fetch_offset=0, partition_max_bytes=1 << 20)
             request = pb.FetchRequest(max_bytes=1 << 20, topics=[pb.FetchTopic(name="t", partitions=[item])])
             request.session.epoch = 0
-            session_id = (await handlers.fetch(context, request)).session_id
+            session_id = (await log_service.fetch(context, request)).session_id
             budget.take(4_000)
 
             async def go_on(epoch):
                 session = pb.FetchSession(id=session_id, epoch=epoch)
                 request = pb.FetchRequest(max_wait_ms=10_000, min_bytes=1, max_bytes=1 << 20, session=session)
-                return await handlers.fetch(context, request)
+                return await log_service.fetch(context, request)
 
             first = asyncio.create_task(go_on(1))
             await asyncio.sleep(0.02)
@@ -133,7 +132,7 @@ def test_fetch_that_waits_for_room_is_not_forgotten_with_the_one_before_it_in_it
 @contextlib.asynccontextmanager
 async def serving(context):
     server = grpc.aio.server(options=server_options())
-    log_service(context, ByteBudget(1 << 20)).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
+    log_service.log_service(context, ByteBudget(1 << 20)).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -207,7 +206,7 @@ def test_fetch_that_waits_holds_no_records(cluster_of):
             item = pb.FetchPartition(index=0, fetch_offset=0, partition_max_bytes=1 << 20)
             topic = pb.FetchTopic(name="t", partitions=[item])
             request = pb.FetchRequest(max_wait_ms=10_000, min_bytes=2_000, max_bytes=1 << 20, topics=[topic])
-            waiting = asyncio.create_task(handlers.fetch(cluster.nodes[1].context, request))
+            waiting = asyncio.create_task(log_service.fetch(cluster.nodes[1].context, request))
             await asyncio.sleep(0.05)
             [(session, *_)] = cluster.partition(1).waiters.high_watermark._waiting
             assert session.state.take_changed() == []

@@ -5,7 +5,7 @@ import asyncio
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import RecordBatchBuilder, read_records
-from tidelog_node import handlers
+from tidelog_node.server import log_service
 
 
 def numbered(sequence, count=2, epoch=0):
@@ -17,7 +17,7 @@ def numbered(sequence, count=2, epoch=0):
 
 async def produce(cluster, make_produce_request, node_id, records, timeout_ms=5_000, acks=pb.ACKS_ALL):
     request = make_produce_request(records, acks, timeout_ms)
-    response = await handlers.produce(cluster.nodes[node_id].context, request)
+    response = await log_service.produce(cluster.nodes[node_id].context, request)
     return response.topics[0].partitions[0]
 
 

@@ -7,7 +7,10 @@ import pytest
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node import handlers
+from tidelog_node.handlers.requests import offsets as values
+from tidelog_node.kafka.apis.errors import code_of
 from tidelog_node.replication import ReplicaSelector
+from tidelog_node.server import log_service
 from tidelog_quorum.metadata import Endpoint, RegisterBrokerRecord
 
 CURRENT = 1
@@ -22,7 +25,7 @@ CODES = {
 def fetch(epoch, **fields):
     item = pb.FetchPartition(index=0, fetch_offset=0, partition_max_bytes=1_000, current_leader_epoch=epoch)
     topic = pb.FetchTopic(name="t", partitions=[item])
-    return handlers.fetch, pb.FetchRequest(min_bytes=1, max_bytes=1_000, topics=[topic], **fields)
+    return log_service.fetch, pb.FetchRequest(min_bytes=1, max_bytes=1_000, topics=[topic], **fields)
 
 
 def consumer_fetch(epoch):
@@ -43,17 +46,16 @@ def closest_replica_fetch(epoch):
 
 def list_offsets(timestamp_ms):
     def make(epoch):
-        item = pb.ListOffsetsPartition(index=0, timestamp_ms=timestamp_ms, current_leader_epoch=epoch)
-        return handlers.list_offsets, pb.ListOffsetsRequest(topics=[pb.ListOffsetsTopic(name="t", partitions=[item])])
+        item = values.ListOffsetsPartition(0, timestamp_ms, epoch)
+        return handlers.list_offsets, values.ListOffsetsRequest((values.ListOffsetsTopic("t", (item,)),))
 
     make.__name__ = f"list_offsets_{timestamp_ms}"
     return make
 
 
 def offset_for_leader_epoch(epoch):
-    item = pb.OffsetForLeaderPartition(index=0, leader_epoch=0, current_leader_epoch=epoch)
-    topic = pb.OffsetForLeaderTopic(name="t", partitions=[item])
-    return handlers.offset_for_leader_epoch, pb.OffsetForLeaderEpochRequest(topics=[topic])
+    topic = values.OffsetForLeaderTopic("t", (values.OffsetForLeaderPartition(0, 0, epoch),))
+    return handlers.offset_for_leader_epoch, values.OffsetForLeaderEpochRequest((topic,))
 
 
 REQUESTS = [
@@ -84,8 +86,9 @@ def test_request_is_refused_with_another_leader_epoch(cluster_of, make, epoch):
             await cluster.produce(1, b"a")
             handle, request = make(epoch)
             result = (await handle(cluster.nodes[1].context, request)).topics[0].partitions[0]
-            assert result.error.code == CODES[epoch]
-            if handle is handlers.fetch and epoch is not None and epoch < CURRENT:
+            code = result.error.code if handle is log_service.fetch else code_of(result.error)
+            assert code == CODES[epoch]
+            if handle is log_service.fetch and epoch is not None and epoch < CURRENT:
                 assert (result.current_leader.leader_id, result.current_leader.leader_epoch) == (1, CURRENT)
 
     asyncio.run(run())
@@ -107,7 +110,7 @@ def test_fetch_is_refused_with_another_leader_epoch_by_a_replica_and_for_a_prefe
             await wait_for(lambda: [i for i, _ in cluster.partition(1).state.leader.in_sync_followers(0)] == [2])
             for node_id in (1, 2):
                 _, request = closest_replica_fetch(epoch)
-                result = (await handlers.fetch(cluster.nodes[node_id].context, request)).topics[0].partitions[0]
+                result = (await log_service.fetch(cluster.nodes[node_id].context, request)).topics[0].partitions[0]
                 assert result.error.code == CODES[epoch], node_id
                 assert result.HasField("preferred_read_replica") == (node_id == 1 and CODES[epoch] == 0)
 
@@ -119,11 +122,13 @@ def test_epoch_in_a_session_is_checked_again_after_an_election(cluster_of):
         async with cluster_of(1, 2) as cluster:
             await cluster.create_topic(replicas=(1, 2))
             _, request = consumer_fetch_in_a_session(0)
-            session_id = (await handlers.fetch(cluster.nodes[1].context, request)).session_id
+            session_id = (await log_service.fetch(cluster.nodes[1].context, request)).session_id
             await cluster.elect(1)
             for number in (1, 2):
                 session = pb.FetchSession(id=session_id, epoch=number)
-                answer = await handlers.fetch(cluster.nodes[1].context, pb.FetchRequest(max_bytes=1, session=session))
+                answer = await log_service.fetch(
+                    cluster.nodes[1].context, pb.FetchRequest(max_bytes=1, session=session)
+                )
                 assert answer.topics[0].partitions[0].error.code == ErrorCode.FENCED_LEADER_EPOCH.code
 
     asyncio.run(run())

@@ -14,7 +14,9 @@ from tidelog_foundation.records import (
     read_records,
 )
 from tidelog_node import handlers
+from tidelog_node.handlers.requests import offsets as values
 from tidelog_node.replication.events import RecordsAppended
+from tidelog_node.server import log_service
 
 COMMITTED = pb.ISOLATION_LEVEL_READ_COMMITTED
 PRODUCER_ID = 9
@@ -28,7 +30,7 @@ def transactional_batch(sequence, *values):
 
 
 async def produce(cluster, records, make_request):
-    response = await handlers.produce(cluster.nodes[1].context, make_request(records))
+    response = await log_service.produce(cluster.nodes[1].context, make_request(records))
     result = response.topics[0].partitions[0]
     assert not result.HasField("error"), result.error.message
     return result.base_offset
@@ -52,14 +54,13 @@ async def fetch(cluster, offset=0, isolation=COMMITTED, max_wait_ms=0):
         max_wait_ms=max_wait_ms,
         isolation_level=isolation,
     )
-    response = await handlers.fetch(cluster.nodes[1].context, request)
+    response = await log_service.fetch(cluster.nodes[1].context, request)
     return response.topics[0].partitions[0]
 
 
 async def list_offset(cluster, timestamp_ms, isolation):
-    item = pb.ListOffsetsPartition(index=0, timestamp_ms=timestamp_ms)
-    topic = pb.ListOffsetsTopic(name="t", partitions=[item])
-    request = pb.ListOffsetsRequest(topics=[topic], isolation_level=isolation)
+    topic = values.ListOffsetsTopic("t", (values.ListOffsetsPartition(0, timestamp_ms),))
+    request = values.ListOffsetsRequest((topic,), values.IsolationLevel(isolation))
     response = await handlers.list_offsets(cluster.nodes[1].context, request)
     return response.topics[0].partitions[0].offset
 

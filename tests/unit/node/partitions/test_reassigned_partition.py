@@ -9,7 +9,7 @@ import pytest
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import read_records
-from tidelog_node import handlers
+from tidelog_node.server import log_service
 from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, PartitionChangeRecord
 
 TOPIC_ID = b"0123456789abcdef"
@@ -156,7 +156,7 @@ def test_fetch_of_a_replica_that_was_taken_away_is_refused(cluster_of):
                 topics=[pb.FetchTopic(name="t", partitions=[item])],
             )
 
-            response = await handlers.fetch(cluster.nodes[1].context, request)
+            response = await log_service.fetch(cluster.nodes[1].context, request)
 
             assert response.topics[0].partitions[0].error.code == ErrorCode.UNKNOWN_LEADER_EPOCH.code
 
@@ -265,7 +265,7 @@ def test_fetch_that_is_held_back_acknowledges_what_it_has(cluster_of):
                 topics=[pb.FetchTopic(name="t", partitions=[item])],
             )
 
-            response = await handlers.fetch(cluster.nodes[1].context, request)
+            response = await log_service.fetch(cluster.nodes[1].context, request)
 
             result = response.topics[0].partitions[0]
             assert (result.error.code, result.records) == (0, b"")

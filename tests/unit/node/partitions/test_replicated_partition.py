@@ -4,8 +4,10 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records import read_records
 from tidelog_node import handlers
+from tidelog_node.handlers.requests import offsets as values
 from tidelog_node.partitions import isr_changes
 from tidelog_node.replication.isr_changes import IsrChangeSettings
+from tidelog_node.server import log_service
 from tidelog_quorum.metadata import RemoveTopicRecord
 
 
@@ -213,7 +215,7 @@ def test_corrupt_and_oversized_batches_are_refused_and_nothing_is_stored(cluster
                 (make_batch(b"a" * 2_000_000), pb.ACKS_LEADER, ErrorCode.MESSAGE_TOO_LARGE),
                 (make_batch(b"a"), 9, ErrorCode.INVALID_REQUIRED_ACKS),
             ):
-                response = await handlers.produce(context, make_produce_request(records, acks))
+                response = await log_service.produce(context, make_produce_request(records, acks))
                 assert response.topics[0].partitions[0].error.code == code.code
             assert cluster.partition(1).log.log_end_offset == 0
             assert (await cluster.produce(1, b"good")).base_offset == 0
@@ -229,16 +231,15 @@ def test_list_offsets_finds_first_latest_and_by_time(cluster_of, make_batch, mak
             context = cluster.nodes[1].context
             for timestamp_ms in (1_000, 3_000, 2_000):
                 request = make_produce_request(make_batch(b"x", timestamp_ms=timestamp_ms))
-                await handlers.produce(context, request)
+                await log_service.produce(context, request)
 
             async def ask(timestamp_ms):
-                item = pb.ListOffsetsPartition(index=0, timestamp_ms=timestamp_ms)
-                topic = pb.ListOffsetsTopic(name="t", partitions=[item])
-                response = await handlers.list_offsets(context, pb.ListOffsetsRequest(topics=[topic]))
+                topic = values.ListOffsetsTopic("t", (values.ListOffsetsPartition(0, timestamp_ms),))
+                response = await handlers.list_offsets(context, values.ListOffsetsRequest((topic,)))
                 return response.topics[0].partitions[0]
 
             assert [(await ask(t)).offset for t in (-2, -1, -3, 0, 1_500, 3_001)] == [0, 3, 1, 0, 1, -1]
-            assert (await ask(-7)).error.code == ErrorCode.INVALID_REQUEST.code
+            assert (await ask(-7)).error.code is ErrorCode.INVALID_REQUEST
 
     asyncio.run(run())
 
@@ -250,8 +251,8 @@ def test_offset_is_listed_with_the_leader_epoch_of_its_record(cluster_of):
             await cluster.produce(1, b"a")
             await cluster.elect(1)
             await cluster.produce(1, b"b")
-            items = [pb.ListOffsetsPartition(index=0, timestamp_ms=t) for t in (-2, -1, 0, 9_999)]
-            request = pb.ListOffsetsRequest(topics=[pb.ListOffsetsTopic(name="t", partitions=items)])
+            items = tuple(values.ListOffsetsPartition(0, t) for t in (-2, -1, 0, 9_999))
+            request = values.ListOffsetsRequest((values.ListOffsetsTopic("t", items),))
             response = await handlers.list_offsets(cluster.nodes[1].context, request)
             found = [(r.offset, r.leader_epoch) for r in response.topics[0].partitions]
             assert found == [(0, 0), (2, 1), (0, 0), (-1, -1)]
@@ -271,17 +272,16 @@ def test_new_leader_hides_the_latest_offset_until_its_epoch_is_reached(cluster_o
             cluster.transport.cut_off.update((1, 2))
             await cluster.elect(2)
 
-            async def listed(timestamp_ms, isolation=pb.ISOLATION_LEVEL_READ_UNCOMMITTED):
-                item = pb.ListOffsetsPartition(index=0, timestamp_ms=timestamp_ms)
-                request = pb.ListOffsetsRequest(topics=[pb.ListOffsetsTopic(name="t", partitions=[item])])
-                request.isolation_level = isolation
+            async def listed(timestamp_ms, isolation=values.IsolationLevel.READ_UNCOMMITTED):
+                topic = values.ListOffsetsTopic("t", (values.ListOffsetsPartition(0, timestamp_ms),))
+                request = values.ListOffsetsRequest((topic,), isolation)
                 response = await handlers.list_offsets(cluster.nodes[2].context, request)
                 return response.topics[0].partitions[0]
 
             for timestamp_ms in (-1, -3, 1_000):
-                assert (await listed(timestamp_ms)).error.code == ErrorCode.OFFSET_NOT_AVAILABLE.code
-            committed = await listed(-1, pb.ISOLATION_LEVEL_READ_COMMITTED)
-            assert committed.error.code == ErrorCode.OFFSET_NOT_AVAILABLE.code
+                assert (await listed(timestamp_ms)).error.code is ErrorCode.OFFSET_NOT_AVAILABLE
+            committed = await listed(-1, values.IsolationLevel.READ_COMMITTED)
+            assert committed.error.code is ErrorCode.OFFSET_NOT_AVAILABLE
             assert (await listed(-2)).offset == 0
             for offset in (0, 1):
                 waiting = await cluster.fetch(2, offset)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from example_counts import examples
+from group_codecs import codec_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from request_values import assert_travels, values_of
 
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.groups import messages
-from tidelog_node.server.group_service import codec_of
 
 KINDS = [
     getattr(messages, kind.name)

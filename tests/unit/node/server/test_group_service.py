@@ -21,6 +21,7 @@ from tidelog_node.coordination.shard_loader import ShardLoader
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
+from tidelog_node.server import log_service
 from tidelog_node.server.group_service import group_service
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_quorum.metadata import PartitionChangeRecord
@@ -192,7 +193,7 @@ def test_clients_cannot_write_to_an_internal_topic(service_of, make_batch):
         async with service_of("app") as (_, _, cluster):
             partition = log_pb.ProducePartition(index=0, records=make_batch(b"x"))
             topics = [log_pb.ProduceTopic(name=OFFSETS_TOPIC, partitions=[partition])]
-            response = await handlers.produce(cluster.nodes[1].context, log_pb.ProduceRequest(topics=topics))
+            response = await log_service.produce(cluster.nodes[1].context, log_pb.ProduceRequest(topics=topics))
             [result] = response.topics[0].partitions
             assert result.error.code == ErrorCode.INVALID_TOPIC_EXCEPTION.code
             assert cluster.nodes[1].registry.get(OFFSETS_TOPIC, 0).log.log_end_offset == 0

@@ -18,10 +18,10 @@ from memory_disk import MemoryFiles
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, BrokerId, TopicId
-from tidelog_node import handlers
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import Partition
 from tidelog_node.partitions.directories.folder_creation import create_folders
+from tidelog_node.server import log_service
 from tidelog_quorum.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 MANY = 100
@@ -156,7 +156,7 @@ def test_produced_and_replicated_records_wait_for_their_folders_beside_the_event
             await cluster.create_topic(replicas=(1, 2), partitions=MANY)
             topics = [pb.ProduceTopic(name="t", partitions=[produced(i) for i in range(MANY)])]
             request = pb.ProduceRequest(acks=pb.ACKS_ALL, timeout_ms=5_000, topics=topics)
-            response = await handlers.produce(cluster.nodes[1].context, request)
+            response = await log_service.produce(cluster.nodes[1].context, request)
             assert not any(p.HasField("error") for p in response.topics[0].partitions)
             assert all(cluster.partition(2, i).log.log_end_offset == 1 for i in range(MANY))
         assert len(founded_in) == 2 * MANY
