@@ -111,13 +111,12 @@ def downgraded(
         return None
     if not settings.consumer_migration_policy.allows_downgrade or len(members) > settings.group_max_size:
         return None
-    group = ClassicGroup(state.group_id)
+    group = ClassicGroup(state.group_id, ClassicState.STABLE, wall_ms)
     for member in members:
         group.add(_classic_member(member), CONSUMER_PROTOCOL_TYPE)
     if not group.shared_protocols():
         return None
     group.generation = group.assigned_generation = state.group_epoch
-    group.state, group.state_timestamp_ms = ClassicState.STABLE, wall_ms
     group.protocol_name = group.select_protocol()
     group.subscribed_topics = group.find_subscribed_topics()
     group.must_rebalance = bool(leaving) or not all(_is_settled(state, member) for member in members)

@@ -1,8 +1,8 @@
 """The state of a classic group (Kafka's ClassicGroup): its members, generation, protocol and leader.
 
-It makes no decisions. :mod:`.rebalance` and its sibling modules do, and change the group through these methods, which
-keep the counts and indexes consistent. A member with a ``join_call`` waits for the answer to its JoinGroup, one with a
-``sync_call`` for the answer to its SyncGroup.
+It makes no decisions except that its state changes by Kafka's table alone. :mod:`.rebalance` and its sibling modules
+change the group through these methods, which keep the counts and indexes consistent. A member with a ``join_call``
+waits for the answer to its JoinGroup, one with a ``sync_call`` for the answer to its SyncGroup.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ClassicState(StrEnum):
     DEAD = "Dead"
 
 
-_BEFORE = {
+_VALID_PREVIOUS_STATES = {
     ClassicState.EMPTY: (ClassicState.PREPARING_REBALANCE,),
     ClassicState.PREPARING_REBALANCE: (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE, ClassicState.EMPTY),
     ClassicState.COMPLETING_REBALANCE: (ClassicState.PREPARING_REBALANCE,),
@@ -69,9 +69,12 @@ class ClassicMember:
 
 
 class ClassicGroup:
-    """A group, used on its shard's thread. ``state_timestamp_ms`` is None if an old record did not contain it."""
+    """A group, used on its shard's thread. A new group is empty; a loaded or converted one begins in another state."""
 
     __slots__ = (
+        "_previous_state",
+        "_state",
+        "_state_timestamp_ms",
         "_supported",
         "assigned_generation",
         "generation",
@@ -82,21 +85,20 @@ class ClassicGroup:
         "new_member_added",
         "pending_joins",
         "pending_syncs",
-        "previous_state",
         "protocol_name",
         "protocol_type",
-        "state",
-        "state_timestamp_ms",
         "static_members",
         "subscribed_topics",
         "timers",
     )
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(
+        self, group_id: str, state: ClassicState = ClassicState.EMPTY, state_timestamp_ms: int | None = None
+    ) -> None:
         self.group_id = group_id
-        self.state = ClassicState.EMPTY
-        self.previous_state = ClassicState.DEAD
-        self.state_timestamp_ms: int | None = None
+        self._state = state
+        self._previous_state = ClassicState.DEAD
+        self._state_timestamp_ms = state_timestamp_ms
         self.generation = 0
         self.assigned_generation = -1
         """The last generation whose assignment was passed to the log."""
@@ -119,6 +121,21 @@ class ClassicGroup:
         self._supported: Counter[str] = Counter()
 
     @property
+    def state(self) -> ClassicState:
+        """The state. Only :meth:`transition_to` changes it."""
+        return self._state
+
+    @property
+    def previous_state(self) -> ClassicState:
+        """The state before the last transition, DEAD before the first one."""
+        return self._previous_state
+
+    @property
+    def state_timestamp_ms(self) -> int | None:
+        """The time of day of the last transition, or None if an old record did not contain it."""
+        return self._state_timestamp_ms
+
+    @property
     def is_empty(self) -> bool:
         """True if the group has no members and no rebalance is in progress."""
         return self.state is ClassicState.EMPTY
@@ -131,7 +148,7 @@ class ClassicGroup:
     @property
     def can_rebalance(self) -> bool:
         """True if a rebalance can begin."""
-        return self.state in _BEFORE[ClassicState.PREPARING_REBALANCE]
+        return self.state in _VALID_PREVIOUS_STATES[ClassicState.PREPARING_REBALANCE]
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -144,10 +161,10 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def transition_to(self, state: ClassicState, wall_ms: int) -> None:
-        """Change the state."""
-        assert self.state in _BEFORE[state], f"{self.group_id}: from {self.state} to {state}"
-        self.previous_state, self.state = self.state, state
-        self.state_timestamp_ms = wall_ms
+        """Change the state, as the table of valid previous states allows."""
+        assert self.state in _VALID_PREVIOUS_STATES[state], f"{self.group_id}: from {self.state} to {state}"
+        self._previous_state, self._state = self._state, state
+        self._state_timestamp_ms = wall_ms
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
         """Add a member. The first one sets the group's protocol type and becomes its leader."""

@@ -46,12 +46,11 @@ def tombstone(group_id: str) -> GroupRecord:
 
 def loaded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     """Return the group of a record. It has no deadlines yet."""
-    group = ClassicGroup(group_id)
+    state = ClassicState.STABLE if value.members else ClassicState.EMPTY
+    timestamp_ms = value.current_state_timestamp
+    group = ClassicGroup(group_id, state, None if timestamp_ms == NO_TIMESTAMP else timestamp_ms)
     group.generation = value.generation
     group.protocol_name = value.protocol
-    known = value.current_state_timestamp != NO_TIMESTAMP
-    group.state_timestamp_ms = value.current_state_timestamp if known else None
-    group.state = ClassicState.STABLE if value.members else ClassicState.EMPTY
     group.must_rebalance = value.leader is None and bool(value.members)
     group.leader = value.leader if any(m.member_id == value.leader for m in value.members) else None
     for member in value.members:
