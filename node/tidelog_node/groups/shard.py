@@ -15,11 +15,11 @@ from typing import assert_never
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_node.groups import admin_requests, group_requests, messages, mixed_requests, offset_requests
-from tidelog_node.groups.agenda import Agenda
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.classic import ClassicGroup
 from tidelog_node.groups.classic.expiry import begin_loaded, expire
 from tidelog_node.groups.classic.membership import abandon
+from tidelog_node.groups.deadlines import Deadlines
 from tidelog_node.groups.events import (
     Command,
     Event,
@@ -64,7 +64,7 @@ class GroupShard:
         self._settings = settings
         self._new_member_id = new_member_id
         self._groups = HeldGroups(store, settings)
-        self._agenda = Agenda()
+        self._deadlines = Deadlines()
         self._sweep = Sweep(now_ms)
         self._listings = Listings()
         self._topics: Mapping[str, TopicInfo] | None = None
@@ -82,7 +82,7 @@ class GroupShard:
         """The time of the next :class:`TimePassed`."""
         if self._listings:
             return _AT_ONCE
-        next_ms = self._agenda.next_ms
+        next_ms = self._deadlines.next_ms()
         return self._sweep.next_ms if next_ms is None else min(next_ms, self._sweep.next_ms)
 
     def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> list[Command]:
@@ -233,7 +233,7 @@ class GroupShard:
     def _pass_time(self, turn: Turn) -> None:
         if self._listings:
             self._go_on_listing(turn)
-        for group_id in self._agenda.pop_due(turn.now_ms):
+        for group_id in self._deadlines.pop_expired(turn.now_ms):
             held = self._held(group_id, turn)
             if isinstance(held.group, ClassicGroup):
                 expire(held.group, turn)
@@ -253,7 +253,7 @@ class GroupShard:
         while self._swept:
             self._groups.drop(self._swept.pop())
         for group_id in self._groups.forget_missing():
-            self._agenda.set(group_id, self._deadline_of(group_id))
+            self._deadlines.set(group_id, self._deadline_of(group_id))
         return commands
 
     def _begin_write(self, write: Write, turn: Turn) -> WriteRecords:

@@ -7,9 +7,9 @@ same time after the answer.
 
 from __future__ import annotations
 
-from tidelog_node.groups.consumer.deadlines import Deadlines
 from tidelog_node.groups.consumer.member import ConsumerGroupMember, MemberState
 from tidelog_node.groups.consumer.state import GroupState
+from tidelog_node.groups.deadlines import Deadlines
 
 
 class Timeouts:
@@ -80,11 +80,9 @@ class Timeouts:
         """Return the members to remove. Their sessions restart in case the removal cannot be written."""
         for member in [state.members[member_id] for member_id in self._without_session]:
             self.begin(member, member, now_ms)
-        late = {member_id for member_id in self._rebalances.due(now_ms) if self._is_late(state, member_id)}
+        late = {member_id for member_id in self._rebalances.pop_expired(now_ms) if self._is_late(state, member_id)}
         for kind in (self._sessions, self._joins, self._syncs):
-            for member_id in kind.due(now_ms):
-                kind.cancel(member_id)
-                late.add(member_id)
+            late.update(kind.pop_expired(now_ms))
         expired = sorted(late & state.members.keys())
         for member_id in expired:
             self.end(member_id)
@@ -96,16 +94,10 @@ class Timeouts:
         return self.session_timeout_ms if classic is None else classic.session_timeout_ms
 
     def _is_late(self, state: GroupState, member_id: str) -> bool:
-        """Return whether a member has not progressed since its rebalance timeout began.
-
-        Otherwise cancel the timeout.
-        """
+        """Return whether a member has not progressed since its rebalance timeout began."""
         member = state.members.get(member_id)
-        is_late = (
+        return (
             member is not None
             and member.state is MemberState.UNREVOKED_PARTITIONS
             and member.member_epoch == self._rebalance_epochs.get(member_id)
         )
-        if not is_late:
-            self._rebalances.cancel(member_id)
-        return is_late

@@ -6,7 +6,7 @@ import heapq
 
 
 class Deadlines:
-    """One deadline per key, in ms. Deadlines are not persistent; they restart when a group is loaded."""
+    """At most one deadline per key, in ms. Deadlines are not persistent; they restart when a group is loaded."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, int] = {}
@@ -16,8 +16,11 @@ class Deadlines:
     def __contains__(self, key: str) -> bool:
         return key in self._by_key
 
-    def set(self, key: str, deadline_ms: int) -> None:
-        """Set or move a deadline."""
+    def set(self, key: str, deadline_ms: int | None) -> None:
+        """Set or move a key's deadline, or clear it when ``deadline_ms`` is None."""
+        if deadline_ms is None:
+            self.cancel(key)
+            return
         before = self._by_key.get(key)
         self._by_key[key] = deadline_ms
         if before is None or deadline_ms < before:
@@ -39,10 +42,11 @@ class Deadlines:
                 heapq.heappush(self._heap, (deadline_ms, key))
         return None
 
-    def due(self, now_ms: int) -> list[str]:
-        """Return the keys whose deadline is not after ``now_ms``, earliest first, without removing them."""
-        next_ms = self.next_ms()
-        if next_ms is None or next_ms > now_ms:
-            return []
-        due = [(deadline_ms, key) for key, deadline_ms in self._by_key.items() if deadline_ms <= now_ms]
-        return [key for _, key in sorted(due)]
+    def pop_expired(self, now_ms: int) -> list[str]:
+        """Remove and return the keys whose deadline has passed, earliest first."""
+        expired = []
+        while (next_ms := self.next_ms()) is not None and next_ms <= now_ms:
+            _, key = heapq.heappop(self._heap)
+            del self._by_key[key]
+            expired.append(key)
+        return expired
