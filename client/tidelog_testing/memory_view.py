@@ -8,7 +8,7 @@ from pathlib import Path
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition, entry_key
 from tidelog_node.coordination.views import ShardStore
 from tidelog_node.groups.events import GroupRecord
-from tidelog_node.groups.memory_store import MemoryGroupStore
+from tidelog_node.groups.store import MemoryGroupStore
 
 
 class MemoryShard:

@@ -23,7 +23,6 @@ from tidelog_node.groups.events import (
     WriteFailed,
     WriteRecords,
 )
-from tidelog_node.groups.memory_store import MemoryGroupStore
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
     GroupProtocol,
@@ -41,6 +40,7 @@ from tidelog_node.groups.messages import (
 from tidelog_node.groups.records import Key, Value, decode
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
+from tidelog_node.groups.store import MemoryGroupStore
 
 CLIENT = ClientIdentity("client", "/127.0.0.1")
 START_MS = 1_000_000

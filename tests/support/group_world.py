@@ -60,9 +60,9 @@ from tidelog_node.groups.events import (
 from tidelog_node.groups.events import Command as ShardCommand
 from tidelog_node.groups.events import Event as ShardEvent
 from tidelog_node.groups.events import TimePassed as ShardTimePassed
-from tidelog_node.groups.memory_store import MemoryGroupStore
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
+from tidelog_node.groups.store import MemoryGroupStore
 
 GROUP = "g"
 POLL_MS = 200

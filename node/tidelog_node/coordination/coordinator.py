@@ -96,7 +96,7 @@ class GroupCoordinator:
             new_core,
             self._newest_topics,
             self._newest_timings,
-            self._is_held,
+            self._is_hosted,
             compression,
             commit_timeout_ms,
             has_session,
@@ -290,7 +290,7 @@ class GroupCoordinator:
         self._timings.follow(self._metadata.image)
         return self._timings.current
 
-    def _is_held(self, partition: Partition) -> bool:
+    def _is_hosted(self, partition: Partition) -> bool:
         return self._partitions.get(partition.topic, partition.index) is partition
 
     def _why_not_created(self) -> str:

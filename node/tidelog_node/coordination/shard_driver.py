@@ -87,7 +87,7 @@ class ShardEnvironment:
     new_core: Callable[[GroupStore], ShardCore]
     topics: Callable[[], Mapping[str, TopicInfo]]
     timings: Callable[[], Mapping[str, OwnTimings]]
-    is_held: Callable[[Partition], bool]
+    is_hosted: Callable[[Partition], bool]
     """Returns whether this node still hosts a partition."""
     compression: str
     commit_timeout_ms: int
@@ -114,7 +114,7 @@ class ShardDriver:
     @property
     def is_leading(self) -> bool:
         """True if this node leads the partition in the term of this driver."""
-        return self.partition.state.leader is self._leader and self._environment.is_held(self.partition)
+        return self.partition.state.leader is self._leader and self._environment.is_hosted(self.partition)
 
     @property
     def hindrance(self) -> str | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups import messages
@@ -11,52 +14,107 @@ from tidelog_node.groups.classic import ClassicGroup, ClassicMember, ClassicStat
 from tidelog_node.groups.consumer import ConsumerGroup
 from tidelog_node.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from tidelog_node.groups.events import RequestReceived
-from tidelog_node.groups.group_requests import group_tombstones
-from tidelog_node.groups.held import HeldGroup, not_found
+from tidelog_node.groups.loaded_groups import LoadedGroup, not_found
+from tidelog_node.groups.member_requests import group_tombstones
 from tidelog_node.groups.offsets.encoding import in_parts
 from tidelog_node.groups.offsets.requests import deletions
-from tidelog_node.groups.turn import Turn
+from tidelog_node.groups.step import Step
 
+_LISTED_AT_ONCE = 100
 _CLASSIC = "classic"
 _CONSUMER = "consumer"
+Look: TypeAlias = Callable[[str, messages.ListGroupsRequest], messages.GroupListing | None]
+"""Returns a group's entry, or None if the group is not listed."""
 
 
-def listing(held: HeldGroup, request: messages.ListGroupsRequest) -> messages.GroupListing | None:
+def listing(loaded: LoadedGroup, request: messages.ListGroupsRequest) -> messages.GroupListing | None:
     """Return a group's entry, or None if the filters exclude it or it does not exist (KIP-518, KIP-848)."""
-    if not held.exists:
+    if not loaded.exists:
         return None
-    group = held.group
+    group = loaded.group
     if isinstance(group, ClassicGroup):
         kind, state, protocol_type = _CLASSIC, str(group.state), group.protocol_type or ""
     else:
         kind, state, protocol_type = _CONSUMER, group.state_name, CONSUMER_PROTOCOL_TYPE
     if not _passes(state, request.states_filter) or not _passes(kind, request.types_filter):
         return None
-    return messages.GroupListing(held.group_id, protocol_type, state, kind)
+    return messages.GroupListing(loaded.group_id, protocol_type, state, kind)
 
 
-def describe_classic(groups: Iterable[HeldGroup]) -> messages.DescribeGroupsResponse:
+class _Listing:
+    """A listing in progress. A group that appears or disappears meanwhile may or may not be included."""
+
+    def __init__(self, call_id: int, request: messages.ListGroupsRequest, ids: Iterator[str]) -> None:
+        self.call_id = call_id
+        self._request = request
+        self._ids = ids
+        self._lines: dict[str, messages.GroupListing | None] = {}
+
+    def go_on(self, look: Look) -> messages.ListGroupsResponse | None:
+        """Process the next slice of groups and return the response after the last slice."""
+        slice_ids = list(itertools.islice(self._ids, _LISTED_AT_ONCE))
+        for group_id in slice_ids:
+            if group_id not in self._lines:
+                self._lines[group_id] = look(group_id, self._request)
+        if len(slice_ids) == _LISTED_AT_ONCE:
+            return None
+        lines = (self._lines[group_id] for group_id in sorted(self._lines))
+        return messages.ListGroupsResponse(groups=tuple(line for line in lines if line is not None))
+
+
+class Listings:
+    """The listings in progress of a shard, in slices between which other calls run. The oldest one runs first."""
+
+    def __init__(self) -> None:
+        self._open: deque[_Listing] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def calls(self) -> list[int]:
+        """The ids of the calls that wait for a listing."""
+        return [listing.call_id for listing in self._open]
+
+    def begin(self, call_id: int, request: messages.ListGroupsRequest, ids: Iterator[str]) -> None:
+        """Begin a listing."""
+        self._open.append(_Listing(call_id, request, ids))
+
+    def abandon(self, call_id: int) -> bool:
+        """Forget an abandoned listing and return whether it existed."""
+        kept = deque(listing for listing in self._open if listing.call_id != call_id)
+        is_one = len(kept) < len(self._open)
+        self._open = kept
+        return is_one
+
+    def go_on(self, look: Look) -> tuple[int, messages.ListGroupsResponse] | None:
+        """Process one slice of the oldest listing and return its call id and response when it ends."""
+        response = self._open[0].go_on(look)
+        return None if response is None else (self._open.popleft().call_id, response)
+
+
+def describe_classic(groups: Iterable[LoadedGroup]) -> messages.DescribeGroupsResponse:
     """Return groups of the classic protocol with their members. Other groups are reported as Dead (KIP-1043)."""
-    return messages.DescribeGroupsResponse(tuple(_described(held) for held in groups))
+    return messages.DescribeGroupsResponse(tuple(_described(loaded) for loaded in groups))
 
 
-def describe_consumer(groups: Iterable[HeldGroup], turn: Turn) -> messages.ConsumerGroupDescribeResponse:
+def describe_consumer(groups: Iterable[LoadedGroup], step: Step) -> messages.ConsumerGroupDescribeResponse:
     """Return groups of KIP-848's protocol with their members. Other groups are reported with GROUP_ID_NOT_FOUND."""
-    return messages.ConsumerGroupDescribeResponse(tuple(_described_consumer(held, turn) for held in groups))
+    return messages.ConsumerGroupDescribeResponse(tuple(_described_consumer(loaded, step) for loaded in groups))
 
 
-def delete(groups: Sequence[HeldGroup], call: RequestReceived, turn: Turn) -> None:
+def delete(groups: Sequence[LoadedGroup], call: RequestReceived, step: Step) -> None:
     """Delete groups without members, and their offsets. The answer follows when all writes are committed."""
     if not groups:
-        turn.respond(call.call_id, messages.DeleteGroupsResponse())
-    deletion = _Deletion(call.call_id, [held.group_id for held in groups])
-    for held in groups:
+        step.respond(call.call_id, messages.DeleteGroupsResponse())
+    deletion = _Deletion(call.call_id, [loaded.group_id for loaded in groups])
+    for loaded in groups:
         try:
-            _check_delete(held)
+            _check_delete(loaded)
         except TidelogError as error:
-            deletion.end(held.group_id, turn, error.detached())
+            deletion.end(loaded.group_id, step, error.detached())
         else:
-            _delete_one(held, deletion, turn)
+            _delete_one(loaded, deletion, step)
 
 
 class _Deletion:
@@ -67,7 +125,7 @@ class _Deletion:
         self._open = set(group_ids)
         self._results: dict[str, TidelogError | None] = dict.fromkeys(group_ids)
 
-    def end(self, group_id: str, turn: Turn, error: TidelogError | None) -> None:
+    def end(self, group_id: str, step: Step, error: TidelogError | None) -> None:
         """Note a group's result: success when all of its records are written, or the first error."""
         if group_id not in self._open:
             return
@@ -75,45 +133,45 @@ class _Deletion:
         self._open.discard(group_id)
         if not self._open:
             results = (messages.DeletedGroup(group_id, error) for group_id, error in self._results.items())
-            turn.respond(self._call_id, messages.DeleteGroupsResponse(tuple(results)))
+            step.respond(self._call_id, messages.DeleteGroupsResponse(tuple(results)))
 
 
-def _delete_one(held: HeldGroup, deletion: _Deletion, turn: Turn) -> None:
-    def written(_: Turn) -> None:
+def _delete_one(loaded: LoadedGroup, deletion: _Deletion, step: Step) -> None:
+    def written(_: Step) -> None:
         # A member that joins now begins a new group, even though the old group's records are still visible.
-        held.group = ClassicGroup(held.group_id)
-        held.is_recorded = False
+        loaded.group = ClassicGroup(loaded.group_id)
+        loaded.is_recorded = False
 
-    def failed(turn: Turn, error: TidelogError) -> None:
-        deletion.end(held.group_id, turn, write_error(error))
+    def failed(step: Step, error: TidelogError) -> None:
+        deletion.end(loaded.group_id, step, write_error(error))
 
-    *parts, last = in_parts(held.group_id, deletions(held.offsets.known))
+    *parts, last = in_parts(loaded.group_id, deletions(loaded.offsets.known))
     for part in parts:
-        turn.write(held.group_id, offsets=part, on_failed=failed)
-    records = group_tombstones(held)
+        step.write(loaded.group_id, offsets=part, on_failed=failed)
+    records = group_tombstones(loaded)
     if not last and not records:
-        written(turn)
-        deletion.end(held.group_id, turn, None)
+        written(step)
+        deletion.end(loaded.group_id, step, None)
         return
-    turn.write(
-        held.group_id,
+    step.write(
+        loaded.group_id,
         records,
         offsets=last,
         on_written=written,
-        on_committed=lambda turn: deletion.end(held.group_id, turn, None),
+        on_committed=lambda step: deletion.end(loaded.group_id, step, None),
         on_failed=failed,
     )
 
 
-def _check_delete(held: HeldGroup) -> None:
-    if not held.exists:
-        raise not_found(held.group_id)
-    if isinstance(held.group, ConsumerGroup):
-        held.group.check_delete()
-    elif not held.group.is_empty:
+def _check_delete(loaded: LoadedGroup) -> None:
+    if not loaded.exists:
+        raise not_found(loaded.group_id)
+    if isinstance(loaded.group, ConsumerGroup):
+        loaded.group.check_delete()
+    elif not loaded.group.is_empty:
         raise error_for(
             ErrorCode.NON_EMPTY_GROUP,
-            f"group {held.group_id} has {len(held.group.members)} members: {held.group.state}",
+            f"group {loaded.group_id} has {len(loaded.group.members)} members: {loaded.group.state}",
         )
 
 
@@ -121,26 +179,26 @@ def _passes(word: str, wanted: Sequence[str]) -> bool:
     return not wanted or word.lower() in (want.lower() for want in wanted)
 
 
-def _wrong_type(held: HeldGroup, kind: str) -> TidelogError:
-    if not held.exists:
-        return not_found(held.group_id)
-    return error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {held.group_id} is not a {kind} group")
+def _wrong_type(loaded: LoadedGroup, kind: str) -> TidelogError:
+    if not loaded.exists:
+        return not_found(loaded.group_id)
+    return error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {loaded.group_id} is not a {kind} group")
 
 
-def _described_consumer(held: HeldGroup, turn: Turn) -> messages.DescribedConsumerGroup:
-    if isinstance(held.group, ConsumerGroup):
-        return held.group.describe(turn.topics)
-    return messages.DescribedConsumerGroup(held.group_id, _wrong_type(held, _CONSUMER), str(ClassicState.DEAD))
+def _described_consumer(loaded: LoadedGroup, step: Step) -> messages.DescribedConsumerGroup:
+    if isinstance(loaded.group, ConsumerGroup):
+        return loaded.group.describe(step.topics)
+    return messages.DescribedConsumerGroup(loaded.group_id, _wrong_type(loaded, _CONSUMER), str(ClassicState.DEAD))
 
 
-def _described(held: HeldGroup) -> messages.DescribedGroup:
-    group = held.group
-    if not isinstance(group, ClassicGroup) or not held.exists:
-        return messages.DescribedGroup(held.group_id, _wrong_type(held, _CLASSIC), str(ClassicState.DEAD))
+def _described(loaded: LoadedGroup) -> messages.DescribedGroup:
+    group = loaded.group
+    if not isinstance(group, ClassicGroup) or not loaded.exists:
+        return messages.DescribedGroup(loaded.group_id, _wrong_type(loaded, _CLASSIC), str(ClassicState.DEAD))
     is_stable = group.state is ClassicState.STABLE
     protocol_name = group.protocol_name if is_stable else None
     return messages.DescribedGroup(
-        group_id=held.group_id,
+        group_id=loaded.group_id,
         group_state=str(group.state),
         protocol_type=group.protocol_type or "",
         protocol_data=protocol_name or "",

@@ -78,3 +78,19 @@ def _write_topic(writer: Writer, topic: str, indexes: Iterable[int]) -> None:
 def _read_partitions(reader: Reader) -> frozenset[NamedPartition]:
     topics = reader.array(lambda: (reader.string(), reader.array(reader.int32)))
     return frozenset((topic, index) for topic, indexes in topics for index in indexes)
+
+
+def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """Return the topics of all the metadata, or None if one cannot be read.
+
+    Every later version begins with the fields of version 0, which suffice.
+    """
+    topics: set[str] = set()
+    try:
+        for data in metadata:
+            reader = Reader(data)
+            reader.int16()
+            topics.update(reader.array(reader.string))
+    except ValueError:
+        return None
+    return frozenset(topics)

@@ -45,6 +45,16 @@ class JoinGroupRequest:
     never_skips_assignment: bool = field(default=False, metadata=NOT_IN_MESSAGE)
     """True for a client without ``skip_assignment`` (Kafka's JoinGroup below version 9)."""
 
+    @property
+    def join_timeout_ms(self) -> int:
+        """The time to wait for the member to join again, by default its session timeout, as in old versions."""
+        return self.rebalance_timeout_ms if self.rebalance_timeout_ms > 0 else self.session_timeout_ms
+
+    @property
+    def metadata_by_protocol(self) -> tuple[tuple[str, bytes], ...]:
+        """The protocols with the member's metadata. A repeated name counts once, as in Kafka's collection."""
+        return tuple({protocol.name: protocol.metadata for protocol in self.protocols}.items())
+
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupMember:

@@ -2,7 +2,7 @@
 
 It keeps groups with members in memory and reads the others on demand from the store of committed records.
 :class:`GroupShard` processes events and continues calls when their writes end. The requests are implemented in
-:mod:`.group_requests`, :mod:`.offset_requests` and :mod:`.admin_requests`, the rules of the two protocols in
+:mod:`.member_requests`, :mod:`.offset_requests` and :mod:`.admin_requests`, the rules of the two protocols in
 :mod:`.classic` and :mod:`.consumer`. A shard lives as long as its node leads the partition. State that is only in
 memory is lost with it, as in Kafka, and live members join again.
 """
@@ -14,11 +14,12 @@ from dataclasses import replace
 from typing import assert_never
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_node.groups import admin_requests, group_requests, messages, mixed_requests, offset_requests
+from tidelog_node.groups import admin_requests, consumer_requests, member_requests, messages, offset_requests
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.classic import ClassicGroup
 from tidelog_node.groups.classic.expiry import begin_loaded, expire
 from tidelog_node.groups.classic.membership import abandon
+from tidelog_node.groups.cleanup import Cleanup, clean_up
 from tidelog_node.groups.deadlines import Deadlines
 from tidelog_node.groups.events import (
     Command,
@@ -36,15 +37,13 @@ from tidelog_node.groups.events import (
     WriteFailed,
     WriteRecords,
 )
-from tidelog_node.groups.held import HeldGroup, HeldGroups
 from tidelog_node.groups.limits import check_names
-from tidelog_node.groups.listing import Listings
+from tidelog_node.groups.loaded_groups import LoadedGroup, LoadedGroups
 from tidelog_node.groups.offsets.committed import offset_changes_in
 from tidelog_node.groups.records import is_group_key
 from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.step import Step, Write
 from tidelog_node.groups.store import GroupStore
-from tidelog_node.groups.sweep import Sweep, clean_up
-from tidelog_node.groups.turn import Turn, Write
 
 _AT_ONCE = 0
 
@@ -63,15 +62,15 @@ class GroupShard:
         """Take over the groups of a store. The session timeouts of their members start now."""
         self._settings = settings
         self._new_member_id = new_member_id
-        self._groups = HeldGroups(store, settings)
+        self._groups = LoadedGroups(store, settings)
         self._deadlines = Deadlines()
-        self._sweep = Sweep(now_ms)
-        self._listings = Listings()
+        self._cleanup = Cleanup(now_ms)
+        self._listings = admin_requests.Listings()
         self._topics: Mapping[str, TopicInfo] | None = None
         self._open_calls: dict[int, str] = {}
         """The group id of each open call, empty for calls without a group."""
         self._abandoned: set[int] = set()
-        self._swept: list[str] = []
+        self._cleaned: list[str] = []
         """Groups cleaned up in this step. At its end those with nothing in memory alone are dropped."""
         self._writes: dict[int, Write] = {}
         self._written: set[int] = set()
@@ -83,186 +82,186 @@ class GroupShard:
         if self._listings:
             return _AT_ONCE
         next_ms = self._deadlines.next_ms()
-        return self._sweep.next_ms if next_ms is None else min(next_ms, self._sweep.next_ms)
+        return self._cleanup.next_ms if next_ms is None else min(next_ms, self._cleanup.next_ms)
 
     def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> list[Command]:
         """Process an event and return the commands in order. ``wall_ms`` defaults to ``now_ms``."""
         wall_ms = now_ms if wall_ms is None else wall_ms
-        turn = Turn(now_ms, wall_ms, self._settings, self._topics, self._new_member_id)
+        step = Step(now_ms, wall_ms, self._settings, self._topics, self._new_member_id)
         match event:
             case RequestReceived():
                 self._open_calls[event.call_id] = getattr(event.request, "group_id", "")
-                self._handle(event, turn)
+                self._handle(event, step)
             case RequestAbandoned():
-                self._abandon(event.call_id, turn)
+                self._abandon(event.call_id, step)
             case RecordsWritten():
-                self._note_written(event.write_id, turn)
+                self._note_written(event.write_id, step)
             case RecordsCommitted():
-                self._end_write(event.write_id, None, turn)
+                self._end_write(event.write_id, None, step)
             case WriteFailed():
-                self._end_write(event.write_id, event.error, turn)
+                self._end_write(event.write_id, event.error, step)
             case TopicsChanged():
-                self._sweep.change_topics(self._topics or {}, event.topics, now_ms)
+                self._cleanup.change_topics(self._topics or {}, event.topics, now_ms)
                 self._topics = event.topics
             case TimingsChanged():
                 self._settings = replace(self._settings, own_timings=event.own_timings)
                 self._groups.change_settings(self._settings)
             case TimePassed():
-                self._pass_time(turn)
+                self._pass_time(step)
             case _:
                 assert_never(event)
-        return self._finish(turn)
+        return self._finish(step)
 
     def check_invariants(self) -> None:
         """Assert the shard's invariants."""
         waiting = set(self._listings.calls)
-        for held in self._groups:
-            assert held.exists
-            assert held.open_writes <= self._writes.keys()
-            if not isinstance(held.group, ClassicGroup):
+        for loaded in self._groups:
+            assert loaded.exists
+            assert loaded.open_writes <= self._writes.keys()
+            if not isinstance(loaded.group, ClassicGroup):
                 continue
-            held.group.check_invariants()
-            calls = [c for m in held.group.members.values() for c in (m.join_call, m.sync_call) if c is not None]
+            loaded.group.check_invariants()
+            calls = [c for m in loaded.group.members.values() for c in (m.join_call, m.sync_call) if c is not None]
             assert len(calls) == len(set(calls))
             assert not waiting & set(calls)
             waiting.update(calls)
-            deadline_ms = held.group.timers.next_deadline_ms
+            deadline_ms = loaded.group.timers.next_deadline_ms
             assert deadline_ms is None or self.next_deadline_ms <= deadline_ms
         assert waiting <= self._open_calls.keys() | self._abandoned
         assert self._writes or self._open_calls.keys() <= waiting
         assert self._written <= self._writes.keys()
         assert all(write.offsets == tuple(offset_changes_in(write.records)) for write in self._writes.values())
 
-    def _handle(self, call: RequestReceived, turn: Turn) -> None:
+    def _handle(self, call: RequestReceived, step: Step) -> None:
         try:
             check_names(call)
-            self._dispatch(call, turn)
+            self._dispatch(call, step)
         except TidelogError as error:
-            turn.respond(call.call_id, refuse(call.request, error))
+            step.respond(call.call_id, refuse(call.request, error))
 
-    def _dispatch(self, call: RequestReceived, turn: Turn) -> None:
+    def _dispatch(self, call: RequestReceived, step: Step) -> None:
         request = call.request
         match request:
             case messages.JoinGroupRequest():
-                group_requests.join(self._held(request.group_id, turn), call, request, turn)
+                member_requests.join(self._loaded(request.group_id, step), call, request, step)
             case messages.SyncGroupRequest():
-                group_requests.sync(self._held(request.group_id, turn), call, request, turn)
+                member_requests.sync(self._loaded(request.group_id, step), call, request, step)
             case messages.HeartbeatRequest():
-                group_requests.heartbeat(self._held(request.group_id, turn), call, request, turn)
+                member_requests.heartbeat(self._loaded(request.group_id, step), call, request, step)
             case messages.LeaveGroupRequest():
-                group_requests.leave(self._held(request.group_id, turn), call, request, turn)
+                member_requests.leave(self._loaded(request.group_id, step), call, request, step)
             case messages.ConsumerGroupHeartbeatRequest():
-                group_requests.consumer_heartbeat(self._held(request.group_id, turn), call, request, turn)
+                member_requests.consumer_heartbeat(self._loaded(request.group_id, step), call, request, step)
             case messages.OffsetCommitRequest():
-                held = self._held(request.group_id, turn)
-                offset_requests.commit(held, call, request, self._sweep.deleted_topics, turn)
+                loaded = self._loaded(request.group_id, step)
+                offset_requests.commit(loaded, call, request, self._cleanup.deleted_topics, step)
             case messages.OffsetFetchGroup():
-                offset_requests.fetch(self._held(request.group_id, turn), call, request, turn)
+                offset_requests.fetch(self._loaded(request.group_id, step), call, request, step)
             case messages.OffsetDeleteRequest():
-                offset_requests.delete(self._held(request.group_id, turn), call, request, turn)
+                offset_requests.delete(self._loaded(request.group_id, step), call, request, step)
             case messages.ListGroupsRequest():
                 self._listings.begin(call.call_id, request, self._groups.ids())
-                self._go_on_listing(turn)
+                self._go_on_listing(step)
             case messages.DescribeGroupsRequest():
-                groups = [self._held(group_id, turn) for group_id in request.group_ids]
-                turn.respond(call.call_id, admin_requests.describe_classic(groups))
+                groups = [self._loaded(group_id, step) for group_id in request.group_ids]
+                step.respond(call.call_id, admin_requests.describe_classic(groups))
             case messages.ConsumerGroupDescribeRequest():
-                groups = [self._held(group_id, turn) for group_id in request.group_ids]
-                turn.respond(call.call_id, admin_requests.describe_consumer(groups, turn))
+                groups = [self._loaded(group_id, step) for group_id in request.group_ids]
+                step.respond(call.call_id, admin_requests.describe_consumer(groups, step))
             case messages.DeleteGroupsRequest():
                 unique = dict.fromkeys(request.group_ids)
-                admin_requests.delete([self._held(group_id, turn) for group_id in unique], call, turn)
+                admin_requests.delete([self._loaded(group_id, step) for group_id in unique], call, step)
             case _:
                 assert_never(request)
 
-    def _held(self, group_id: str, turn: Turn) -> HeldGroup:
-        return self._groups.get(group_id, lambda held: _begin(held, turn))
+    def _loaded(self, group_id: str, step: Step) -> LoadedGroup:
+        return self._groups.get(group_id, lambda loaded: _begin(loaded, step))
 
-    def _go_on_listing(self, turn: Turn) -> None:
+    def _go_on_listing(self, step: Step) -> None:
         def look(group_id: str, request: messages.ListGroupsRequest) -> messages.GroupListing | None:
-            was_held = group_id in self._groups
-            line = admin_requests.listing(self._held(group_id, turn), request)
-            if not was_held:
+            was_loaded = group_id in self._groups
+            line = admin_requests.listing(self._loaded(group_id, step), request)
+            if not was_loaded:
                 self._groups.drop(group_id)
             return line
 
         answer = self._listings.go_on(look)
         if answer is not None:
-            turn.respond(*answer)
+            step.respond(*answer)
 
-    def _abandon(self, call_id: int, turn: Turn) -> None:
+    def _abandon(self, call_id: int, step: Step) -> None:
         group_id = self._open_calls.pop(call_id, None)
         if group_id is None:
             return
         if self._listings.abandon(call_id):
             return
         self._abandoned.add(call_id)
-        held = self._groups.peek(group_id)
-        if held is not None and isinstance(held.group, ClassicGroup):
-            abandon(held.group, call_id, turn)
+        loaded = self._groups.peek(group_id)
+        if loaded is not None and isinstance(loaded.group, ClassicGroup):
+            abandon(loaded.group, call_id, step)
             self._groups.touched.add(group_id)
 
-    def _note_written(self, write_id: int, turn: Turn) -> None:
+    def _note_written(self, write_id: int, step: Step) -> None:
         self._written.add(write_id)
         write = self._writes[write_id]
-        self._held(write.group_id, turn)
+        self._loaded(write.group_id, step)
         if write.on_written is not None:
-            write.on_written(turn)
+            write.on_written(step)
 
-    def _end_write(self, write_id: int, error: TidelogError | None, turn: Turn) -> None:
+    def _end_write(self, write_id: int, error: TidelogError | None, step: Step) -> None:
         write = self._writes.pop(write_id, None)
         if write is None:
             # The write failed earlier and was committed after all. The store has its records.
             return
-        held = self._held(write.group_id, turn)
+        loaded = self._loaded(write.group_id, step)
         unsure = error is not None and write_id in self._written
         self._written.discard(write_id)
-        held.open_writes.remove(write_id)
-        held.offsets.end_write((partition for partition, _ in write.offsets), unsure=unsure)
+        loaded.open_writes.remove(write_id)
+        loaded.offsets.end_write((partition for partition, _ in write.offsets), unsure=unsure)
         if error is None:
-            _take_over(held, write)
+            _take_over(loaded, write)
             if write.on_committed is not None:
-                write.on_committed(turn)
+                write.on_committed(step)
         else:
-            held.is_ahead = True
+            loaded.is_ahead = True
             if write.on_failed is not None:
-                write.on_failed(turn, error)
-        while held.waiting and held.waiting[0][0] <= write_id:
-            held.waiting.popleft()[1](turn, error)
+                write.on_failed(step, error)
+        while loaded.waiting and loaded.waiting[0][0] <= write_id:
+            loaded.waiting.popleft()[1](step, error)
 
-    def _pass_time(self, turn: Turn) -> None:
+    def _pass_time(self, step: Step) -> None:
         if self._listings:
-            self._go_on_listing(turn)
-        for group_id in self._deadlines.pop_expired(turn.now_ms):
-            held = self._held(group_id, turn)
-            if isinstance(held.group, ClassicGroup):
-                expire(held.group, turn)
+            self._go_on_listing(step)
+        for group_id in self._deadlines.pop_expired(step.now_ms):
+            loaded = self._loaded(group_id, step)
+            if isinstance(loaded.group, ClassicGroup):
+                expire(loaded.group, step)
             else:
-                mixed_requests.expire(held, held.group, turn)
-        for group_id in self._sweep.next_slice(turn.now_ms, self._groups.ids, self._settings):
-            clean_up(self._held(group_id, turn), self._sweep, turn)
-            self._swept.append(group_id)
+                consumer_requests.expire(loaded, loaded.group, step)
+        for group_id in self._cleanup.next_slice(step.now_ms, self._groups.ids, self._settings):
+            clean_up(self._loaded(group_id, step), self._cleanup, step)
+            self._cleaned.append(group_id)
 
-    def _finish(self, turn: Turn) -> list[Command]:
+    def _finish(self, step: Step) -> list[Command]:
         commands: list[Command] = []
-        for outcome in turn.outcomes:
+        for outcome in step.outcomes:
             if isinstance(outcome, Write):
-                commands.append(self._begin_write(outcome, turn))
+                commands.append(self._begin_write(outcome, step))
             else:
                 commands.extend(self._answer(*outcome))
-        while self._swept:
-            self._groups.drop(self._swept.pop())
+        while self._cleaned:
+            self._groups.drop(self._cleaned.pop())
         for group_id in self._groups.forget_missing():
             self._deadlines.set(group_id, self._deadline_of(group_id))
         return commands
 
-    def _begin_write(self, write: Write, turn: Turn) -> WriteRecords:
+    def _begin_write(self, write: Write, step: Step) -> WriteRecords:
         write_id = self._next_write_id
         self._next_write_id += 1
         self._writes[write_id] = write
-        held = self._held(write.group_id, turn)
-        held.open_writes.add(write_id)
-        held.offsets.write(partition for partition, _ in write.offsets)
+        loaded = self._loaded(write.group_id, step)
+        loaded.open_writes.add(write_id)
+        loaded.offsets.write(partition for partition, _ in write.offsets)
         return WriteRecords(write_id, write.records)
 
     def _answer(self, call_id: int, response: GroupResponse) -> list[Command]:
@@ -273,22 +272,22 @@ class GroupShard:
         return [Respond(call_id, response)]
 
     def _deadline_of(self, group_id: str) -> int | None:
-        held = self._groups.peek(group_id)
-        if held is None:
+        loaded = self._groups.peek(group_id)
+        if loaded is None:
             return None
-        group = held.group
+        group = loaded.group
         return group.timers.next_deadline_ms if isinstance(group, ClassicGroup) else group.next_deadline_ms
 
 
-def _begin(held: HeldGroup, turn: Turn) -> None:
+def _begin(loaded: LoadedGroup, step: Step) -> None:
     # A KIP-848 group requests its start by a deadline.
-    if isinstance(held.group, ClassicGroup):
-        begin_loaded(held.group, turn)
+    if isinstance(loaded.group, ClassicGroup):
+        begin_loaded(loaded.group, step)
 
 
-def _take_over(held: HeldGroup, write: Write) -> None:
-    held.offsets.apply(write.offsets)
+def _take_over(loaded: LoadedGroup, write: Write) -> None:
+    loaded.offsets.apply(write.offsets)
     if len(write.records) > len(write.offsets):
         for record in write.records:
             if is_group_key(record.key):
-                held.is_recorded = record.value is not None
+                loaded.is_recorded = record.value is not None

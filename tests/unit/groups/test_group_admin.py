@@ -17,7 +17,6 @@ from group_shards import (
 )
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.groups.memory_store import MemoryGroupStore
 from tidelog_node.groups.messages import (
     ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,
@@ -25,6 +24,7 @@ from tidelog_node.groups.messages import (
     ListGroupsRequest,
 )
 from tidelog_node.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, encode
+from tidelog_node.groups.store import MemoryGroupStore
 
 
 def listed(harness: ShardHarness, *states: str, types: tuple[str, ...] = ()) -> list[tuple[str, str, str, str]]:

@@ -19,10 +19,10 @@ from group_shards import (
 )
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.groups.memory_store import MemoryGroupStore
 from tidelog_node.groups.messages import ListGroupsRequest
 from tidelog_node.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, encode
 from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.store import MemoryGroupStore
 
 CHECK_MS = 1_000
 RETENTION_MS = 100_000

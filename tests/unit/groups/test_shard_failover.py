@@ -23,7 +23,6 @@ from group_shards import (
 )
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.groups.memory_store import MemoryGroupStore
 from tidelog_node.groups.messages import (
     DeleteGroupsRequest,
     OffsetCommitRequest,
@@ -32,6 +31,7 @@ from tidelog_node.groups.messages import (
 )
 from tidelog_node.groups.records import encode
 from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.store import MemoryGroupStore
 
 STEPS = 150
 TOPICS = {"t": 2, "u": 2}

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_node.groups.classic.subscriptions import subscribed_topics
 from tidelog_node.groups.classic.timers import Timers
-from tidelog_node.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from tidelog_node.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
 
 class ClassicState(StrEnum):

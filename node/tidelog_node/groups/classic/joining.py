@@ -6,10 +6,9 @@ from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.rebalance import joined, rebalance, refuse_join, reset_session
 from tidelog_node.groups.classic.static_members import replace_static_member
-from tidelog_node.groups.classic.subscriptions import protocols_of, rebalance_timeout_of
 from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.messages import JoinGroupRequest, JoinGroupResponse
-from tidelog_node.groups.turn import Turn
+from tidelog_node.groups.step import Step
 
 MAX_PENDING_JOINS = 1_000
 """The maximum number of assigned but unused member ids per group.
@@ -18,24 +17,24 @@ Each may be as long as a client id and stays in memory for a session timeout, wh
 """
 
 
-def join(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, turn: Turn) -> None:
+def join(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, step: Step) -> None:
     """Add a member to the group, or to its next generation. The answer follows when the join phase ends.
 
     Raises:
         TidelogError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
-    if not _accepts(group, request.member_id, turn.settings.group_max_size):
+    if not _accepts(group, request.member_id, step.settings.group_max_size):
         group.remove(request.member_id)
         raise error_for(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"group {group.group_id} has group.max.size {turn.settings.group_max_size} members",
+            f"group {group.group_id} has group.max.size {step.settings.group_max_size} members",
         )
     if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
         raise error_for(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, _unsupported(group, request))
     if request.member_id:
-        _join_known(group, call, request, turn)
+        _join_known(group, call, request, step)
     else:
-        _join_unknown(group, call, request, turn)
+        _join_unknown(group, call, request, step)
 
 
 def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
@@ -59,24 +58,24 @@ def _unsupported(group: ClassicGroup, request: JoinGroupRequest) -> str:
     )
 
 
-def _join_unknown(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, turn: Turn) -> None:
+def _join_unknown(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, step: Step) -> None:
     instance_id = request.group_instance_id
     if instance_id is not None:
-        new_id = turn.new_member_id(instance_id)
+        new_id = step.new_member_id(instance_id)
         holder = group.static_members.get(instance_id)
         if holder is None:
-            _add(group, call, request, new_id, turn)
+            _add(group, call, request, new_id, step)
         else:
-            replace_static_member(group, group.members[holder], new_id, call, request, turn)
+            replace_static_member(group, group.members[holder], new_id, call, request, step)
         return
-    new_id = turn.new_member_id(call.client.client_id)
+    new_id = step.new_member_id(call.client.client_id)
     if request.joins_at_once:
-        _add(group, call, request, new_id, turn)
+        _add(group, call, request, new_id, step)
         return
     _make_room(group)
     group.pending_joins[new_id] = None
-    group.timers.set_session(new_id, turn.now_ms + request.session_timeout_ms)
-    turn.respond(call.call_id, JoinGroupResponse(error=error_for(ErrorCode.MEMBER_ID_REQUIRED), member_id=new_id))
+    group.timers.set_session(new_id, step.now_ms + request.session_timeout_ms)
+    step.respond(call.call_id, JoinGroupResponse(error=error_for(ErrorCode.MEMBER_ID_REQUIRED), member_id=new_id))
 
 
 def _make_room(group: ClassicGroup) -> None:
@@ -85,24 +84,24 @@ def _make_room(group: ClassicGroup) -> None:
         group.remove(next(iter(group.pending_joins)))
 
 
-def _join_known(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, turn: Turn) -> None:
+def _join_known(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, step: Step) -> None:
     instance_id = request.group_instance_id
     if request.member_id in group.pending_joins and instance_id is None:
-        _add(group, call, request, request.member_id, turn)
+        _add(group, call, request, request.member_id, step)
         return
     member = group.check_member(request.member_id, instance_id)
-    is_unchanged = member.protocols == protocols_of(request)
+    is_unchanged = member.protocols == request.metadata_by_protocol
     leads_stable = group.state is ClassicState.STABLE and group.leader == member.member_id
     if group.state is ClassicState.PREPARING_REBALANCE or not is_unchanged or leads_stable:
         # The leader joins again when its subscription has changed, which its metadata need not show.
-        update_member(group, member, call, request, turn)
-        rebalance(group, turn)
+        update_member(group, member, call, request, step)
+        rebalance(group, step)
     else:
         # The answer may have been lost.
-        turn.respond(call.call_id, joined(group, member))
+        step.respond(call.call_id, joined(group, member))
 
 
-def _add(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, member_id: str, turn: Turn) -> None:
+def _add(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, member_id: str, step: Step) -> None:
     if group.state is ClassicState.PREPARING_REBALANCE and group.previous_state is ClassicState.EMPTY:
         group.new_member_added = True
     member = ClassicMember(
@@ -110,26 +109,26 @@ def _add(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, 
         instance_id=request.group_instance_id,
         client_id=call.client.client_id,
         client_host=call.client.host,
-        rebalance_timeout_ms=rebalance_timeout_of(request),
+        rebalance_timeout_ms=request.join_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
-        protocols=protocols_of(request),
+        protocols=request.metadata_by_protocol,
         is_new=True,
         join_call=call.call_id,
     )
     group.add(member, request.protocol_type)
     # The member sends no heartbeats before it has its answer. The timeout removes it if the rebalance never ends.
-    reset_session(group, member, turn, turn.settings.new_member_join_timeout_ms)
-    rebalance(group, turn)
+    reset_session(group, member, step, step.settings.new_member_join_timeout_ms)
+    rebalance(group, step)
 
 
 def update_member(
-    group: ClassicGroup, member: ClassicMember, call: RequestReceived, request: JoinGroupRequest, turn: Turn
+    group: ClassicGroup, member: ClassicMember, call: RequestReceived, request: JoinGroupRequest, step: Step
 ) -> None:
     """Update a member from its repeated JoinGroup and let it wait."""
-    refuse_join(member, turn, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
-    group.update_protocols(member, protocols_of(request))
-    member.rebalance_timeout_ms = rebalance_timeout_of(request)
+    refuse_join(member, step, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+    group.update_protocols(member, request.metadata_by_protocol)
+    member.rebalance_timeout_ms = request.join_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     member.join_call = call.call_id
     if member.is_new:
-        reset_session(group, member, turn, turn.settings.new_member_join_timeout_ms)
+        reset_session(group, member, step, step.settings.new_member_join_timeout_ms)

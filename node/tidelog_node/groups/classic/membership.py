@@ -15,10 +15,10 @@ from tidelog_node.groups.messages import (
     LeftMember,
     OffsetCommitRequest,
 )
-from tidelog_node.groups.turn import Turn
+from tidelog_node.groups.step import Step
 
 
-def heartbeat(group: ClassicGroup, call: RequestReceived, request: HeartbeatRequest, turn: Turn) -> None:
+def heartbeat(group: ClassicGroup, call: RequestReceived, request: HeartbeatRequest, step: Step) -> None:
     """Keep a member alive.
 
     Raises:
@@ -28,18 +28,18 @@ def heartbeat(group: ClassicGroup, call: RequestReceived, request: HeartbeatRequ
     member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise _illegal_generation(group, request.generation_id)
-    reset_session(group, member, turn)
+    reset_session(group, member, step)
     if group.state is ClassicState.PREPARING_REBALANCE:
         raise error_for(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} rebalances")
-    turn.respond(call.call_id, HeartbeatResponse())
+    step.respond(call.call_id, HeartbeatResponse())
 
 
-def leave(group: ClassicGroup, call: RequestReceived, request: LeaveGroupRequest, turn: Turn) -> None:
+def leave(group: ClassicGroup, call: RequestReceived, request: LeaveGroupRequest, step: Step) -> None:
     """Remove members. Each has a result of its own (KIP-345)."""
-    results = tuple(_leave_one(group, leaving, turn) for leaving in request.members)
+    results = tuple(_leave_one(group, leaving, step) for leaving in request.members)
     if any(result.error is None for result in results):
-        rebalance_without(group, turn)
-    turn.respond(call.call_id, LeaveGroupResponse(members=results))
+        rebalance_without(group, step)
+    step.respond(call.call_id, LeaveGroupResponse(members=results))
 
 
 def check_commit(group: ClassicGroup, request: OffsetCommitRequest) -> None:
@@ -64,18 +64,18 @@ def check_commit(group: ClassicGroup, request: OffsetCommitRequest) -> None:
         raise error_for(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} awaits its assignment")
 
 
-def keep_alive(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def keep_alive(group: ClassicGroup, member_id: str, step: Step) -> None:
     """Treat a commit as a heartbeat."""
     member = group.members.get(member_id)
     if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
-        reset_session(group, member, turn)
+        reset_session(group, member, step)
 
 
-def abandon(group: ClassicGroup, call_id: int, turn: Turn) -> None:
+def abandon(group: ClassicGroup, call_id: int, step: Step) -> None:
     """Note that nobody waits for a call's answer. A new member is removed unless it joins again in time."""
     for member in group.members.values():
         if member.join_call == call_id and member.is_new:
-            reset_session(group, member, turn)
+            reset_session(group, member, step)
 
 
 def _illegal_generation(group: ClassicGroup, generation: int) -> TidelogError:
@@ -84,7 +84,7 @@ def _illegal_generation(group: ClassicGroup, generation: int) -> TidelogError:
     )
 
 
-def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> LeftMember:
+def _leave_one(group: ClassicGroup, leaving: LeavingMember, step: Step) -> LeftMember:
     instance_id = leaving.group_instance_id
     error = None
     if leaving.member_id in group.pending_joins:
@@ -93,7 +93,7 @@ def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> LeftM
         # An administrator removes the member that has the instance id.
         holder = group.static_members.get(instance_id or "") if not leaving.member_id else None
         try:
-            remove_member(group, group.check_member(holder or leaving.member_id, instance_id), turn)
+            remove_member(group, group.check_member(holder or leaving.member_id, instance_id), step)
         except TidelogError as failure:
             error = failure.detached()
     return LeftMember(leaving.member_id, instance_id, error)

@@ -44,7 +44,7 @@ def tombstone(group_id: str) -> GroupRecord:
     return encode(GroupMetadataKey(group_id), None)
 
 
-def loaded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+def group_of_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     """Return the group of a record. It has no deadlines yet."""
     state = ClassicState.STABLE if value.members else ClassicState.EMPTY
     timestamp_ms = value.current_state_timestamp

@@ -12,80 +12,80 @@ from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, Class
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.timers import InitialDelay
 from tidelog_node.groups.messages import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
-from tidelog_node.groups.turn import Turn
+from tidelog_node.groups.step import Step
 
 
-def rebalance(group: ClassicGroup, turn: Turn) -> None:
+def rebalance(group: ClassicGroup, step: Step) -> None:
     """Begin a rebalance, or continue the current one."""
     if group.can_rebalance:
-        prepare_rebalance(group, turn)
+        prepare_rebalance(group, step)
     else:
-        maybe_complete_join(group, turn)
+        maybe_complete_join(group, step)
 
 
-def prepare_rebalance(group: ClassicGroup, turn: Turn) -> None:
+def prepare_rebalance(group: ClassicGroup, step: Step) -> None:
     """Begin the join phase. Members that wait for an assignment must join again."""
     if group.state is ClassicState.COMPLETING_REBALANCE:
-        propagate_error(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+        propagate_error(group, step, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
     group.timers.cancel_sync()
     is_initial = group.is_empty
-    group.transition_to(ClassicState.PREPARING_REBALANCE, turn.wall_ms)
+    group.transition_to(ClassicState.PREPARING_REBALANCE, step.wall_ms)
     if is_initial:
-        delay_ms = turn.settings.group_initial_rebalance_delay_ms
+        delay_ms = step.settings.group_initial_rebalance_delay_ms
         remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-        group.timers.set_join(turn.now_ms + delay_ms, InitialDelay(delay_ms, remaining_ms))
+        group.timers.set_join(step.now_ms + delay_ms, InitialDelay(delay_ms, remaining_ms))
     elif group.has_all_joined:
-        complete_join(group, turn)
+        complete_join(group, step)
     else:
-        group.timers.set_join(turn.now_ms + group.rebalance_timeout_ms)
+        group.timers.set_join(step.now_ms + group.rebalance_timeout_ms)
 
 
-def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
+def maybe_complete_join(group: ClassicGroup, step: Step) -> None:
     """End the join phase if no member is missing. The join phase of an empty group lasts as long as its delay."""
     is_initial = group.previous_state is ClassicState.EMPTY
     if group.state is ClassicState.PREPARING_REBALANCE and not is_initial and group.has_all_joined:
-        complete_join(group, turn)
+        complete_join(group, step)
 
 
-def end_initial_delay(group: ClassicGroup, delay: InitialDelay, turn: Turn) -> None:
+def end_initial_delay(group: ClassicGroup, delay: InitialDelay, step: Step) -> None:
     """End the join phase of a group that was empty, or wait once more because a member has joined."""
     if not group.new_member_added or delay.remaining_ms == 0:
-        complete_join(group, turn)
+        complete_join(group, step)
         return
     group.new_member_added = False
-    delay_ms = min(turn.settings.group_initial_rebalance_delay_ms, delay.remaining_ms)
+    delay_ms = min(step.settings.group_initial_rebalance_delay_ms, delay.remaining_ms)
     remaining_ms = max(delay.remaining_ms - delay.delay_ms, 0)
-    group.timers.set_join(turn.now_ms + delay_ms, InitialDelay(delay_ms, remaining_ms))
+    group.timers.set_join(step.now_ms + delay_ms, InitialDelay(delay_ms, remaining_ms))
 
 
-def complete_join(group: ClassicGroup, turn: Turn) -> None:
+def complete_join(group: ClassicGroup, step: Step) -> None:
     """End the join phase: answer all members with the next generation, or record that the group is empty."""
     group.timers.cancel_join()
     for member in [m for m in group.members.values() if not m.awaits_join and m.instance_id is None]:
-        remove_member(group, member, turn)
+        remove_member(group, member, step)
     if not group.elect_joined_leader() and group.members:
         # Only static members are left and none has come back. They are removed when their sessions expire.
-        group.timers.set_join(turn.now_ms + group.rebalance_timeout_ms)
+        group.timers.set_join(step.now_ms + group.rebalance_timeout_ms)
         return
     group.new_member_added = False
-    group.begin_generation(turn.wall_ms)
+    group.begin_generation(step.wall_ms)
     if group.is_empty:
         # If this write fails, an older generation returns at the next failover and its members time out.
-        turn.write(group.group_id, (group_record(group, {}),))
+        step.write(group.group_id, (group_record(group, {}),))
         return
-    group.timers.set_sync(turn.now_ms + group.rebalance_timeout_ms)
+    group.timers.set_sync(step.now_ms + group.rebalance_timeout_ms)
     for member in group.members.values():
-        answer_join(group, member, turn)
-        reset_session(group, member, turn)
+        answer_join(group, member, step)
+        reset_session(group, member, step)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
 
 
-def answer_join(group: ClassicGroup, member: ClassicMember, turn: Turn, *, skip_assignment: bool = False) -> None:
+def answer_join(group: ClassicGroup, member: ClassicMember, step: Step, *, skip_assignment: bool = False) -> None:
     """Answer a member's waiting JoinGroup with the generation. Only the leader receives the list of members."""
     if member.join_call is not None:
-        turn.respond(member.join_call, joined(group, member, skip_assignment=skip_assignment))
+        step.respond(member.join_call, joined(group, member, skip_assignment=skip_assignment))
         member.join_call = None
 
 
@@ -106,45 +106,45 @@ def joined(group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool 
     )
 
 
-def refuse_join(member: ClassicMember, turn: Turn, code: ErrorCode, *, member_id: str = "") -> None:
+def refuse_join(member: ClassicMember, step: Step, code: ErrorCode, *, member_id: str = "") -> None:
     """Answer a member's waiting JoinGroup with an error."""
     if member.join_call is not None:
-        turn.respond(member.join_call, JoinGroupResponse(error=error_for(code), member_id=member_id))
+        step.respond(member.join_call, JoinGroupResponse(error=error_for(code), member_id=member_id))
         member.join_call = None
 
 
-def refuse_sync(member: ClassicMember, turn: Turn, code: ErrorCode) -> None:
+def refuse_sync(member: ClassicMember, step: Step, code: ErrorCode) -> None:
     """Answer a member's waiting SyncGroup with an error."""
     if member.sync_call is not None:
-        turn.respond(member.sync_call, SyncGroupResponse(error=error_for(code)))
+        step.respond(member.sync_call, SyncGroupResponse(error=error_for(code)))
         member.sync_call = None
 
 
-def propagate_error(group: ClassicGroup, turn: Turn, code: ErrorCode) -> None:
+def propagate_error(group: ClassicGroup, step: Step, code: ErrorCode) -> None:
     """Clear all assignments and answer the members that wait for one with an error."""
     for member in group.members.values():
         member.assignment = b""
         if member.sync_call is not None:
-            refuse_sync(member, turn, code)
-            reset_session(group, member, turn)
+            refuse_sync(member, step, code)
+            reset_session(group, member, step)
 
 
-def reset_session(group: ClassicGroup, member: ClassicMember, turn: Turn, timeout_ms: int | None = None) -> None:
+def reset_session(group: ClassicGroup, member: ClassicMember, step: Step, timeout_ms: int | None = None) -> None:
     """Restart a member's session with its session timeout or with ``timeout_ms``."""
     timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-    group.timers.set_session(member.member_id, turn.now_ms + timeout_ms)
+    group.timers.set_session(member.member_id, step.now_ms + timeout_ms)
 
 
-def remove_member(group: ClassicGroup, member: ClassicMember, turn: Turn) -> None:
+def remove_member(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
     """Remove a member. Its waiting calls are answered with UNKNOWN_MEMBER_ID, so that a live member joins again."""
-    refuse_join(member, turn, ErrorCode.UNKNOWN_MEMBER_ID)
-    refuse_sync(member, turn, ErrorCode.UNKNOWN_MEMBER_ID)
+    refuse_join(member, step, ErrorCode.UNKNOWN_MEMBER_ID)
+    refuse_sync(member, step, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member.member_id)
 
 
-def rebalance_without(group: ClassicGroup, turn: Turn) -> None:
+def rebalance_without(group: ClassicGroup, step: Step) -> None:
     """Rebalance after members have left."""
     if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-        prepare_rebalance(group, turn)
+        prepare_rebalance(group, step)
     else:
-        maybe_complete_join(group, turn)
+        maybe_complete_join(group, step)

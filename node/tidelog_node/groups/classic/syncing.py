@@ -11,10 +11,10 @@ from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.rebalance import prepare_rebalance, propagate_error, refuse_sync, reset_session
 from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.messages import SyncGroupRequest, SyncGroupResponse
-from tidelog_node.groups.turn import Turn
+from tidelog_node.groups.step import Step
 
 
-def sync(group: ClassicGroup, call: RequestReceived, request: SyncGroupRequest, turn: Turn) -> None:
+def sync(group: ClassicGroup, call: RequestReceived, request: SyncGroupRequest, step: Step) -> None:
     """Accept the leader's assignment, or let a member wait for its own.
 
     Raises:
@@ -26,15 +26,15 @@ def sync(group: ClassicGroup, call: RequestReceived, request: SyncGroupRequest, 
         raise error_for(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} rebalances")
     _note_sync(group, member)
     if group.state is ClassicState.STABLE:
-        turn.respond(call.call_id, _assigned(group, member))
+        step.respond(call.call_id, _assigned(group, member))
         return
-    refuse_sync(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+    refuse_sync(member, step, ErrorCode.REBALANCE_IN_PROGRESS)
     member.sync_call = call.call_id
     if group.leader == member.member_id and group.assigned_generation != group.generation:
         # Write only once. A second assignment would differ from the one that the log ends with.
         group.assigned_generation = group.generation
         given = {assignment.member_id: assignment.assignment for assignment in request.assignments}
-        _write(group, {member_id: given.get(member_id, b"") for member_id in group.members}, turn)
+        _write(group, {member_id: given.get(member_id, b"") for member_id in group.members}, step)
 
 
 def _check(group: ClassicGroup, request: SyncGroupRequest) -> ClassicMember:
@@ -60,33 +60,33 @@ def _note_sync(group: ClassicGroup, member: ClassicMember) -> None:
         group.timers.cancel_sync()
 
 
-def _write(group: ClassicGroup, assignments: Mapping[str, bytes], turn: Turn) -> None:
+def _write(group: ClassicGroup, assignments: Mapping[str, bytes], step: Step) -> None:
     generation = group.generation
 
     def is_current() -> bool:
         # If not, members have joined or left meanwhile and the assignment is obsolete.
         return group.state is ClassicState.COMPLETING_REBALANCE and group.generation == generation
 
-    def committed(turn: Turn) -> None:
+    def committed(step: Step) -> None:
         if is_current():
-            _propagate(group, assignments, turn)
+            _propagate(group, assignments, step)
 
-    def failed(turn: Turn, error: TidelogError) -> None:
+    def failed(step: Step, error: TidelogError) -> None:
         if is_current():
-            propagate_error(group, turn, write_error(error).code)
-            prepare_rebalance(group, turn)
+            propagate_error(group, step, write_error(error).code)
+            prepare_rebalance(group, step)
 
-    turn.write(group.group_id, (group_record(group, assignments),), on_committed=committed, on_failed=failed)
+    step.write(group.group_id, (group_record(group, assignments),), on_committed=committed, on_failed=failed)
 
 
-def _propagate(group: ClassicGroup, assignments: Mapping[str, bytes], turn: Turn) -> None:
-    group.transition_to(ClassicState.STABLE, turn.wall_ms)
+def _propagate(group: ClassicGroup, assignments: Mapping[str, bytes], step: Step) -> None:
+    group.transition_to(ClassicState.STABLE, step.wall_ms)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
         if member.sync_call is not None:
-            turn.respond(member.sync_call, _assigned(group, member))
+            step.respond(member.sync_call, _assigned(group, member))
             member.sync_call = None
-            reset_session(group, member, turn)
+            reset_session(group, member, step)
 
 
 def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:

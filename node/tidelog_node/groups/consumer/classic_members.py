@@ -88,8 +88,6 @@ def joined_metadata(
     member: ConsumerGroupMember, request: JoinGroupRequest, subscription: Subscription, client: ClientIdentity
 ) -> ConsumerGroupMemberMetadataValue:
     """Return a classic member's metadata when it joins."""
-    timeout_ms = request.rebalance_timeout_ms if request.rebalance_timeout_ms > 0 else request.session_timeout_ms
-    protocols = {protocol.name: protocol.metadata for protocol in request.protocols}
     return ConsumerGroupMemberMetadataValue(
         instance_id=request.group_instance_id or member.metadata.instance_id,
         rack_id=subscription.rack_id or member.metadata.rack_id,
@@ -97,9 +95,9 @@ def joined_metadata(
         client_host=client.host,
         subscribed_topic_names=subscription.topics,
         subscribed_topic_regex=None,
-        rebalance_timeout_ms=timeout_ms,
+        rebalance_timeout_ms=request.join_timeout_ms,
         server_assignor=None,
-        classic=ClassicMemberMetadata(request.session_timeout_ms, tuple(protocols.items())),
+        classic=ClassicMemberMetadata(request.session_timeout_ms, request.metadata_by_protocol),
     )
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from tidelog_node.groups.consumer.assignors import Assignment, TopicPartition
 from tidelog_node.groups.consumer.member import ConsumerGroupMember, by_topic
-from tidelog_node.groups.consumer.result import Record
-from tidelog_node.groups.consumer.state import NO_METADATA, GroupState, member_tombstones
+from tidelog_node.groups.consumer.state import NO_METADATA, GroupState, Record, member_tombstones
 from tidelog_node.groups.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,

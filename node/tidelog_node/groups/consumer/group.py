@@ -9,7 +9,8 @@ of the classic protocol do the same by JoinGroup, SyncGroup and Heartbeat (see :
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.consumer import classic_members
@@ -32,10 +33,9 @@ from tidelog_node.groups.consumer.members import (
 )
 from tidelog_node.groups.consumer.rebalance import preferred_assignor, refresh, update_target
 from tidelog_node.groups.consumer.reconciliation import reconcile
-from tidelog_node.groups.consumer.requests import check_request, is_full, owned_partitions
-from tidelog_node.groups.consumer.result import Record, Result
-from tidelog_node.groups.consumer.state import GroupState
+from tidelog_node.groups.consumer.state import GroupState, Record
 from tidelog_node.groups.consumer.timeouts import Timeouts
+from tidelog_node.groups.consumer.validation import check_request, is_full, owned_partitions
 from tidelog_node.groups.events import ClientIdentity, TopicInfo
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -55,6 +55,16 @@ from tidelog_node.groups.records import (
     Value,
 )
 from tidelog_node.groups.settings import GroupSettings
+
+R = TypeVar("R", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[R]):
+    """``records`` are written as one batch and then replayed. ``response`` may be sent once they are committed."""
+
+    records: tuple[Record, ...]
+    response: R
 
 
 class ConsumerGroup:

@@ -8,8 +8,8 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.draft import Draft
 from tidelog_node.groups.consumer.member import JOINING_EPOCH, LEAVE_GROUP_STATIC_EPOCH, ConsumerGroupMember
-from tidelog_node.groups.consumer.requests import owned_partitions
 from tidelog_node.groups.consumer.state import GroupState
+from tidelog_node.groups.consumer.validation import owned_partitions
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from tidelog_node.groups.consumer.assignors import Assignment, TopicPartition
 from tidelog_node.groups.consumer.member import ConsumerGroupMember, partitions_of
-from tidelog_node.groups.consumer.result import Record
 from tidelog_node.groups.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -25,6 +25,8 @@ from tidelog_node.groups.records import (
     Value,
 )
 
+Record: TypeAlias = tuple[Key, Value | None]
+"""A key with its value. None deletes the key."""
 NO_METADATA = ConsumerGroupMetadataValue(0)
 NO_TARGET = ConsumerGroupTargetAssignmentMetadataValue(0)
 

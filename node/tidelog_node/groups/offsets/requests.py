@@ -23,27 +23,27 @@ from tidelog_node.groups.messages import (
 )
 from tidelog_node.groups.offsets.committed import CommittedOffsets, OffsetChange, TopicPartition
 from tidelog_node.groups.records import OffsetCommitValue
-from tidelog_node.groups.turn import Turn
+from tidelog_node.groups.step import Step
 from tidelog_node.groups.value_formats import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _LAST_TIMESTAMP = 2**63 - 1
 """The latest timestamp, which limits the expiry of offsets with very long retention times."""
 
 
-def commit(request: OffsetCommitRequest, turn: Turn) -> tuple[list[OffsetChange], OffsetCommitResponse]:
+def commit(request: OffsetCommitRequest, step: Step) -> tuple[list[OffsetChange], OffsetCommitResponse]:
     """Return the changes of a commit and its response. Partitions that cannot be committed have an error in it."""
     changes: list[OffsetChange] = []
     topics: list[OffsetCommitTopicResult] = []
     retention_ms = request.retention_time_ms
-    expires_ms = NO_TIMESTAMP if retention_ms is None else min(turn.wall_ms + retention_ms, _LAST_TIMESTAMP)
+    expires_ms = NO_TIMESTAMP if retention_ms is None else min(step.wall_ms + retention_ms, _LAST_TIMESTAMP)
     for topic in request.topics:
         results = []
         for partition in topic.partitions:
-            error = _refused(topic.name, partition, turn)
+            error = _refused(topic.name, partition, step)
             results.append(OffsetCommitPartitionResult(partition.index, error))
             if error is None:
                 changes.append(
-                    (TopicPartition(topic.name, partition.index), _value(partition, turn.wall_ms, expires_ms))
+                    (TopicPartition(topic.name, partition.index), _value(partition, step.wall_ms, expires_ms))
                 )
         topics.append(OffsetCommitTopicResult(topic.name, tuple(results)))
     return changes, OffsetCommitResponse(tuple(topics))
@@ -111,13 +111,13 @@ def deletions(partitions: Iterable[TopicPartition]) -> list[OffsetChange]:
     return [(partition, None) for partition in sorted(partitions)]
 
 
-def _refused(topic: str, partition: OffsetCommitPartition, turn: Turn) -> TidelogError | None:
-    limit = turn.settings.offset_metadata_max_bytes
+def _refused(topic: str, partition: OffsetCommitPartition, step: Step) -> TidelogError | None:
+    limit = step.settings.offset_metadata_max_bytes
     # Kafka counts characters too.
     if len(partition.committed_metadata) > limit:
         said = f"metadata of {len(partition.committed_metadata)} characters, offset.metadata.max.bytes is {limit}"
         return error_for(ErrorCode.OFFSET_METADATA_TOO_LARGE, said)
-    if turn.topics is not None and not _exists(turn.topics.get(topic), partition.index):
+    if step.topics is not None and not _exists(step.topics.get(topic), partition.index):
         return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition.index}")
     return None
 

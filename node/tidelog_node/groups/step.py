@@ -22,15 +22,15 @@ class Write:
 
     group_id: str
     records: tuple[GroupRecord, ...]
-    on_written: Callable[[Turn], None] | None
-    on_committed: Callable[[Turn], None] | None
-    on_failed: Callable[[Turn, TidelogError], None] | None
+    on_written: Callable[[Step], None] | None
+    on_committed: Callable[[Step], None] | None
+    on_failed: Callable[[Step, TidelogError], None] | None
     offsets: tuple[OffsetChange, ...] = ()
     """The changes of committed offsets that the records contain."""
 
 
 @dataclass(slots=True)
-class Turn:
+class Step:
     """The state that a step works with. ``topics`` is None until the topics of the cluster are known.
 
     Deadlines use ``now_ms``, which never goes back. Records use ``wall_ms``, the time of day.
@@ -54,9 +54,9 @@ class Turn:
         group_id: str,
         records: Iterable[GroupRecord] = (),
         *,
-        on_written: Callable[[Turn], None] | None = None,
-        on_committed: Callable[[Turn], None] | None = None,
-        on_failed: Callable[[Turn, TidelogError], None] | None = None,
+        on_written: Callable[[Step], None] | None = None,
+        on_committed: Callable[[Step], None] | None = None,
+        on_failed: Callable[[Step, TidelogError], None] | None = None,
         offsets: Iterable[OffsetChange] = (),
     ) -> None:
         """Request a write of the changed offsets followed by the other records."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.classic import ClassicGroup
-from tidelog_node.groups.classic.persistence import loaded_group
+from tidelog_node.groups.classic.persistence import group_of_record
 from tidelog_node.groups.consumer import ConsumerGroup
 from tidelog_node.groups.events import GroupRecord
 from tidelog_node.groups.offsets import CommittedOffsets
@@ -21,15 +21,15 @@ from tidelog_node.groups.records import (
     is_offset_key,
 )
 from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.step import Step
 from tidelog_node.groups.store import GroupStore
-from tidelog_node.groups.turn import Turn
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
-AfterWrites: TypeAlias = Callable[[Turn, TidelogError | None], None]
+AfterWrites: TypeAlias = Callable[[Step, TidelogError | None], None]
 
 
 @dataclass(slots=True)
-class HeldGroup:
+class LoadedGroup:
     """A group in memory. A group that has offsets but no members is a (simple) classic group too."""
 
     group_id: str
@@ -61,78 +61,78 @@ class HeldGroup:
         """True if the records contain all of the group's state."""
         return not self.open_writes and not self.is_used and not self.is_ahead
 
-    def after_writes(self, turn: Turn, follow: AfterWrites) -> None:
+    def after_writes(self, step: Step, follow: AfterWrites) -> None:
         """Continue when all writes of the group so far are committed, or with an error if one fails."""
         if self.open_writes:
             self.waiting.append((max(self.open_writes), follow))
         else:
-            follow(turn, None)
+            follow(step, None)
 
 
-class HeldGroups:
+class LoadedGroups:
     """All groups of a shard. Those in memory are found by id; the others are read from the store."""
 
     def __init__(self, store: GroupStore, settings: GroupSettings) -> None:
         self._store = store
         self._settings = settings
-        self._held: dict[str, HeldGroup] = {}
+        self._loaded: dict[str, LoadedGroup] = {}
         self.touched: set[str] = set()
         """The groups requested since the last :meth:`forget_missing`."""
 
-    def __iter__(self) -> Iterator[HeldGroup]:
-        return iter(tuple(self._held.values()))
+    def __iter__(self) -> Iterator[LoadedGroup]:
+        return iter(tuple(self._loaded.values()))
 
     def __contains__(self, group_id: str) -> bool:
-        return group_id in self._held
+        return group_id in self._loaded
 
     def ids(self) -> Iterator[str]:
         """Yield the ids of all groups that may exist, some of them twice. Groups may appear and disappear meanwhile."""
         yield from self._store.group_ids()
-        yield from tuple(self._held)
+        yield from tuple(self._loaded)
 
     def change_settings(self, settings: GroupSettings) -> None:
         """Use other settings from now on."""
         self._settings = settings
-        for held in self._held.values():
-            if isinstance(held.group, ConsumerGroup):
-                held.group.change_settings(settings)
+        for loaded in self._loaded.values():
+            if isinstance(loaded.group, ConsumerGroup):
+                loaded.group.change_settings(settings)
 
-    def get(self, group_id: str, begin: Callable[[HeldGroup], None]) -> HeldGroup:
+    def get(self, group_id: str, begin: Callable[[LoadedGroup], None]) -> LoadedGroup:
         """Return a group, an empty classic one if it does not exist.
 
         ``begin`` is called for a group that had to be loaded.
         """
         self.touched.add(group_id)
-        held = self._held.get(group_id)
-        if held is None:
-            held = self._held[group_id] = self._load(group_id)
-            begin(held)
-        return held
+        loaded = self._loaded.get(group_id)
+        if loaded is None:
+            loaded = self._loaded[group_id] = self._load(group_id)
+            begin(loaded)
+        return loaded
 
-    def peek(self, group_id: str) -> HeldGroup | None:
+    def peek(self, group_id: str) -> LoadedGroup | None:
         """Return a group if it is in memory."""
-        return self._held.get(group_id)
+        return self._loaded.get(group_id)
 
     def drop(self, group_id: str) -> None:
         """Drop a group from memory if its records contain all of its state."""
-        held = self._held.get(group_id)
-        if held is not None and held.may_be_dropped:
-            del self._held[group_id]
+        loaded = self._loaded.get(group_id)
+        if loaded is not None and loaded.may_be_dropped:
+            del self._loaded[group_id]
 
     def forget_missing(self) -> set[str]:
         """Drop the touched groups that do not exist, and return all touched groups."""
         touched, self.touched = self.touched, set()
         for group_id in touched:
-            held = self._held.get(group_id)
-            if held is not None and not held.exists:
-                del self._held[group_id]
+            loaded = self._loaded.get(group_id)
+            if loaded is not None and not loaded.exists:
+                del self._loaded[group_id]
         return touched
 
-    def _load(self, group_id: str) -> HeldGroup:
+    def _load(self, group_id: str) -> LoadedGroup:
         records = self._store.records_of(group_id)
         parts = [part for record in records if (part := _part_of(record)) is not None]
         group = _group_of(group_id, parts, self._settings)
-        return HeldGroup(group_id, group, CommittedOffsets(group_id, self._store, records), is_recorded=bool(parts))
+        return LoadedGroup(group_id, group, CommittedOffsets(group_id, self._store, records), is_recorded=bool(parts))
 
 
 def _part_of(record: GroupRecord) -> tuple[Key, Value] | None:
@@ -145,7 +145,7 @@ def _part_of(record: GroupRecord) -> tuple[Key, Value] | None:
 def _group_of(group_id: str, parts: list[tuple[Key, Value]], settings: GroupSettings) -> Group:
     for _, value in parts:
         if isinstance(value, GroupMetadataValue):
-            return loaded_group(group_id, value)
+            return group_of_record(group_id, value)
     if not parts:
         return ClassicGroup(group_id)
     group = ConsumerGroup(group_id, settings)

@@ -15,7 +15,7 @@ from tidelog_node.groups.classic.rebalance import prepare_rebalance, refuse_join
 from tidelog_node.groups.consumer import ConsumerGroup, Record
 from tidelog_node.groups.consumer.classic_members import leaving_member
 from tidelog_node.groups.events import GroupRecord, RequestReceived, TopicInfo
-from tidelog_node.groups.held import HeldGroup
+from tidelog_node.groups.loaded_groups import LoadedGroup
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,
@@ -28,13 +28,15 @@ from tidelog_node.groups.messages import (
 )
 from tidelog_node.groups.migration import downgraded, upgraded
 from tidelog_node.groups.records import encode
-from tidelog_node.groups.turn import Turn
+from tidelog_node.groups.step import Step
 
-Answer: TypeAlias = Callable[[Turn, TidelogError | None], None]
+Answer: TypeAlias = Callable[[Step, TidelogError | None], None]
 _LEAVE_GROUP_EPOCH = -1
 
 
-def join(held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: JoinGroupRequest, turn: Turn) -> None:
+def join(
+    loaded: LoadedGroup, group: ConsumerGroup, call: RequestReceived, request: JoinGroupRequest, step: Step
+) -> None:
     """Handle JoinGroup of a consumer group with members. The answer follows when its records are committed.
 
     Raises:
@@ -42,58 +44,62 @@ def join(held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: 
             :meth:`.consumer.ConsumerGroup.join`.
     """
     instance_id = call.client.client_id if request.group_instance_id is None else request.group_instance_id
-    new_id = turn.new_member_id(instance_id)
-    result = group.join(request, call.client, known_topics(turn), new_id, turn.now_ms, turn.wall_ms)
+    new_id = step.new_member_id(instance_id)
+    result = group.join(request, call.client, known_topics(step), new_id, step.now_ms, step.wall_ms)
 
-    def answer(turn: Turn, error: TidelogError | None) -> None:
-        turn.respond(call.call_id, result.response if error is None else refuse(request, write_error(error)))
+    def answer(step: Step, error: TidelogError | None) -> None:
+        step.respond(call.call_id, result.response if error is None else refuse(request, write_error(error)))
 
-    def written(turn: Turn) -> None:
+    def written(step: Step) -> None:
         replay(group, result.records)
         # The member may have replaced the last member of the consumer protocol.
-        classic = _downgraded(group, (), turn)
+        classic = _downgraded(group, (), step)
         if classic is not None:
-            _write_downgrade(held, group, classic, turn)
+            _write_downgrade(loaded, group, classic, step)
 
     if result.records:
-        _write(held, encoded(result.records), written, answer, turn)
+        _write(loaded, encoded(result.records), written, answer, step)
     else:
-        held.after_writes(turn, answer)
+        loaded.after_writes(step, answer)
 
 
-def sync(held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: SyncGroupRequest, turn: Turn) -> None:
+def sync(
+    loaded: LoadedGroup, group: ConsumerGroup, call: RequestReceived, request: SyncGroupRequest, step: Step
+) -> None:
     """Handle SyncGroup of a consumer group with members.
 
     Raises:
         TidelogError: COORDINATOR_LOAD_IN_PROGRESS until the topics are known, and the errors of
             :meth:`.consumer.ConsumerGroup.sync`.
     """
-    response = group.sync(request, known_topics(turn), turn.now_ms)
+    response = group.sync(request, known_topics(step), step.now_ms)
 
-    def answer(turn: Turn, error: TidelogError | None) -> None:
-        turn.respond(call.call_id, response if error is None else refuse(request, write_error(error)))
+    def answer(step: Step, error: TidelogError | None) -> None:
+        step.respond(call.call_id, response if error is None else refuse(request, write_error(error)))
 
-    held.after_writes(turn, answer)
+    loaded.after_writes(step, answer)
 
 
 def heartbeat(
-    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: HeartbeatRequest, turn: Turn
+    loaded: LoadedGroup, group: ConsumerGroup, call: RequestReceived, request: HeartbeatRequest, step: Step
 ) -> None:
     """Handle Heartbeat of a consumer group with members.
 
     Raises:
         TidelogError: The errors of :meth:`.consumer.ConsumerGroup.classic_heartbeat`.
     """
-    group.classic_heartbeat(request, turn.now_ms)
+    group.classic_heartbeat(request, step.now_ms)
 
-    def answer(turn: Turn, error: TidelogError | None) -> None:
+    def answer(step: Step, error: TidelogError | None) -> None:
         response = HeartbeatResponse() if error is None else refuse(request, write_error(error))
-        turn.respond(call.call_id, response)
+        step.respond(call.call_id, response)
 
-    held.after_writes(turn, answer)
+    loaded.after_writes(step, answer)
 
 
-def leave(held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: LeaveGroupRequest, turn: Turn) -> None:
+def leave(
+    loaded: LoadedGroup, group: ConsumerGroup, call: RequestReceived, request: LeaveGroupRequest, step: Step
+) -> None:
     """Handle LeaveGroup of a consumer group with members. Each member has a result of its own (KIP-345)."""
     leaving: set[str] = set()
     results: list[LeftMember] = []
@@ -106,21 +112,21 @@ def leave(held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request:
         results.append(result)
     response = LeaveGroupResponse(members=tuple(results))
 
-    def answer(turn: Turn, error: TidelogError | None) -> None:
-        turn.respond(call.call_id, response if error is None else refuse(request, write_error(error)))
+    def answer(step: Step, error: TidelogError | None) -> None:
+        step.respond(call.call_id, response if error is None else refuse(request, write_error(error)))
 
     if leaving:
-        _remove(held, group, leaving, group.remove(leaving, turn.wall_ms).records, answer, turn)
+        _remove(loaded, group, leaving, group.remove(leaving, step.wall_ms).records, answer, step)
     else:
-        held.after_writes(turn, answer)
+        loaded.after_writes(step, answer)
 
 
 def consumer_heartbeat(
-    held: HeldGroup,
+    loaded: LoadedGroup,
     group: ConsumerGroup,
     call: RequestReceived,
     request: ConsumerGroupHeartbeatRequest,
-    turn: Turn,
+    step: Step,
     before: Sequence[GroupRecord] = (),
 ) -> None:
     """Handle ConsumerGroupHeartbeat. The answer follows when all of the group's writes are committed.
@@ -130,53 +136,53 @@ def consumer_heartbeat(
     Raises:
         TidelogError: The errors of :meth:`.consumer.ConsumerGroup.heartbeat`.
     """
-    result = group.heartbeat(request, call.client, known_topics(turn), turn.now_ms, turn.wall_ms)
+    result = group.heartbeat(request, call.client, known_topics(step), step.now_ms, step.wall_ms)
 
-    def answer(turn: Turn, error: TidelogError | None) -> None:
-        turn.respond(call.call_id, result.response if error is None else refuse(request, write_error(error)))
+    def answer(step: Step, error: TidelogError | None) -> None:
+        step.respond(call.call_id, result.response if error is None else refuse(request, write_error(error)))
 
-    def written(turn: Turn) -> None:
-        if isinstance(held.group, ClassicGroup):
-            _end(held.group, turn)
-        held.group = group
+    def written(step: Step) -> None:
+        if isinstance(loaded.group, ClassicGroup):
+            _end(loaded.group, step)
+        loaded.group = group
         replay(group, result.records)
 
     if not result.records:
-        held.after_writes(turn, answer)
+        loaded.after_writes(step, answer)
     elif request.member_epoch == _LEAVE_GROUP_EPOCH:
-        _remove(held, group, (request.member_id,), result.records, answer, turn)
+        _remove(loaded, group, (request.member_id,), result.records, answer, step)
     else:
-        _write(held, (*before, *encoded(result.records)), written, answer, turn)
+        _write(loaded, (*before, *encoded(result.records)), written, answer, step)
 
 
-def upgrade(group: ClassicGroup, turn: Turn) -> tuple[ConsumerGroup, list[GroupRecord]]:
+def upgrade(group: ClassicGroup, step: Step) -> tuple[ConsumerGroup, list[GroupRecord]]:
     """Return a classic group with members as a consumer group, and the records of the conversion.
 
     Raises:
         TidelogError: GROUP_ID_NOT_FOUND: the group cannot be converted.
     """
-    records = upgraded(group, known_topics(turn), turn.settings, turn.wall_ms)
-    consumer = ConsumerGroup(group.group_id, turn.settings)
+    records = upgraded(group, known_topics(step), step.settings, step.wall_ms)
+    consumer = ConsumerGroup(group.group_id, step.settings)
     replay(consumer, records)
     return consumer, [classic_tombstone(group.group_id), *encoded(records)]
 
 
-def expire(held: HeldGroup, group: ConsumerGroup, turn: Turn) -> None:
+def expire(loaded: LoadedGroup, group: ConsumerGroup, step: Step) -> None:
     """Remove the members whose deadlines have passed."""
-    expired = group.expired(turn.now_ms)
+    expired = group.expired(step.now_ms)
     if expired:
-        _remove(held, group, expired, group.remove(expired, turn.wall_ms).records, None, turn)
+        _remove(loaded, group, expired, group.remove(expired, step.wall_ms).records, None, step)
 
 
-def known_topics(turn: Turn) -> Mapping[str, TopicInfo]:
+def known_topics(step: Step) -> Mapping[str, TopicInfo]:
     """Return the topics of the cluster. Without them every topic would count as deleted.
 
     Raises:
         TidelogError: COORDINATOR_LOAD_IN_PROGRESS.
     """
-    if turn.topics is None:
+    if step.topics is None:
         raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the topics of the cluster are not known yet")
-    return turn.topics
+    return step.topics
 
 
 def encoded(records: Iterable[Record]) -> list[GroupRecord]:
@@ -191,61 +197,61 @@ def replay(group: ConsumerGroup, records: Iterable[Record]) -> None:
 
 
 def _remove(
-    held: HeldGroup,
+    loaded: LoadedGroup,
     group: ConsumerGroup,
     member_ids: Collection[str],
     records: Sequence[Record],
     answer: Answer | None,
-    turn: Turn,
+    step: Step,
 ) -> None:
     """Write the removal of members. Without a member of the consumer protocol the group becomes a classic one."""
-    classic = _downgraded(group, member_ids, turn)
+    classic = _downgraded(group, member_ids, step)
     if classic is None:
-        _write(held, encoded(records), lambda _: replay(group, records), answer, turn)
+        _write(loaded, encoded(records), lambda _: replay(group, records), answer, step)
     else:
-        _write_downgrade(held, group, classic, turn, answer)
+        _write_downgrade(loaded, group, classic, step, answer)
 
 
-def _downgraded(group: ConsumerGroup, leaving: Collection[str], turn: Turn) -> ClassicGroup | None:
-    if turn.topics is None:
+def _downgraded(group: ConsumerGroup, leaving: Collection[str], step: Step) -> ClassicGroup | None:
+    if step.topics is None:
         return None
-    return downgraded(group.state, leaving, turn.topics, turn.settings, turn.wall_ms)
+    return downgraded(group.state, leaving, step.topics, step.settings, step.wall_ms)
 
 
 def _write_downgrade(
-    held: HeldGroup, group: ConsumerGroup, classic: ClassicGroup, turn: Turn, answer: Answer | None = None
+    loaded: LoadedGroup, group: ConsumerGroup, classic: ClassicGroup, step: Step, answer: Answer | None = None
 ) -> None:
-    def written(turn: Turn) -> None:
-        held.group = classic
+    def written(step: Step) -> None:
+        loaded.group = classic
         for member in classic.members.values():
-            reset_session(classic, member, turn)
+            reset_session(classic, member, step)
         if classic.must_rebalance:
-            prepare_rebalance(classic, turn)
+            prepare_rebalance(classic, step)
 
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     records = (*encoded(group.tombstones()), group_record(classic, assignments))
-    _write(held, records, written, answer, turn)
+    _write(loaded, records, written, answer, step)
 
 
 def _write(
-    held: HeldGroup,
+    loaded: LoadedGroup,
     records: Iterable[GroupRecord],
-    written: Callable[[Turn], None],
+    written: Callable[[Step], None],
     answer: Answer | None,
-    turn: Turn,
+    step: Step,
 ) -> None:
-    turn.write(
-        held.group_id,
+    step.write(
+        loaded.group_id,
         records,
         on_written=written,
-        on_committed=None if answer is None else lambda turn: answer(turn, None),
+        on_committed=None if answer is None else lambda step: answer(step, None),
         on_failed=answer,
     )
 
 
-def _end(group: ClassicGroup, turn: Turn) -> None:
+def _end(group: ClassicGroup, step: Step) -> None:
     """End a classic group that has become a consumer group. Waiting members receive an error and join again."""
     for member in group.members.values():
-        refuse_join(member, turn, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
-        refuse_sync(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
-    group.transition_to(ClassicState.DEAD, turn.wall_ms)
+        refuse_join(member, step, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+        refuse_sync(member, step, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.transition_to(ClassicState.DEAD, step.wall_ms)
