@@ -13,19 +13,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
-from tidelog_foundation.config.settings import config_key, setting
+from tidelog_foundation.config.settings import config_key, dynamic_setting, setting_of
 from tidelog_foundation.config.topic import (
-    CLEANUP_COMPACT,
-    CLEANUP_DELETE,
-    COMPRESSION_TYPES,
-    CREATE_TIME,
-    LOG_APPEND_TIME,
-    PRODUCER_COMPRESSION,
     UNLIMITED,
     TopicConfig,
 )
-from tidelog_foundation.config.validators import any_of, at_least, between, each_of, one_of
+from tidelog_foundation.config.validators import any_of, at_least, between, one_of
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -88,6 +83,11 @@ They are Kafka's ServerTopicConfigSynonyms.
 _SAME_MEANING = {s.key: tuple(o.key for o in group) for group in BROKER_SYNONYMS.values() for s in group}
 
 
+def _topic_default(name: str) -> Any:
+    """Declare the default of a topic setting, with the topic's value, limits and text."""
+    return setting_of(TopicConfig, name, " Topics can override it.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicBrokerConfig:
     """The settings that change at run time, on one node (resource ``"7"``) or on all nodes (resource ``""``).
@@ -96,212 +96,82 @@ class DynamicBrokerConfig:
         ValueError: the values are inconsistent; ``parse_config`` turns it into a ConfigError.
     """
 
-    min_insync_replicas: int = setting(
-        1,
-        check=at_least(1),
-        doc="The minimum size of the ISR for a produce request with acks=all. Topics can override it.",
-        dynamic=True,
-        config_type="INT",
+    min_insync_replicas: int = _topic_default("min_insync_replicas")
+    unclean_leader_election_enable: bool = _topic_default("unclean_leader_election_enable")
+    message_max_bytes: int = _topic_default("max_message_bytes")
+    compression_type: str = _topic_default("compression_type")
+    compression_gzip_level: int = _topic_default("compression_gzip_level")
+    compression_lz4_level: int = _topic_default("compression_lz4_level")
+    compression_zstd_level: int = _topic_default("compression_zstd_level")
+    log_flush_interval_ms: int | None = dynamic_setting(
+        None, "The time after which a record is synced to disk, in milliseconds; 5000 if not set.", at_least(0)
     )
-    unclean_leader_election_enable: bool = setting(
-        False,
-        doc="Whether a replica outside the ISR may be elected leader if no other can, which loses committed "
-        "records. Topics can override it.",
-        dynamic=True,
+    log_flush_interval_messages: int = _topic_default("flush_messages")
+    log_segment_bytes: int = _topic_default("segment_bytes")
+    log_roll_ms: int | None = dynamic_setting(
+        None, "The age at which a segment is closed, in milliseconds; log.roll.hours if not set.", at_least(1)
     )
-    message_max_bytes: int = setting(
-        1_048_588,
-        check=at_least(0),
-        doc="The largest record batch that is accepted, in bytes. Topics can override it.",
-        dynamic=True,
-        config_type="INT",
-    )
-    compression_type: str = setting(
-        PRODUCER_COMPRESSION,
-        check=one_of(*COMPRESSION_TYPES),
-        doc="The codec of stored batches; producer keeps the producer's codec.",
-        dynamic=True,
-    )
-    compression_gzip_level: int = setting(
-        -1,
-        check=any_of(one_of(-1), between(1, 9)),
-        doc="The compression level for gzip; -1 is the codec's default.",
-        dynamic=True,
-        config_type="INT",
-    )
-    compression_lz4_level: int = setting(
-        9, check=between(1, 17), doc="The compression level for lz4.", dynamic=True, config_type="INT"
-    )
-    compression_zstd_level: int = setting(
-        3, check=between(-131_072, 22), doc="The compression level for zstd.", dynamic=True, config_type="INT"
-    )
-    log_flush_interval_ms: int | None = setting(
+    log_roll_jitter_ms: int | None = dynamic_setting(
         None,
-        check=at_least(0),
-        doc="The time after which a record is synced to disk, in milliseconds; 5000 if not set.",
-        dynamic=True,
-    )
-    log_flush_interval_messages: int = setting(
-        UNLIMITED,
-        check=at_least(1),
-        doc="The number of records after which a partition's log is synced to disk.",
-        dynamic=True,
-    )
-    log_segment_bytes: int = setting(
-        1024**3,
-        check=between(14, 2**31 - 1),
-        doc="The maximum size of a log segment, in bytes. Topics can override it.",
-        dynamic=True,
-        config_type="INT",
-    )
-    log_roll_ms: int | None = setting(
-        None,
-        check=at_least(1),
-        doc="The age at which a segment is closed, in milliseconds; log.roll.hours if not set.",
-        dynamic=True,
-    )
-    log_roll_jitter_ms: int | None = setting(
-        None,
-        check=at_least(0),
-        doc="The maximum random time by which a segment is closed early, in milliseconds; log.roll.jitter.hours "
+        "The maximum random time by which a segment is closed early, in milliseconds; log.roll.jitter.hours "
         "if not set.",
-        dynamic=True,
+        at_least(0),
     )
-    log_preallocate: bool = setting(False, doc="Whether a segment's file is created with its full size.", dynamic=True)
-    log_index_interval_bytes: int = setting(
-        4096,
-        check=at_least(0),
-        doc="The number of bytes of the log between two index entries. Topics can override it.",
-        dynamic=True,
-        config_type="INT",
-    )
-    log_index_size_max_bytes: int = setting(
-        10 * 1024**2,
-        check=at_least(24),
-        doc="The maximum size of a segment's index, in bytes. Topics can override it.",
-        dynamic=True,
-        config_type="INT",
-    )
-    log_message_timestamp_type: str = setting(
-        CREATE_TIME,
-        check=one_of(CREATE_TIME, LOG_APPEND_TIME),
-        doc="The source of a record's timestamp: CreateTime (the producer) or LogAppendTime (the leader). Topics "
-        "can override it.",
-        dynamic=True,
-    )
-    log_message_timestamp_before_max_ms: int = setting(
-        UNLIMITED,
-        check=at_least(0),
-        doc="The maximum time by which a record's timestamp may be behind the leader's clock, in milliseconds.",
-        dynamic=True,
-    )
-    log_message_timestamp_after_max_ms: int = setting(
-        3_600_000,
-        check=at_least(0),
-        doc="The maximum time by which a record's timestamp may be ahead of the leader's clock, in milliseconds.",
-        dynamic=True,
-    )
-    log_cleanup_policy: tuple[str, ...] = setting(
-        (CLEANUP_DELETE,),
-        check=each_of(CLEANUP_DELETE, CLEANUP_COMPACT),
-        doc="How old segments are handled: delete, compact, or both. Topics can override it.",
-        dynamic=True,
-    )
-    log_retention_ms: int | None = setting(
+    log_preallocate: bool = _topic_default("preallocate")
+    log_index_interval_bytes: int = _topic_default("index_interval_bytes")
+    log_index_size_max_bytes: int = _topic_default("segment_index_bytes")
+    log_message_timestamp_type: str = _topic_default("message_timestamp_type")
+    log_message_timestamp_before_max_ms: int = _topic_default("message_timestamp_before_max_ms")
+    log_message_timestamp_after_max_ms: int = _topic_default("message_timestamp_after_max_ms")
+    log_cleanup_policy: tuple[str, ...] = _topic_default("cleanup_policy")
+    log_retention_ms: int | None = dynamic_setting(
         None,
-        check=any_of(one_of(-1), at_least(1)),
-        doc="The age at which segments are deleted, in milliseconds; -1 is no limit; log.retention.minutes if not set.",
-        dynamic=True,
+        "The age at which segments are deleted, in milliseconds; -1 is no limit; log.retention.minutes if not set.",
+        any_of(one_of(-1), at_least(1)),
     )
-    log_retention_bytes: int = setting(
-        -1,
-        check=at_least(-1),
-        doc="The maximum size of a partition, in bytes, before old segments are deleted; -1 is no limit.",
-        dynamic=True,
+    log_retention_bytes: int = _topic_default("retention_bytes")
+    log_segment_delete_delay_ms: int = _topic_default("file_delete_delay_ms")
+    log_cleaner_threads: int = dynamic_setting(
+        1, "The number of logs that are compacted at the same time.", at_least(1), config_type="INT"
     )
-    log_segment_delete_delay_ms: int = setting(
-        60_000,
-        check=at_least(0),
-        doc="The delay before a deleted file is removed from disk, in milliseconds.",
-        dynamic=True,
+    log_cleaner_dedupe_buffer_size: int = dynamic_setting(
+        128 * 1024**2, "The memory of all cleaner threads for keys, in bytes.", at_least(1024**2)
     )
-    log_cleaner_threads: int = setting(
-        1,
-        check=at_least(1),
-        doc="The number of logs that are compacted at the same time.",
-        dynamic=True,
-        config_type="INT",
-    )
-    log_cleaner_dedupe_buffer_size: int = setting(
-        128 * 1024**2,
-        check=at_least(1024**2),
-        doc="The memory of all cleaner threads for keys, in bytes.",
-        dynamic=True,
-    )
-    log_cleaner_io_buffer_size: int = setting(
+    log_cleaner_io_buffer_size: int = dynamic_setting(
         512 * 1024,
-        check=at_least(1),
-        doc="The memory of all cleaner threads for reading and writing, in bytes.",
-        dynamic=True,
+        "The memory of all cleaner threads for reading and writing, in bytes.",
+        at_least(1),
         config_type="INT",
     )
-    log_cleaner_io_buffer_load_factor: float = setting(
-        0.9,
-        check=between(0.01, 1),
-        doc="The maximum load factor of the table of keys; further keys are left for the next run.",
-        dynamic=True,
+    log_cleaner_io_buffer_load_factor: float = dynamic_setting(
+        0.9, "The maximum load factor of the table of keys; further keys are left for the next run.", between(0.01, 1)
     )
-    log_cleaner_io_max_bytes_per_second: float = setting(
+    log_cleaner_io_max_bytes_per_second: float = dynamic_setting(
         sys.float_info.max,
-        check=between(1, math.inf),
-        doc="The maximum rate at which all cleaner threads together read and write, in bytes per second.",
-        dynamic=True,
+        "The maximum rate at which all cleaner threads together read and write, in bytes per second.",
+        between(1, math.inf),
     )
-    log_cleaner_backoff_ms: int = setting(
-        15_000,
-        check=at_least(0),
-        doc="The time for which the cleaner sleeps when no log needs compaction, in milliseconds.",
-        dynamic=True,
+    log_cleaner_backoff_ms: int = dynamic_setting(
+        15_000, "The time for which the cleaner sleeps when no log needs compaction, in milliseconds.", at_least(0)
     )
-    log_cleaner_min_cleanable_ratio: float = setting(
-        0.5,
-        check=between(0, 1),
-        doc="The minimum ratio of uncompacted log to total log at which a log is compacted.",
-        dynamic=True,
-    )
-    log_cleaner_delete_retention_ms: int = setting(
-        86_400_000, check=at_least(0), doc="How long compaction keeps a tombstone, in milliseconds.", dynamic=True
-    )
-    log_cleaner_min_compaction_lag_ms: int = setting(
-        0,
-        check=at_least(0),
-        doc="The minimum time for which a record remains uncompacted, in milliseconds.",
-        dynamic=True,
-    )
-    log_cleaner_max_compaction_lag_ms: int = setting(
+    log_cleaner_min_cleanable_ratio: float = _topic_default("min_cleanable_dirty_ratio")
+    log_cleaner_delete_retention_ms: int = _topic_default("delete_retention_ms")
+    log_cleaner_min_compaction_lag_ms: int = _topic_default("min_compaction_lag_ms")
+    log_cleaner_max_compaction_lag_ms: int = _topic_default("max_compaction_lag_ms")
+    leader_replication_throttled_rate: int = dynamic_setting(
         UNLIMITED,
-        check=at_least(1),
-        doc="The maximum time for which a record is not eligible for compaction, in milliseconds.",
-        dynamic=True,
+        "The maximum rate at which a node sends to followers of throttled replicas that it leads, in bytes per second.",
+        at_least(0),
     )
-    leader_replication_throttled_rate: int = setting(
+    follower_replication_throttled_rate: int = dynamic_setting(
         UNLIMITED,
-        check=at_least(0),
-        doc="The maximum rate at which a node sends to followers of throttled replicas that it leads, in bytes "
-        "per second.",
-        dynamic=True,
+        "The maximum rate at which a node fetches for its throttled followers, in bytes per second.",
+        at_least(0),
     )
-    follower_replication_throttled_rate: int = setting(
+    replica_alter_log_dirs_io_max_bytes_per_second: int = dynamic_setting(
         UNLIMITED,
-        check=at_least(0),
-        doc="The maximum rate at which a node fetches for its throttled followers, in bytes per second.",
-        dynamic=True,
-    )
-    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
-        UNLIMITED,
-        check=at_least(1),
-        doc="The maximum rate at which replicas move from one log directory to another, in bytes per second.",
-        dynamic=True,
+        "The maximum rate at which replicas move from one log directory to another, in bytes per second.",
+        at_least(1),
     )
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tidelog_foundation.config.settings import config_key, parse_config, setting, unknown_key
+from tidelog_foundation.config.settings import config_key, dynamic_setting, parse_config, setting, unknown_key
 from tidelog_foundation.config.validators import at_least
 from tidelog_foundation.errors import ErrorCode, error_for
 
@@ -21,19 +21,17 @@ MAX_GROUP_ID_BYTES = 32_767
 class GroupConfig:
     """The settings of a group of the consumer protocol; None means the coordinator's value."""
 
-    consumer_session_timeout_ms: int | None = setting(
+    consumer_session_timeout_ms: int | None = dynamic_setting(
         None,
-        check=at_least(1),
+        "The session timeout of members, in milliseconds; group.consumer.session.timeout.ms if not set.",
+        at_least(1),
         config_type="INT",
-        doc="The session timeout of members, in milliseconds; group.consumer.session.timeout.ms if not set.",
-        dynamic=True,
     )
-    consumer_heartbeat_interval_ms: int | None = setting(
+    consumer_heartbeat_interval_ms: int | None = dynamic_setting(
         None,
-        check=at_least(1),
+        "The heartbeat interval of members, in milliseconds; group.consumer.heartbeat.interval.ms if not set.",
+        at_least(1),
         config_type="INT",
-        doc="The heartbeat interval of members, in milliseconds; group.consumer.heartbeat.interval.ms if not set.",
-        dynamic=True,
     )
 
 
@@ -49,40 +47,39 @@ class ConsumerGroupLimits:
 
     group_consumer_session_timeout_ms: int = setting(
         45_000,
-        check=at_least(1),
+        "The session timeout of members of the consumer protocol (KIP-848), in milliseconds. Groups can override it.",
+        at_least(1),
         config_type="INT",
-        doc="The session timeout of members of the consumer protocol (KIP-848), in milliseconds. Groups can "
-        "override it.",
     )
     group_consumer_min_session_timeout_ms: int = setting(
         45_000,
-        check=at_least(1),
+        "The minimum session timeout of members of the consumer protocol, for nodes and groups.",
+        at_least(1),
         config_type="INT",
-        doc="The minimum session timeout of members of the consumer protocol, for nodes and groups.",
     )
     group_consumer_max_session_timeout_ms: int = setting(
         60_000,
-        check=at_least(1),
+        "The maximum session timeout of members of the consumer protocol, for nodes and groups.",
+        at_least(1),
         config_type="INT",
-        doc="The maximum session timeout of members of the consumer protocol, for nodes and groups.",
     )
     group_consumer_heartbeat_interval_ms: int = setting(
         5_000,
-        check=at_least(1),
+        "The heartbeat interval of members of the consumer protocol, in milliseconds. Groups can override it.",
+        at_least(1),
         config_type="INT",
-        doc="The heartbeat interval of members of the consumer protocol, in milliseconds. Groups can override it.",
     )
     group_consumer_min_heartbeat_interval_ms: int = setting(
         5_000,
-        check=at_least(1),
+        "The minimum heartbeat interval of members of the consumer protocol, for nodes and groups.",
+        at_least(1),
         config_type="INT",
-        doc="The minimum heartbeat interval of members of the consumer protocol, for nodes and groups.",
     )
     group_consumer_max_heartbeat_interval_ms: int = setting(
         15_000,
-        check=at_least(1),
+        "The maximum heartbeat interval of members of the consumer protocol, for nodes and groups.",
+        at_least(1),
         config_type="INT",
-        doc="The maximum heartbeat interval of members of the consumer protocol, for nodes and groups.",
     )
 
 

@@ -1,6 +1,6 @@
 """The declaration of settings as fields of frozen dataclasses, and their parsing from Kafka's dotted keys.
 
-``replica_lag_time_max_ms: int = setting(30_000, doc="...")`` declares the key ``replica.lag.time.max.ms``. An unknown
+``replica_lag_time_max_ms: int = setting(30_000, "...")`` declares the key ``replica.lag.time.max.ms``. An unknown
 key, a value of the wrong type and a value out of range raise :class:`~tidelog_foundation.errors.ConfigError` with the
 key, the value and the requirement.
 """
@@ -62,9 +62,9 @@ class _Declaration:
 
 def setting(
     default: Any = REQUIRED,
-    *,
-    doc: str,
+    doc: str = "",
     check: Validator | None = None,
+    *,
     dynamic: bool = False,
     secret: bool = False,
     key: str | None = None,
@@ -78,14 +78,22 @@ def setting(
     overrides the key derived from the field's name; ``aliases`` are other spellings. ``config_type`` is Kafka's type if
     it differs from the annotation's; a number of type INT or SHORT must fit its range.
     """
+    assert doc, "a setting needs a text"
     declaration = _Declaration(doc, check, dynamic, secret, key, aliases, config_type)
     return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: declaration})
 
 
-def setting_of(cls: type[Any], name: str) -> Any:
-    """Return a copy of a setting that another class declares: its key, default, limits and text."""
+def dynamic_setting(default: Any, doc: str, check: Validator | None = None, *, config_type: str | None = None) -> Any:
+    """Declare a setting that can change at run time."""
+    return setting(default, doc, check, dynamic=True, config_type=config_type)
+
+
+def setting_of(cls: type[Any], name: str, note: str = "") -> Any:
+    """Return a copy of a setting that another class declares: its key, default, limits, and its text with a note."""
     declared = next(f for f in dataclasses.fields(cls) if f.name == name)
-    return dataclasses.field(default=declared.default, repr=declared.repr, metadata=declared.metadata)
+    declaration: _Declaration = declared.metadata[_METADATA]
+    noted = dataclasses.replace(declaration, doc=declaration.doc + note)
+    return dataclasses.field(default=declared.default, repr=declared.repr, metadata={_METADATA: noted})
 
 
 def config_key(field: dataclasses.Field[Any]) -> str:

@@ -35,198 +35,173 @@ class NodeConfig(KafkaListenerConfig):
     """
 
     node_id: int = setting(
-        check=at_least(0), aliases=("broker.id",), doc="This node's id, unique among the nodes.", config_type="INT"
+        doc="This node's id, unique among the nodes.", check=at_least(0), config_type="INT", aliases=("broker.id",)
     )
-    cluster_id: str = setting(check=not_empty, doc="The cluster's id; processes with another id are refused.")
+    cluster_id: str = setting(doc="The cluster's id; processes with another id are refused.", check=not_empty)
     listeners: str = setting(
-        check=parse_listeners,
         doc="The addresses to listen on: NAME://host:port,NAME://host:port,... listener.security.protocol.map has"
         " the protocol of each name. Exactly one listener speaks gRPC, and any number speak Kafka's protocol,"
         " for example GRPC://host:9094,PLAINTEXT://host:9092. Without a host, NAME://:port listens on all "
         "addresses and advertises the machine's canonical name.",
+        check=parse_listeners,
     )
     listener_security_protocol_map: str = setting(
         DEFAULT_PROTOCOL_MAP,
-        check=parse_protocol_map,
-        doc="The protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL,... with the protocol GRPC, or PLAINTEXT "
+        "The protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL,... with the protocol GRPC, or PLAINTEXT "
         "for Kafka's. SSL, SASL_PLAINTEXT and SASL_SSL are refused.",
+        parse_protocol_map,
     )
     advertised_listeners: str | None = setting(
         None,
-        check=parse_advertised_listeners,
-        doc="The addresses under which clients and other nodes reach this node's listeners, by name; a listener "
+        "The addresses under which clients and other nodes reach this node's listeners, by name; a listener "
         "without one is not advertised. Defaults to listeners.",
+        parse_advertised_listeners,
     )
     inter_broker_listener_name: str | None = setting(
         None,
-        check=not_empty,
-        doc="The listener over which nodes fetch from each other. Defaults to PLAINTEXT, else the first that "
+        "The listener over which nodes fetch from each other. Defaults to PLAINTEXT, else the first that "
         "speaks Kafka's protocol, else the one that speaks gRPC. A node cannot fetch from a node without this"
         " listener: to change the name, first add the listener to all nodes while they still have the old "
         "name here.",
+        not_empty,
     )
     controller_quorum_voters: str | None = setting(
-        None, check=parse_voters, doc="The controllers, as id@host:port,id@host:port,...", config_type="LIST"
+        None, "The controllers, as id@host:port,id@host:port,...", parse_voters, config_type="LIST"
     )
     controller_quorum_bootstrap_servers: str | None = setting(
         None,
-        check=parse_addresses,
-        doc="Addresses of controllers, as host:port,host:port,..., from which the node learns the others. Set "
+        "Addresses of controllers, as host:port,host:port,..., from which the node learns the others. Set "
         "this or controller.quorum.voters.",
+        parse_addresses,
         config_type="LIST",
     )
     log_dirs: tuple[str, ...] = setting(
-        check=not_empty,
-        aliases=("log.dir",),
         doc="The directories of the partitions; a new replica goes to the one with the fewest.",
+        check=not_empty,
         config_type="STRING",
+        aliases=("log.dir",),
     )
-    broker_rack: str | None = setting(None, doc="The node's rack. The replicas of a partition are spread over racks.")
+    broker_rack: str | None = setting(None, "The node's rack. The replicas of a partition are spread over racks.")
     auto_create_topics_enable: bool = setting(
-        True, doc="Whether a missing topic is created when a client requests it and permits that."
+        True, "Whether a missing topic is created when a client requests it and permits that."
     )
     broker_heartbeat_interval_ms: int = setting(
-        2_000,
-        check=at_least(1),
-        doc="The interval between heartbeats to the controller, in milliseconds.",
-        config_type="INT",
+        2_000, "The interval between heartbeats to the controller, in milliseconds.", at_least(1), config_type="INT"
     )
     controlled_shutdown_timeout_ms: int = setting(
         30_000,
-        check=at_least(0),
-        doc="The maximum time for which a stopping node waits for its leaderships to move, in milliseconds.",
+        "The maximum time for which a stopping node waits for its leaderships to move, in milliseconds.",
+        at_least(0),
     )
     replica_lag_time_max_ms: int = setting(
-        30_000,
-        check=at_least(1),
-        doc="The time for which a follower may lag before it leaves the ISR, in milliseconds.",
+        30_000, "The time for which a follower may lag before it leaves the ISR, in milliseconds.", at_least(1)
     )
     replica_fetch_wait_max_ms: int = setting(
         500,
-        check=at_least(1),
-        doc="The maximum time for which a follower's fetch waits for data, in milliseconds.",
+        "The maximum time for which a follower's fetch waits for data, in milliseconds.",
+        at_least(1),
         config_type="INT",
     )
     replica_fetch_min_bytes: int = setting(
-        1,
-        check=at_least(0),
-        doc="The number of bytes at which a follower's fetch is answered immediately.",
-        config_type="INT",
+        1, "The number of bytes at which a follower's fetch is answered immediately.", at_least(0), config_type="INT"
     )
     replica_fetch_max_bytes: int = setting(
-        1024**2,
-        check=at_least(0),
-        doc="The number of bytes that a follower requests of one partition.",
-        config_type="INT",
+        1024**2, "The number of bytes that a follower requests of one partition.", at_least(0), config_type="INT"
     )
     replica_fetch_response_max_bytes: int = setting(
-        10 * 1024**2,
-        check=at_least(0),
-        doc="The number of bytes that a follower requests in one fetch.",
-        config_type="INT",
+        10 * 1024**2, "The number of bytes that a follower requests in one fetch.", at_least(0), config_type="INT"
     )
     replica_fetch_backoff_ms: int = setting(
         1_000,
-        check=at_least(0),
-        doc="The maximum pause of a follower after consecutive errors, in milliseconds.",
+        "The maximum pause of a follower after consecutive errors, in milliseconds.",
+        at_least(0),
         config_type="INT",
     )
     replica_socket_timeout_ms: int = setting(
         30_000,
-        check=at_least(1),
-        doc="The time for which a follower waits for a response, in addition to the fetch's own wait, in milliseconds.",
+        "The time for which a follower waits for a response, in addition to the fetch's own wait, in milliseconds.",
+        at_least(1),
         config_type="INT",
     )
     fetch_max_bytes: int = setting(
         50 * 1024**2,
-        check=between(1024, 100 * 1024**2),
-        doc="The maximum size of the records in a fetch response, in bytes.",
+        "The maximum size of the records in a fetch response, in bytes.",
+        between(1024, 100 * 1024**2),
         config_type="INT",
     )
     queued_max_request_bytes: int = setting(
         128 * 1024**2,
-        check=at_least(1),
-        doc="The bytes of produce requests under way, those that wait for acks included, at which no more are read. "
+        "The bytes of produce requests under way, those that wait for acks included, at which no more are read. "
         "A quarter as much may wait; further requests are refused with THROTTLING_QUOTA_EXCEEDED, which producers send "
         "again. What a connection's next request takes, about 2 MiB, is on top. A Kafka client's request is received "
         "when there is room for it, and never refused; those larger than 64 KiB that are not produced have a quarter "
         "as much of their own. gRPC requests take their bytes from the same budgets before they are parsed; one "
         "that is larger than the whole budget is refused with RESOURCE_EXHAUSTED.",
+        at_least(1),
     )
     queued_max_response_bytes: int = setting(
         256 * 1024**2,
-        check=at_least(1024**2),
-        doc="The memory of unsent fetch responses, in bytes, including those that wait for slow clients. A "
+        "The memory of unsent fetch responses, in bytes, including those that wait for slow clients. A "
         "response counts twice its size. Consumers get at most three quarters.",
+        at_least(1024**2),
     )
     max_incremental_fetch_session_cache_slots: int = setting(
-        1_000,
-        check=at_least(0),
-        doc="The maximum number of fetch sessions of followers and consumers.",
-        config_type="INT",
+        1_000, "The maximum number of fetch sessions of followers and consumers.", at_least(0), config_type="INT"
     )
     replica_selector_class: str = setting(
         LEADER_SELECTOR,
-        check=one_of(*SELECTORS),
-        doc="Selects the replica that consumers read from: the leader, or with RackAwareReplicaSelector a replica"
+        "Selects the replica that consumers read from: the leader, or with RackAwareReplicaSelector a replica"
         " in their rack (client.rack). Kafka's package name is optional.",
+        one_of(*SELECTORS),
     )
     log_flush_scheduler_interval_ms: int = setting(
-        1_000, check=at_least(1), doc="The interval between checks for logs to sync, in milliseconds."
+        1_000, "The interval between checks for logs to sync, in milliseconds.", at_least(1)
     )
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
         60_000,
-        check=at_least(1),
-        doc="The interval between checkpoints of log start offsets, in milliseconds.",
+        "The interval between checkpoints of log start offsets, in milliseconds.",
+        at_least(1),
         config_type="INT",
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
-        5_000,
-        check=at_least(1),
-        doc="The interval between checkpoints of high watermarks and recovery points, in milliseconds.",
+        5_000, "The interval between checkpoints of high watermarks and recovery points, in milliseconds.", at_least(1)
     )
     log_roll_hours: int = setting(
-        168, check=at_least(1), doc="The age at which a segment is closed, in hours.", config_type="INT"
+        168, "The age at which a segment is closed, in hours.", at_least(1), config_type="INT"
     )
     log_roll_jitter_hours: int = setting(
-        0,
-        check=at_least(0),
-        doc="The maximum random time by which a segment is closed early, in hours.",
-        config_type="INT",
+        0, "The maximum random time by which a segment is closed early, in hours.", at_least(0), config_type="INT"
     )
     log_retention_minutes: int | None = setting(
         None,
-        check=_at_least_one_or_unlimited,
-        doc="The age at which segments are deleted, in minutes; log.retention.hours if not set.",
+        "The age at which segments are deleted, in minutes; log.retention.hours if not set.",
+        _at_least_one_or_unlimited,
         config_type="INT",
     )
     log_retention_hours: int = setting(
         168,
-        check=_at_least_one_or_unlimited,
-        doc="The age at which segments are deleted, in hours; -1 is no limit.",
+        "The age at which segments are deleted, in hours; -1 is no limit.",
+        _at_least_one_or_unlimited,
         config_type="INT",
     )
     log_retention_check_interval_ms: int = setting(
-        300_000, check=at_least(1), doc="The interval between checks for segments to delete, in milliseconds."
+        300_000, "The interval between checks for segments to delete, in milliseconds.", at_least(1)
     )
-    log_cleaner_enable: bool = setting(True, doc="Whether topics with cleanup.policy=compact are compacted.")
+    log_cleaner_enable: bool = setting(True, "Whether topics with cleanup.policy=compact are compacted.")
     num_recovery_threads_per_data_dir: int = setting(
         2,
-        check=at_least(1),
-        doc="The number of logs of one directory that are opened and checked at the same time.",
+        "The number of logs of one directory that are opened and checked at the same time.",
+        at_least(1),
         config_type="INT",
     )
     producer_id_expiration_ms: int = setting(
         86_400_000,
-        check=at_least(1),
-        doc="The time for which a partition remembers an inactive idempotent producer, in milliseconds.",
+        "The time for which a partition remembers an inactive idempotent producer, in milliseconds.",
+        at_least(1),
         config_type="INT",
     )
     producer_id_expiration_check_interval_ms: int = setting(
-        600_000,
-        check=at_least(1),
-        doc="The interval between checks for producers to forget, in milliseconds.",
-        config_type="INT",
+        600_000, "The interval between checks for producers to forget, in milliseconds.", at_least(1), config_type="INT"
     )
 
     def __post_init__(self) -> None:

@@ -29,69 +29,63 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
 
     offsets_topic_num_partitions: int = setting(
         50,
-        check=at_least(1),
-        config_type="INT",
-        doc="The number of partitions of __consumer_offsets when it is created; a group belongs to one of them "
+        "The number of partitions of __consumer_offsets when it is created; a group belongs to one of them "
         "permanently.",
+        at_least(1),
+        config_type="INT",
     )
     offsets_topic_replication_factor: int = setting(
         3,
-        check=at_least(1),
+        "The number of replicas of __consumer_offsets when it is created, which requires that many nodes.",
+        at_least(1),
         config_type="SHORT",
-        doc="The number of replicas of __consumer_offsets when it is created, which requires that many nodes.",
     )
     offsets_topic_segment_bytes: int = setting(
         100 * 1024**2,
-        check=at_least(1),
+        "segment.bytes of __consumer_offsets when it is created; small segments are compacted soon.",
+        at_least(1),
         config_type="INT",
-        doc="segment.bytes of __consumer_offsets when it is created; small segments are compacted soon.",
     )
     offsets_topic_compression_codec: int = setting(
         0,
-        check=between(0, 4),
+        "The codec of records in __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        between(0, 4),
         config_type="INT",
-        doc="The codec of records in __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
     )
     offsets_retention_minutes: int = setting(
         7 * _DAY_MINUTES,
-        check=at_least(1),
-        config_type="INT",
-        doc="The time for which offsets are kept after the last member of a group has left, or after the commit "
+        "The time for which offsets are kept after the last member of a group has left, or after the commit "
         "for consumers without a group membership, in minutes.",
+        at_least(1),
+        config_type="INT",
     )
     offsets_retention_check_interval_ms: int = setting(
-        600_000, check=at_least(1), doc="The interval between checks for expired offsets, in milliseconds."
+        600_000, "The interval between checks for expired offsets, in milliseconds.", at_least(1)
     )
     offset_metadata_max_bytes: int = setting(
-        4_096,
-        check=at_least(0),
-        config_type="INT",
-        doc="The maximum size of the metadata of a committed offset, in bytes.",
+        4_096, "The maximum size of the metadata of a committed offset, in bytes.", at_least(0), config_type="INT"
     )
     offsets_commit_timeout_ms: int = setting(
         5_000,
-        check=at_least(1),
-        config_type="INT",
-        doc="The time for which a commit waits for the in-sync replicas before it fails with "
+        "The time for which a commit waits for the in-sync replicas before it fails with "
         "COORDINATOR_NOT_AVAILABLE, in milliseconds.",
+        at_least(1),
+        config_type="INT",
     )
     group_min_session_timeout_ms: int = setting(
-        6_000, check=at_least(1), config_type="INT", doc="The minimum session.timeout.ms of classic members."
+        6_000, "The minimum session.timeout.ms of classic members.", at_least(1), config_type="INT"
     )
     group_max_session_timeout_ms: int = setting(
-        1_800_000, check=at_least(1), config_type="INT", doc="The maximum session.timeout.ms of classic members."
+        1_800_000, "The maximum session.timeout.ms of classic members.", at_least(1), config_type="INT"
     )
     group_initial_rebalance_delay_ms: int = setting(
         3_000,
-        check=at_least(0),
+        "The time for which an empty group waits for more members before its first rebalance, in milliseconds.",
+        at_least(0),
         config_type="INT",
-        doc="The time for which an empty group waits for more members before its first rebalance, in milliseconds.",
     )
     group_max_size: int = setting(
-        _INT32_MAX,
-        check=at_least(1),
-        config_type="INT",
-        doc="The maximum number of members of a group of the classic protocol.",
+        _INT32_MAX, "The maximum number of members of a group of the classic protocol.", at_least(1), config_type="INT"
     )
     group_consumer_session_timeout_ms: int = _limit("group_consumer_session_timeout_ms")
     group_consumer_min_session_timeout_ms: int = _limit("group_consumer_min_session_timeout_ms")
@@ -100,29 +94,24 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
     group_consumer_min_heartbeat_interval_ms: int = _limit("group_consumer_min_heartbeat_interval_ms")
     group_consumer_max_heartbeat_interval_ms: int = _limit("group_consumer_max_heartbeat_interval_ms")
     group_consumer_max_size: int = setting(
-        _INT32_MAX,
-        check=at_least(1),
-        config_type="INT",
-        doc="The maximum number of members of a group of the consumer protocol.",
+        _INT32_MAX, "The maximum number of members of a group of the consumer protocol.", at_least(1), config_type="INT"
     )
     group_consumer_assignors: tuple[str, ...] = setting(
-        DEFAULT_ASSIGNORS,
-        check=each_of(*DEFAULT_ASSIGNORS),
-        doc="The server-side assignors; the first is the default of groups.",
+        DEFAULT_ASSIGNORS, "The server-side assignors; the first is the default of groups.", each_of(*DEFAULT_ASSIGNORS)
     )
     group_consumer_regex_refresh_interval_ms: int = setting(
         600_000,
-        check=at_least(10_000),
-        config_type="INT",
-        doc="The interval at which the topics of a regular expression are resolved again even if no topic has "
+        "The interval at which the topics of a regular expression are resolved again even if no topic has "
         "changed, in milliseconds.",
+        at_least(10_000),
+        config_type="INT",
     )
     group_consumer_migration_policy: str = setting(
         str(MigrationPolicy.BIDIRECTIONAL),
-        check=_check_policy,
-        doc="The permitted conversions of groups with members. upgrade: a classic group, when a member of the "
+        "The permitted conversions of groups with members. upgrade: a classic group, when a member of the "
         "consumer protocol joins; downgrade: a consumer group, when only classic members are left; "
         "bidirectional: both; disabled: neither.",
+        _check_policy,
     )
 
     @property

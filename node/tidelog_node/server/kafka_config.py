@@ -21,45 +21,45 @@ class KafkaListenerConfig(GroupCoordinatorConfig):
 
     socket_request_max_bytes: int = setting(
         100 * 1024**2,
-        check=between(1, _INT32_MAX),
-        config_type="INT",
-        doc="The most bytes of one request. A Kafka client's connection that announces more is closed, and a gRPC "
+        "The most bytes of one request. A Kafka client's connection that announces more is closed, and a gRPC "
         "request that is larger is refused with RESOURCE_EXHAUSTED.",
+        between(1, _INT32_MAX),
+        config_type="INT",
     )
     max_connections: int = setting(
         _INT32_MAX,
-        check=between(1, _INT32_MAX),
-        config_type="INT",
-        doc="The maximum number of connections of all Kafka listeners; further ones are closed immediately. If "
+        "The maximum number of connections of all Kafka listeners; further ones are closed immediately. If "
         "the inter-broker listener is one of several, connections of nodes are accepted nevertheless, in "
         "place of the connection of another listener that has been idle for longest. Of the process's file "
         "descriptors, 256, but at most an eighth, are reserved for logs.",
+        between(1, _INT32_MAX),
+        config_type="INT",
     )
     max_connections_per_ip: int = setting(
         _INT32_MAX,
-        check=between(1, _INT32_MAX),
+        "The maximum number of connections from one address; further ones are closed immediately.",
+        between(1, _INT32_MAX),
         config_type="INT",
-        doc="The maximum number of connections from one address; further ones are closed immediately.",
     )
     connections_max_idle_ms: int = setting(
         600_000,
-        check=at_least(1),
-        doc="The time after which a Kafka client's connection is closed if it is idle, or if the client does not "
+        "The time after which a Kafka client's connection is closed if it is idle, or if the client does not "
         "read responses that are ready, in milliseconds.",
+        at_least(1),
     )
     socket_send_buffer_bytes: int = setting(
         -1,
-        check=_at_least_one_or_the_systems,
-        config_type="INT",
-        doc="SO_SNDBUF of connections of Kafka clients. Kafka's default is 102400; -1 lets the operating system "
+        "SO_SNDBUF of connections of Kafka clients. Kafka's default is 102400; -1 lets the operating system "
         "choose the size.",
+        _at_least_one_or_the_systems,
+        config_type="INT",
     )
     socket_receive_buffer_bytes: int = setting(
         -1,
-        check=_at_least_one_or_the_systems,
-        config_type="INT",
-        doc="SO_RCVBUF of connections of Kafka clients. Kafka's default is 102400; -1 lets the operating system "
+        "SO_RCVBUF of connections of Kafka clients. Kafka's default is 102400; -1 lets the operating system "
         "choose the size.",
+        _at_least_one_or_the_systems,
+        config_type="INT",
     )
 
     def listener_limits(self) -> ListenerLimits:

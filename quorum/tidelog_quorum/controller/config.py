@@ -17,44 +17,42 @@ _limit = partial(setting_of, ConsumerGroupLimits)
 class ControllerConfig:
     """The settings that govern a controller's decisions."""
 
-    cluster_id: str = setting(check=not_empty, doc="The cluster's id; processes with another id are refused.")
+    cluster_id: str = setting(doc="The cluster's id; processes with another id are refused.", check=not_empty)
     broker_session_timeout_ms: int = setting(
         9_000,
-        check=at_least(1),
-        doc="The time without a heartbeat after which a node is fenced, in milliseconds. A node whose process is "
+        "The time without a heartbeat after which a node is fenced, in milliseconds. A node whose process is "
         "gone is fenced immediately.",
+        at_least(1),
         config_type="INT",
     )
-    num_partitions: int = setting(
-        1, check=at_least(1), doc="The default number of partitions of a topic.", config_type="INT"
-    )
+    num_partitions: int = setting(1, "The default number of partitions of a topic.", at_least(1), config_type="INT")
     default_replication_factor: int = setting(
-        1, check=at_least(1), doc="The default number of replicas of a topic.", config_type="INT"
+        1, "The default number of replicas of a topic.", at_least(1), config_type="INT"
     )
-    delete_topic_enable: bool = setting(True, doc="Whether topics may be deleted.")
+    delete_topic_enable: bool = setting(True, "Whether topics may be deleted.")
     min_insync_replicas: int = setting(
         1,
-        check=at_least(1),
-        doc="The minimum size of the ISR for a produce request with acks=all. The settings of the cluster and of "
+        "The minimum size of the ISR for a produce request with acks=all. The settings of the cluster and of "
         "topics override it.",
+        at_least(1),
         config_type="INT",
     )
     unclean_leader_election_enable: bool = setting(
         False,
-        doc="Whether a replica outside the ISR may be elected leader if no other can, which loses committed "
+        "Whether a replica outside the ISR may be elected leader if no other can, which loses committed "
         "records. The settings of the cluster and of topics override it.",
     )
     auto_leader_rebalance_enable: bool = setting(
-        True, doc="Whether the controller moves leadership back to preferred replicas automatically."
+        True, "Whether the controller moves leadership back to preferred replicas automatically."
     )
     leader_imbalance_check_interval_seconds: int = setting(
-        300, check=at_least(1), doc="The interval between checks of the leader imbalance, in seconds."
+        300, "The interval between checks of the leader imbalance, in seconds.", at_least(1)
     )
     leader_imbalance_per_broker_percentage: int = setting(
         10,
-        check=at_least(0),
-        doc="The percentage of partitions with this preferred leader but another leader, above which the "
+        "The percentage of partitions with this preferred leader but another leader, above which the "
         "controller moves leadership back to a node.",
+        at_least(0),
         config_type="INT",
     )
 

@@ -26,48 +26,48 @@ class QuorumConfig(ControllerConfig):
     """
 
     node_id: int = setting(
-        check=at_least(0), doc="This controller's id, unique among the controllers.", config_type="INT"
+        doc="This controller's id, unique among the controllers.", check=at_least(0), config_type="INT"
     )
-    listeners: str = setting(check=parse_listener, doc="The address to listen on: GRPC://host:port.")
+    listeners: str = setting(doc="The address to listen on: GRPC://host:port.", check=parse_listener)
     advertised_listeners: str | None = setting(
         None,
-        check=parse_listener,
-        doc="The address under which others reach this controller. Defaults to a voter's address in "
+        "The address under which others reach this controller. Defaults to a voter's address in "
         "controller.quorum.voters.",
+        parse_listener,
     )
     controller_quorum_voters: str | None = setting(
         None,
-        check=parse_voters,
-        doc="The initial voters: id@host:port,id@host:port,... Later changes by add-voter and remove-voter are in"
+        "The initial voters: id@host:port,id@host:port,... Later changes by add-voter and remove-voter are in"
         " the metadata log and take precedence. The controller also tries these addresses to find voters that"
         " have moved.",
+        parse_voters,
     )
     controller_quorum_bootstrap_servers: str | None = setting(
         None,
-        check=parse_addresses,
-        doc="Addresses of controllers, as host:port,host:port,... A controller with this setting need not be in "
+        "Addresses of controllers, as host:port,host:port,... A controller with this setting need not be in "
         "controller.quorum.voters: it follows the log without a vote until add-voter gives it one.",
+        parse_addresses,
     )
     controller_quorum_engine: str = setting(
         TIDELOG,
-        check=one_of(TIDELOG, PYSYNCOBJ),
-        doc="The implementation of Raft: tidelog, or pysyncobj for development on one machine, which can lose "
+        "The implementation of Raft: tidelog, or pysyncobj for development on one machine, which can lose "
         "acknowledged changes.",
+        one_of(TIDELOG, PYSYNCOBJ),
     )
     controller_quorum_pysyncobj_voters: str | None = setting(
         None,
-        check=parse_voters,
-        doc="The loopback addresses of the voters' pysyncobj protocol with that engine: id@host:port,...",
+        "The loopback addresses of the voters' pysyncobj protocol with that engine: id@host:port,...",
+        parse_voters,
     )
-    metadata_log_dir: str = setting(check=not_empty, doc="The directory of the metadata log.")
+    metadata_log_dir: str = setting(doc="The directory of the metadata log.", check=not_empty)
     metadata_log_max_record_bytes_between_snapshots: int = setting_of(SnapshotConfig, "max_bytes_between")
     metadata_log_max_snapshot_interval_ms: int = setting_of(SnapshotConfig, "max_interval_ms")
     controller_quorum_election_timeout_ms: int = setting_of(RaftConfig, "election_timeout_ms")
     controller_quorum_heartbeat_interval_ms: int = setting(
         0,
-        check=at_least(0),
-        doc="The interval between heartbeats of a leader to its followers, in milliseconds; 0 is a third of the "
+        "The interval between heartbeats of a leader to its followers, in milliseconds; 0 is a third of the "
         "election timeout.",
+        at_least(0),
     )
     controller_quorum_append_max_bytes: int = setting_of(RaftConfig, "max_append_bytes")
     controller_quorum_append_max_inflight: int = setting_of(RaftConfig, "max_inflight_appends")

@@ -66,7 +66,7 @@ def _declares_a_setting(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.value, ast.Call):
         return False
     function = statement.value.func
-    return isinstance(function, ast.Name) and function.id == "setting"
+    return isinstance(function, ast.Name) and function.id in ("setting", "dynamic_setting")
 
 
 def test_row_says_what_a_setting_is(generator: ModuleType) -> None:

@@ -17,54 +17,52 @@ class RaftConfig:
 
     election_timeout_ms: int = setting(
         1_000,
-        key="controller.quorum.election.timeout.ms",
-        check=at_least(20),
-        doc="The time without a leader after which a voter requests votes, and without a majority after which a "
+        "The time without a leader after which a voter requests votes, and without a majority after which a "
         "leader resigns, in milliseconds.",
+        at_least(20),
+        key="controller.quorum.election.timeout.ms",
     )
     heartbeat_interval_ms: int = setting(
         100,
+        "The interval between heartbeats of a leader to its followers, in milliseconds.",
+        at_least(1),
         key="controller.quorum.heartbeat.interval.ms",
-        check=at_least(1),
-        doc="The interval between heartbeats of a leader to its followers, in milliseconds.",
     )
     max_append_bytes: int = setting(
         256 * 1024,
+        "The maximum payload of an append, in bytes; a larger entry is sent alone.",
+        between(1, 64 * 1024 * 1024),
         key="controller.quorum.append.max.bytes",
-        check=between(1, 64 * 1024 * 1024),
-        doc="The maximum payload of an append, in bytes; a larger entry is sent alone.",
     )
     max_inflight_appends: int = setting(
         32,
+        "The maximum number of appends in flight to a follower; further entries wait and are sent in larger batches.",
+        between(1, 1024),
         key="controller.quorum.append.max.inflight",
-        check=between(1, 1024),
-        doc="The maximum number of appends in flight to a follower; further entries wait and are sent in larger "
-        "batches.",
     )
     max_inflight_bytes: int = setting(
         4 * 1024 * 1024,
+        "The maximum payload of all appends in flight to a follower, in bytes; a larger entry is sent alone.",
+        between(1, 1024 * 1024 * 1024),
         key="controller.quorum.append.max.inflight.bytes",
-        check=between(1, 1024 * 1024 * 1024),
-        doc="The maximum payload of all appends in flight to a follower, in bytes; a larger entry is sent alone.",
     )
     max_trailing_entries: int = setting(
         10_000,
+        "The number of entries that stay in the log before a snapshot, for followers that are slightly behind.",
+        at_least(0),
         key="controller.quorum.snapshot.trailing.entries",
-        check=at_least(0),
-        doc="The number of entries that stay in the log before a snapshot, for followers that are slightly behind.",
     )
     max_trailing_bytes: int = setting(
         16 * 1024 * 1024,
+        "The maximum payload of the entries that stay in the log before a snapshot, in bytes; the log is in memory.",
+        at_least(0),
         key="controller.quorum.snapshot.trailing.bytes",
-        check=at_least(0),
-        doc="The maximum payload of the entries that stay in the log before a snapshot, in bytes; the log is in "
-        "memory.",
     )
     max_observers: int = setting(
         16,
+        "The maximum number of observers to which a leader sends the log.",
+        at_least(1),
         key="controller.quorum.observers.max",
-        check=at_least(1),
-        doc="The maximum number of observers to which a leader sends the log.",
     )
 
     def __post_init__(self) -> None:
