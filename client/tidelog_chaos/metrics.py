@@ -16,10 +16,13 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from tidelog_chaos.background import BackgroundThread
 
 Outcome = Literal["ok", "info", "fail"]
 
@@ -107,3 +110,50 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     """Return a percentile of ascending numbers by the nearest rank."""
     rank = max(1, math.ceil(percent / 100 * len(ordered)))
     return round(ordered[rank - 1], 3)
+
+
+_INTERVAL_S = 1.0
+
+
+class Recorder(BackgroundThread):
+    """Writes a line of metrics every second, in a thread from :meth:`start` to :meth:`stop`.
+
+    The progress display reads its attributes.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        meter: Meter,
+        now_s: Callable[[], float],
+        view: Callable[[], ClusterView],
+        faults: Callable[[], Sequence[str]],
+    ) -> None:
+        self._file = MetricsFile(path)
+        self._meter = meter
+        self._now_s = now_s
+        self._view = view
+        self._faults = faults
+        super().__init__("metrics")
+        self.sends: dict[Outcome, int] = {"ok": 0, "info": 0, "fail": 0}
+        self.records = 0
+        self.ok_per_s = 0
+
+    def stop(self) -> None:
+        """Write the remaining counts and end."""
+        super().stop()
+        self._file.close()
+
+    def _run(self) -> None:
+        due_s = time.monotonic()
+        while not self._stopping.is_set():
+            due_s = max(due_s + _INTERVAL_S, time.monotonic())
+            self._stopping.wait(due_s - time.monotonic())
+            self._write(self._meter.take())
+
+    def _write(self, counts: Counts) -> None:
+        for outcome, count in counts.sends.items():
+            self.sends[outcome] += count
+        self.records += counts.records
+        self.ok_per_s = counts.sends["ok"]
+        self._file.write(self._now_s(), counts, self._view(), self._faults())

@@ -2,13 +2,15 @@
 
 The phases: everything starts and every replica is in sync; the workload runs while the nemesis follows its plan; all
 faults are healed, and the cluster has to become healthy again; the clients write a little more, stop, crash and read
-everything; the nodes stop and their files are compared; the history is checked. Each phase records its results in the
-run's directory, so that ``tidelog chaos check`` and ``report`` can reproduce them.
+everything; the nodes stop and their files are compared, which must be identical below the high watermark, byte by byte;
+the history is checked. Each phase records its results in the run's directory, so that ``tidelog chaos check`` and
+``report`` can reproduce them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import shutil
 import signal
@@ -17,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from platform import platform, python_version
 from typing import Any
 
@@ -26,15 +29,14 @@ from tidelog.admin import AdminClient
 from tidelog_chaos.drivers.driver import FaultDriver
 from tidelog_chaos.faults import Nemesis, PlannedFault, draw_plan
 from tidelog_chaos.history import HistoryWriter
-from tidelog_chaos.metrics import Meter
+from tidelog_chaos.metrics import Meter, Recorder
 from tidelog_chaos.moves import Moves
 from tidelog_chaos.progress import RunProgress
-from tidelog_chaos.recorder import Recorder
-from tidelog_chaos.replicas import compare
 from tidelog_chaos.settings import RunSettings
 from tidelog_chaos.watch import Watch
 from tidelog_chaos.workload import Library, QueueWorkload, SubscribeWorkload, Workload, load_library
 from tidelog_foundation.errors import ConfigError, TidelogError
+from tidelog_foundation.records import iter_headers
 
 HISTORY, RUN, REPLICAS, METRICS = "history.jsonl", "run.json", "replicas.json", "metrics.jsonl"
 """The files that a run itself writes into its directory."""
@@ -242,7 +244,7 @@ class _Run:
         for key, of_key in folders.items():
             if len(of_key) != self._settings.queue.replication_factor:
                 self._problem(f"{key} has replicas on {', '.join(of_key) or 'no node'} alone")
-        self._outcome.replicas = compare(folders, ends)
+        self._outcome.replicas = compare_replicas(folders, ends)
         text = json.dumps({"high_watermarks": ends, "replicas": self._outcome.replicas}, separators=(",", ":"))
         (self._settings.output / REPLICAS).write_text(text + "\n")
 
@@ -310,3 +312,34 @@ def _signals_interrupt() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+_DIGEST_BYTES = 8
+
+
+def committed_digests(folder: Path, high_watermark: int) -> list[str]:
+    """Return a line per batch of a replica below the high watermark: its offsets and a digest of its bytes.
+
+    The offsets are those of the first and the last record; batches with a gap between them give different lines. A
+    batch that reaches beyond the high watermark does not count.
+    """
+    lines: list[str] = []
+    for segment in sorted(folder.glob("*.log")):
+        data = segment.read_bytes()
+        for position, header in iter_headers(data):
+            if header.next_offset > high_watermark:
+                return lines
+            batch = memoryview(data)[position : position + header.size_in_bytes]
+            digest = hashlib.blake2b(batch, digest_size=_DIGEST_BYTES).hexdigest()
+            lines.append(f"{header.base_offset}-{header.next_offset - 1}:{digest}")
+    return lines
+
+
+def compare_replicas(
+    folders: Mapping[str, Mapping[str, Path]], high_watermarks: Mapping[str, int]
+) -> dict[str, dict[str, list[str]]]:
+    """Return for each key the digests of each node's replica; ``folders`` has their paths."""
+    return {
+        key: {node: committed_digests(folder, high_watermarks[key]) for node, folder in sorted(of_key.items())}
+        for key, of_key in sorted(folders.items())
+    }

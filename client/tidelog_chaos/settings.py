@@ -111,9 +111,7 @@ def _driver(settings: RunSettings) -> FaultDriver:
                 settings.bootstrap_servers, settings.kubernetes, settings.duration_s, settings.kafka_bootstrap_servers
             )
         case _:
-            from tidelog_chaos.drivers.unsupported import Unsupported
-
-            return Unsupported(settings.bootstrap_servers, settings.kafka_bootstrap_servers)
+            return FaultDriver(settings.bootstrap_servers, settings.kafka_bootstrap_servers)
 
 
 def _servers(settings: RunSettings) -> Mapping[str, object]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 from tidelog.admin import AdminClient
 from tidelog.admin.metadata import ClusterMetadata
+from tidelog_chaos.background import BackgroundThread
 from tidelog_chaos.metrics import ClusterView
 from tidelog_chaos.workload import OFFSETS_TOPIC
 from tidelog_chaos.workload.keys import key_of
@@ -19,7 +19,7 @@ _LOOK_S = 0.2
 _INTERNAL = frozenset({OFFSETS_TOPIC})
 
 
-class Watch:
+class Watch(BackgroundThread):
     """Keeps :attr:`view` up to date in its own thread; ``keys`` and ``topics`` return what matters now."""
 
     def __init__(
@@ -34,23 +34,12 @@ class Watch:
         self._topics = topics
         self._factor = replication_factor
         self._view = ClusterView()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        super().__init__("watch")
 
     @property
     def view(self) -> ClusterView:
         """The leaders in the cluster's last answer."""
         return self._view
-
-    def start(self) -> None:
-        """Start to ask."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop asking."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
 
     def wait_whole(self, timeout_s: float) -> str | None:
         """Wait until every partition has a leader and all replicas in sync; return what is missing, else None."""

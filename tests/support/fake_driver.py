@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog_chaos.drivers import Cut, Delay, Member
-from tidelog_chaos.drivers.unsupported import Unsupported
+from tidelog_chaos.drivers import FaultDriver
 from tidelog_chaos.metrics import ClusterView
 from tidelog_chaos.moves import Move
 
 
-class FakeDriver(Unsupported):
+class FakeDriver(FaultDriver):
     """Tracks the members that are down, paused, slow, delayed, skewed, full and cut off.
 
     ``broken`` faults raise RuntimeError.

@@ -1,6 +1,5 @@
 """The checker of histories: compares the clients' history with the guarantees of a log, without I/O."""
 
 from tidelog_chaos.checker.analysis import check
-from tidelog_chaos.checker.outcome import outcome_of
 
-__all__ = ["check", "outcome_of"]
+__all__ = ["check"]

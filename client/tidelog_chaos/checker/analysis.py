@@ -10,20 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidelog_chaos.checker.consumption import consume_counts
-from tidelog_chaos.checker.cycles import find_cycles
-from tidelog_chaos.checker.exposure import find_exposed
+from tidelog_chaos.checker.dependencies import find_cycles
 from tidelog_chaos.checker.group_notes import GroupNotes
 from tidelog_chaos.checker.groups import find_group_faults, group_statistics
 from tidelog_chaos.checker.lag import realtime_lag
-from tidelog_chaos.checker.loss import find_lost
+from tidelog_chaos.checker.loss import find_exposed, find_lost
 from tidelog_chaos.checker.placement import find_misplaced
-from tidelog_chaos.checker.polling import find_disordered_polls
+from tidelog_chaos.checker.polling import consume_counts, find_disordered_polls
 from tidelog_chaos.checker.replicas import ReplicaLogs, find_divergent
 from tidelog_chaos.checker.sending import find_disordered_sends
-from tidelog_chaos.checker.transactions import FUNCTIONS, OK, TXN, TYPES, UNKNOWN, Transactions, read_transactions
+from tidelog_chaos.checker.transactions import (
+    FUNCTIONS,
+    OK,
+    TXN,
+    TYPES,
+    UNKNOWN,
+    Transactions,
+    Visibility,
+    read_transactions,
+)
 from tidelog_chaos.checker.versions import VersionOrders
-from tidelog_chaos.checker.visibility import Visibility
 from tidelog_chaos.history import Op
 from tidelog_chaos.verdict import DEFAULT_CASES, Findings, Verdict
 

@@ -13,8 +13,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tidelog_chaos.checker.transactions import UNKNOWN, Transactions
-from tidelog_chaos.checker.visibility import Visibility
+from tidelog_chaos.checker.transactions import UNKNOWN, Transactions, Visibility
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Clusters under faults: :class:`FaultDriver` is the interface to a run; each other module implements it."""
+"""Clusters under faults: :class:`FaultDriver` is the interface to a run, and the base of the drivers."""
 
 from tidelog_chaos.drivers.driver import CLIENTS, Cut, Delay, End, FaultDriver, Member
 

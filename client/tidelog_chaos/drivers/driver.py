@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,27 +46,38 @@ class Delay:
         return f"{self.ms:.0f} ± {self.jitter_ms:.0f} ms, {self.loss:.0%} lost"
 
 
-class FaultDriver(Protocol):
+class FaultDriver:
     """A cluster under faults. One thread uses it; every method blocks.
 
     Each fault has a method that begins it and one that ends it; ending a fault that did not begin does nothing. A run
     never injects the faults that :meth:`refusals` names.
+
+    This base is an existing cluster at the given addresses, to which nothing is done. A driver supports the faults that
+    it overrides.
     """
+
+    def __init__(self, bootstrap_servers: str = "", kafka_bootstrap_servers: str = "") -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._kafka_bootstrap_servers = kafka_bootstrap_servers
 
     @property
     def bootstrap_servers(self) -> str:
         """The addresses at which clients find the cluster."""
+        return self._bootstrap_servers
 
     @property
     def kafka_bootstrap_servers(self) -> str:
         """The addresses of the nodes' Kafka listeners, reachable from this process."""
+        return self._kafka_bootstrap_servers
 
     @property
     def members(self) -> Sequence[Member]:
         """The processes that faults may hit."""
+        return ()
 
     def refusals(self, faults: Iterable[str]) -> Mapping[str, str]:
         """Return the faults that are impossible here, each with the reason. Called before :meth:`start`."""
+        return dict.fromkeys(faults, "this driver does nothing to the cluster; use --faults none")
 
     def start(self) -> None:
         """Start the cluster, or find it; it is ready when the call returns."""
@@ -76,39 +87,48 @@ class FaultDriver(Protocol):
 
     def is_running(self, member: Member) -> bool:
         """Return whether the process exists, even paused."""
+        return True
 
     def kill(self, member: Member) -> None:
         """End the process at once."""
+        raise _not_refused("kill")
 
     def stop(self, member: Member) -> None:
         """Stop the process in a controlled way, and wait until it is gone."""
+        raise _not_refused("stop")
 
     def revive(self, member: Member) -> None:
         """Restart a process that was killed or stopped."""
 
     def pause(self, member: Member) -> None:
         """Suspend the process without ending it."""
+        raise _not_refused("pause")
 
     def resume(self, member: Member) -> None:
         """End :meth:`pause`."""
 
     def slow(self, member: Member, share: float) -> None:
         """Leave the process about ``share`` of the CPU time, from 0 to 1."""
+        raise _not_refused("slow")
 
     def unslow(self, member: Member) -> None:
         """End :meth:`slow`."""
 
     def cut(self, cut: Cut) -> None:
         """Drop all packets from the first to the second of each pair; the empty cut heals. The last call counts."""
+        if cut:
+            raise _not_refused("partition")
 
     def delay(self, member: Member, delay: Delay) -> None:
         """Delay the packets that the process sends to the others."""
+        raise _not_refused("delay")
 
     def undelay(self, member: Member) -> None:
         """End :meth:`delay`."""
 
     def fill_disk(self, member: Member) -> None:
         """Leave no space on the disk of a node."""
+        raise _not_refused("disk-full")
 
     def free_disk(self, member: Member) -> None:
         """End :meth:`fill_disk`."""
@@ -119,15 +139,25 @@ class FaultDriver(Protocol):
         ``kind`` is ``truncate`` or ``flip`` of one log, or ``lose``: all unflushed data of every log. None means that
         there was nothing to damage.
         """
+        raise _not_refused("disk-corrupt")
 
     def skew(self, member: Member, ms: int) -> None:
         """Move the wall clock of the process ahead of the machine's, or behind if negative; 0 heals."""
+        if ms:
+            raise _not_refused("clock")
 
     def failures(self) -> Mapping[Member, str]:
         """Return how processes ended that this run did not end."""
+        return {}
 
     def stop_nodes(self) -> bool:
         """Stop the nodes in a controlled way, so that their files can be read; False if that is not possible."""
+        return False
 
     def replica_folders(self, partition: str) -> Mapping[str, Path]:
         """Return the folder of each replica of ``topic-0`` by its node's name; empty if the files are elsewhere."""
+        return {}
+
+
+def _not_refused(fault: str) -> AssertionError:
+    return AssertionError(f"{fault} was not refused before the run")

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import random
 import signal
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tidelog.testing.local import LocalCluster, divide_settings
 from tidelog.testing.process import Place, ProcessHandle
 from tidelog_chaos.drivers.disks import SmallDisk
-from tidelog_chaos.drivers.driver import Member
-from tidelog_chaos.drivers.duty_cycle import DutyCycle
+from tidelog_chaos.drivers.driver import FaultDriver, Member
 from tidelog_chaos.drivers.log_damage import damage_log
-from tidelog_chaos.drivers.unsupported import Unsupported
 from tidelog_chaos.isolation import is_isolated, why_not
 from tidelog_chaos.skewed_clock import write_skew
 
@@ -27,7 +26,7 @@ _ENDS_OF_A_STOP = (0, -signal.SIGTERM)
 _NETWORK = "all processes share this machine's loopback: use --driver netns"
 
 
-class LocalDriver(Unsupported):
+class LocalDriver(FaultDriver):
     """A :class:`~tidelog.testing.LocalCluster` in ``data_dir`` with faults.
 
     With ``disk-full`` among the ``faults`` each node has a disk of ``disk_mib`` MiB in memory, with ``clock`` each
@@ -200,3 +199,32 @@ class LocalDriver(Unsupported):
 
     def _processes(self) -> list[ProcessHandle]:
         return [*self._cluster.controllers.values(), *self._cluster.nodes.values()]
+
+
+_PERIOD_S = 0.1
+
+
+class DutyCycle:
+    """Suspends a process for a part of each tenth of a second until :meth:`end`, which leaves it running."""
+
+    def __init__(self, process: ProcessHandle, share: float) -> None:
+        self._process = process
+        self._share = share
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"slow {process.name}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Let the process run at full speed."""
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self._process.pause()
+                self._ending.wait(_PERIOD_S * (1 - self._share))
+                self._process.resume()
+                self._ending.wait(_PERIOD_S * self._share)
+        finally:
+            self._process.resume()

@@ -10,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tidelog_chaos.background import BackgroundThread
 from tidelog_chaos.drivers.driver import FaultDriver, Member
 from tidelog_chaos.faults.plan import PlannedFault
 from tidelog_chaos.faults.strikes import ActiveFault, ClusterWatch, ReplicaMover, Strikes
 
 
-class Nemesis:
+class Nemesis(BackgroundThread):
     """Runs a plan in its own thread; ``note`` receives the begin and end of each fault."""
 
     def __init__(
@@ -37,8 +37,7 @@ class Nemesis:
         self._note = note
         self._active: list[ActiveFault] = []
         self._strikes = Strikes(driver, watch, mover, self._active)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="nemesis", daemon=True)
+        super().__init__("nemesis")
         self.error: BaseException | None = None
         self.failures: list[str] = []
         """Faults that the driver failed to begin or end, which say more about the run than about the cluster."""
@@ -53,15 +52,9 @@ class Nemesis:
         """The active faults, in words."""
         return [fault.description for fault in list(self._active)]
 
-    def start(self) -> None:
-        """Start the plan."""
-        self._thread.start()
-
     def stop(self) -> None:
         """Begin no more faults, and end the active ones; raises the error of the thread."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        super().stop()
         self.heal()
         if self.error is not None:
             raise self.error
@@ -89,18 +82,18 @@ class Nemesis:
     def _run(self) -> None:
         started_s = time.monotonic()
         serial = itertools.count()
-        agenda = [(fault.at_s, next(serial), fault) for fault in self._plan]
-        heapq.heapify(agenda)
+        starts = [(fault.at_s, next(serial), fault) for fault in self._plan]
+        heapq.heapify(starts)
         ends: list[tuple[float, int, ActiveFault]] = []
         try:
-            while agenda or ends:
-                at_s = min(queue[0][0] for queue in (agenda, ends) if queue)
+            while starts or ends:
+                at_s = min(queue[0][0] for queue in (starts, ends) if queue)
                 if self._stopping.wait(max(0.0, started_s + at_s - time.monotonic())):
                     return
                 if ends and ends[0][0] <= at_s:
                     self._end_in_time(heapq.heappop(ends)[2])
                     continue
-                planned = heapq.heappop(agenda)[2]
+                planned = heapq.heappop(starts)[2]
                 begun = self._begin(planned)
                 if begun is not None:
                     heapq.heappush(ends, (time.monotonic() - started_s + planned.hold_s, next(serial), begun))

@@ -12,9 +12,8 @@ from html import escape
 from itertools import groupby, pairwise
 
 from tidelog_chaos.report.availability import Fault, Window
-from tidelog_chaos.report.leaders import Leaders, Reign
 from tidelog_chaos.report.run import Run
-from tidelog_chaos.report.series import Step
+from tidelog_chaos.report.series import Leaders, Reign, Step
 from tidelog_chaos.report.table import clock, milliseconds
 
 WIDTH, LEFT, RIGHT = 1_200, 128, 56

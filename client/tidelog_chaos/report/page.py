@@ -11,9 +11,8 @@ from typing import Any
 
 from tidelog_chaos.report.availability import NO_FAULT, Impact, Window
 from tidelog_chaos.report.chart import colours, steps_of, timeline
-from tidelog_chaos.report.leaders import Leaders
 from tidelog_chaos.report.run import Run
-from tidelog_chaos.report.series import Latency
+from tidelog_chaos.report.series import Latency, Leaders
 from tidelog_chaos.report.summary import about_line, failover, good_words, operation_line
 from tidelog_chaos.report.table import clock, milliseconds
 from tidelog_chaos.verdict import DESCRIPTIONS, Case

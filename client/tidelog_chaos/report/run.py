@@ -16,8 +16,7 @@ from tidelog_chaos.checker import check
 from tidelog_chaos.checker.transactions import Transactions, read_transactions
 from tidelog_chaos.history import NEMESIS, InvalidHistoryError, Op, read_history
 from tidelog_chaos.report.availability import Fault, Impact, Window, find_windows, impacts, read_faults
-from tidelog_chaos.report.leaders import Leaders, read_leaders
-from tidelog_chaos.report.series import Latency, Series, latency_of, make_series
+from tidelog_chaos.report.series import Latency, Leaders, Series, latency_of, make_series, read_leaders
 from tidelog_chaos.verdict import Verdict
 
 _HISTORY, _RUN, _VERDICT, _METRICS, _REPLICAS = (

@@ -2,10 +2,9 @@
 
 from tidelog_chaos.workload.library import LIBRARIES, Library, load_library
 from tidelog_chaos.workload.observer import OFFSETS_TOPIC
-from tidelog_chaos.workload.queue import QueueWorkload
 from tidelog_chaos.workload.settings import WorkloadSettings, check_clients
 from tidelog_chaos.workload.subscribe import SubscribeWorkload
-from tidelog_chaos.workload.workload import Workload
+from tidelog_chaos.workload.workload import QueueWorkload, Workload
 
 __all__ = [
     "LIBRARIES",

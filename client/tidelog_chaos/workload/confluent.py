@@ -23,14 +23,12 @@ import logging
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
 import confluent_kafka
 
 from tidelog.message import Message, TopicPartition
-from tidelog_chaos.workload.library import Committed, Delivered, Rebalanced
-from tidelog_chaos.workload.outcomes import SendOutcome, send_outcome_of_last_attempt
+from tidelog_chaos.workload.library import Committed, Delivered, Rebalanced, SendOutcome, send_outcome_of_last_attempt
 from tidelog_chaos.workload.own_thread import OwnThread
 from tidelog_foundation.errors import ConfigError, ErrorCode, KafkaError, TidelogError, error_for
 
@@ -98,9 +96,7 @@ class ConfluentConsumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.message import TopicPartition
-from tidelog_chaos.history import HistoryWriter
-from tidelog_chaos.metrics import Meter
+from tidelog_chaos.workload.client import Poller, Shared
 from tidelog_chaos.workload.group_notes import GroupNotes
-from tidelog_chaos.workload.keys import Keys, key_of, partition_of
-from tidelog_chaos.workload.library import Library, RunConsumer
-from tidelog_chaos.workload.poller import Poller
+from tidelog_chaos.workload.keys import key_of, partition_of
+from tidelog_chaos.workload.library import RunConsumer
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError
 
@@ -30,22 +28,9 @@ _AWAY_S = 0.5
 class Member(Poller):
     """Reads as a member of its group, in its thread, until :meth:`stop`."""
 
-    def __init__(
-        self,
-        name: str,
-        library: Library,
-        config: Mapping[str, Any],
-        keys: Keys,
-        history: HistoryWriter,
-        meter: Meter,
-        new_process: Callable[[], int],
-        notes: GroupNotes,
-        seed: int,
-    ) -> None:
-        super().__init__(name, keys, history, meter, new_process)
+    def __init__(self, name: str, config: Mapping[str, Any], shared: Shared, notes: GroupNotes, seed: int) -> None:
+        super().__init__(name, config, shared)
         self._commits = not _commits_by_itself(config)
-        self._library = library
-        self._config = config
         self._notes = notes
         self._dice = random.Random(seed)
         self._subscribed: list[str] = []

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from tidelog.admin import AdminClient, ConsumerGroupTopicPartitions
 from tidelog.consumer import Consumer
 from tidelog.message import OFFSET_BEGINNING, OFFSET_INVALID, Message, TopicPartition
+from tidelog_chaos.background import BackgroundThread
 from tidelog_chaos.workload.group_notes import GroupNotes
 from tidelog_chaos.workload.keys import Keys, key_of, partition_of
 from tidelog_foundation.errors import TidelogError
@@ -29,7 +30,7 @@ _AT_MOST = 2_000
 _OFFSET_KEYS = (0, 1)
 
 
-class Observer:
+class Observer(BackgroundThread):
     """Notes the commits in the log, in its thread, until :meth:`stop`; the caller's thread makes the requests."""
 
     def __init__(
@@ -42,18 +43,7 @@ class Observer:
         self._notes = notes
         self._ends: Mapping[int, int] | None = None
         self._is_at_ends = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=_NAME, daemon=True)
-
-    def start(self) -> None:
-        """Start to read."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop reading."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        super().__init__(_NAME)
 
     def wait_committed(self, ends: Mapping[str, int], timeout_s: float) -> dict[str, int | None]:
         """Wait until the group has committed all of these ends; return the commits of unfinished keys."""

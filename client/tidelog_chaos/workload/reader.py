@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidelog.message import OFFSET_BEGINNING, OFFSET_INVALID, TopicPartition
-from tidelog_chaos.history import HistoryWriter
-from tidelog_chaos.metrics import Meter
-from tidelog_chaos.workload.keys import Keys, key_of, partition_of
-from tidelog_chaos.workload.library import Library, RunConsumer
-from tidelog_chaos.workload.poller import Poller
+from tidelog_chaos.workload.client import Poller, Shared
+from tidelog_chaos.workload.keys import key_of, partition_of
+from tidelog_chaos.workload.library import RunConsumer
 
 _AT_MOST = 500
 _AT_MOST_IN_THE_END = 2_000
@@ -21,19 +19,8 @@ _STALLED_S = 60.0
 class Reader(Poller):
     """Reads new records, in its thread, until :meth:`stop`; :meth:`read_everything` comes after that."""
 
-    def __init__(
-        self,
-        name: str,
-        library: Library,
-        config: Mapping[str, Any],
-        keys: Keys,
-        history: HistoryWriter,
-        meter: Meter,
-        new_process: Callable[[], int],
-    ) -> None:
-        super().__init__(name, keys, history, meter, new_process)
-        self._library = library
-        self._config = {**config, "auto.offset.reset": "error"}
+    def __init__(self, name: str, config: Mapping[str, Any], shared: Shared) -> None:
+        super().__init__(name, {**config, "auto.offset.reset": "error"}, shared)
         self._assigned: list[str] = []
 
     def read_everything(self, ends: Mapping[str, int]) -> list[str]:

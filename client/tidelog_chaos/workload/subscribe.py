@@ -24,25 +24,14 @@ class SubscribeWorkload(Workload):
         own = self._settings.consumer
         config = group_config(own, self._prefix, self._dice)
         self._config = {**self._clients_servers, **config}
-        self._notes = GroupNotes(self._history)
+        self._notes = GroupNotes(self._shared.history)
         self._observer = Observer(self._servers, self._admin, config["group.id"], self.keys, self._notes)
         return [self._member(number) for number in range(self._settings.consumers or _MEMBERS)]
 
     def _member(self, number: int) -> Member:
         name = f"{self._prefix}-{number}"
         config = member_config(self._config, self._settings.consumer, name, self._dice)
-        seed = self._dice.randrange(2**32)
-        return Member(
-            f"member {number}",
-            self._library,
-            config,
-            self.keys,
-            self._history,
-            self._meter,
-            self._new_process,
-            self._notes,
-            seed,
-        )
+        return Member(f"member {number}", config, self._shared, self._notes, self._dice.randrange(2**32))
 
     @property
     def topics(self) -> list[str]:
@@ -52,7 +41,9 @@ class SubscribeWorkload(Workload):
     def start(self) -> None:
         """Create the first topics, and let the group form."""
         settings = {name: value for name, value in self._config.items() if name.startswith(("group.", "part"))}
-        self._notes.formed({**settings, **({"reorders_commits": True} if self._library.reorders_commits else {})})
+        self._notes.formed(
+            {**settings, **({"reorders_commits": True} if self._shared.library.reorders_commits else {})}
+        )
         super().start()
         self._observer.start()
 
@@ -81,4 +72,4 @@ class SubscribeWorkload(Workload):
 
     def _final_readers(self) -> Sequence[Reader]:
         config = {**self._clients_servers, **without_group(self._settings.consumer)}
-        return [Reader("final reader", self._library, config, self.keys, self._history, self._meter, self._new_process)]
+        return [Reader("final reader", config, self._shared)]

@@ -1,4 +1,6 @@
-"""The base of the workloads: clients that crash now and then send unique values to partitions and read them back.
+"""The base of the workloads, and the workload queue.
+
+Clients that crash now and then send unique values to partitions and read them back.
 
 The end is that of Jepsen's tests: when all faults are healed and all replicas in sync, every process crashes and
 returns, assigns everything, seeks to the beginning and polls to the end.
@@ -19,7 +21,7 @@ from tidelog.consumer import Consumer
 from tidelog.message import TopicPartition
 from tidelog_chaos.history import HistoryWriter
 from tidelog_chaos.metrics import Meter
-from tidelog_chaos.workload.client import Client
+from tidelog_chaos.workload.client import Client, Shared
 from tidelog_chaos.workload.keys import Keys, create_topics, partition_of
 from tidelog_chaos.workload.library import Library
 from tidelog_chaos.workload.reader import Reader
@@ -47,10 +49,7 @@ class Workload(ABC):
         self._settings = settings
         self._admin = admin
         self._prefix = prefix
-        self._history = history
-        self._meter = meter
         self._dice = random.Random(seed)
-        self._library = library
         self._clients_servers = {"bootstrap.servers": clients_servers}
         self._servers = {"bootstrap.servers": bootstrap_servers}
         topic = {"min.insync.replicas": str(min(2, settings.replication_factor)), **settings.topic}
@@ -58,7 +57,8 @@ class Workload(ABC):
             create_topics, admin, partitions=settings.partitions, factor=settings.replication_factor, config=topic
         )
         self.keys = Keys(create, prefix, settings.topics, settings.partitions, settings.writes_per_key)
-        self._new_process = functools.partial(next, itertools.count())
+        new_process = functools.partial(next, itertools.count())
+        self._shared = Shared(library, self.keys, history, meter, new_process)
         self._writers = [self._writer(number) for number in range(settings.producers)]
         self._readers: Sequence[Client] = self._make_readers()
         self._stopping = threading.Event()
@@ -143,12 +143,8 @@ class Workload(ABC):
         settings = self._settings
         return Writer(
             f"writer {number}",
-            self._library,
-            {**self._clients_servers, **producer_config(settings.producer, self._library)},
-            self.keys,
-            self._history,
-            self._meter,
-            self._new_process,
+            {**self._clients_servers, **producer_config(settings.producer, self._shared.library)},
+            self._shared,
             settings.processes_per_producer,
             settings.rate_per_s / settings.producers,
             self._dice.randrange(2**32),
@@ -165,3 +161,19 @@ class Workload(ABC):
         mean_s = self._settings.crash_interval_s
         while mean_s and not self._stopping.wait(self._dice.uniform(0.5, 1.5) * mean_s):
             self._dice.choice(self._clients).crash()
+
+
+_CONSUMERS = 2
+
+
+class QueueWorkload(Workload):
+    """Consumers assign the partitions that are written to; each reads all of them, and everything at the end."""
+
+    def _make_readers(self) -> Sequence[Reader]:
+        consumers = self._settings.consumers or _CONSUMERS
+        config = {**self._clients_servers, **self._settings.consumer}
+        self._assigning = [Reader(f"reader {n}", config, self._shared) for n in range(consumers)]
+        return self._assigning
+
+    def _final_readers(self) -> Sequence[Reader]:
+        return self._assigning

@@ -10,15 +10,14 @@ import functools
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tidelog.message import Message
-from tidelog_chaos.history import HistoryWriter, Op
-from tidelog_chaos.metrics import Meter
-from tidelog_chaos.workload.client import Client
-from tidelog_chaos.workload.keys import Keys, partition_of
-from tidelog_chaos.workload.library import Library, RunProducer
+from tidelog_chaos.history import Op
+from tidelog_chaos.workload.client import Client, Shared
+from tidelog_chaos.workload.keys import partition_of
+from tidelog_chaos.workload.library import RunProducer
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError
 
 logger = logging.getLogger(__name__)
@@ -31,24 +30,12 @@ class Writer(Client):
     """Sends at a rate in its thread until :meth:`stop`, with a new producer after each :meth:`crash`."""
 
     def __init__(
-        self,
-        name: str,
-        library: Library,
-        config: Mapping[str, Any],
-        keys: Keys,
-        history: HistoryWriter,
-        meter: Meter,
-        new_process: Callable[[], int],
-        processes: int,
-        rate_per_s: float,
-        seed: int,
+        self, name: str, config: Mapping[str, Any], shared: Shared, processes: int, rate_per_s: float, seed: int
     ) -> None:
-        super().__init__(name, keys, history, meter, new_process)
-        self._library = library
-        self._config = config
+        super().__init__(name, config, shared)
         self._rate = rate_per_s
         self._dice = random.Random(seed)
-        self._idle = [new_process() for _ in range(processes)]
+        self._idle = [shared.new_process() for _ in range(processes)]
         self._pending: dict[int, Op] = {}
 
     def _live(self) -> None:

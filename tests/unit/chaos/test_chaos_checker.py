@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tidelog_chaos.checker import check, outcome_of
+from tidelog_chaos.checker import check
 from tidelog_chaos.checker.components import shortest_circle, strong_components
 from tidelog_chaos.history import InvalidHistoryError, Op, OpType
 from tidelog_chaos.verdict import Verdict
-from tidelog_foundation.errors import ErrorCode
 
 
 def history(*lines: tuple[Any, ...]) -> list[Op]:
@@ -220,31 +219,6 @@ def test_verdict_is_json() -> None:
     members = json.loads(json.dumps(verdict.as_json()))
     assert (members["valid"], members["anomalies"], members["permitted"]) == (True, {}, {})
     assert Verdict.from_json(members) == verdict
-
-
-@pytest.mark.parametrize(
-    ("code", "outcome"),
-    [
-        (ErrorCode.NONE, "ok"),
-        (ErrorCode._MSG_TIMED_OUT, "info"),
-        (ErrorCode.REQUEST_TIMED_OUT, "info"),
-        (ErrorCode._TRANSPORT, "info"),
-        (ErrorCode.NETWORK_EXCEPTION, "info"),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, "info"),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, "info"),
-        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "info"),
-        (ErrorCode._PURGE_INFLIGHT, "info"),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, "fail"),
-        (ErrorCode.PRODUCER_FENCED, "fail"),
-        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "fail"),
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "fail"),
-        (ErrorCode.NOT_CONTROLLER, "fail"),
-        (ErrorCode._QUEUE_FULL, "fail"),
-    ],
-)
-def test_outcome_of_an_error_is_fail_only_when_nothing_can_have_happened(code: ErrorCode, outcome: str) -> None:
-    assert outcome_of(code) == outcome
-    assert outcome_of(ErrorCode._TIMED_OUT, commit_attempted=False) == "fail"
 
 
 def test_components_and_circles_of_a_small_graph() -> None:

@@ -21,9 +21,8 @@ from tidelog_chaos.metrics import Meter, latency_summary
 from tidelog_chaos.workload import QueueWorkload, SubscribeWorkload, WorkloadSettings, load_library
 from tidelog_chaos.workload.confluent import translate_error
 from tidelog_chaos.workload.keys import Keys, key_of, partition_of
-from tidelog_chaos.workload.library import Committed, Delivered, Rebalanced, TidelogLibrary
+from tidelog_chaos.workload.library import Committed, Delivered, Rebalanced, TidelogLibrary, send_outcome
 from tidelog_chaos.workload.observer import logged_offset
-from tidelog_chaos.workload.outcomes import send_outcome
 from tidelog_chaos.workload.settings import group_config, member_config, producer_config, without_group
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog_node.groups import records

@@ -11,7 +11,7 @@ import pytest
 from tidelog_chaos import isolation
 from tidelog_chaos.drivers import Cut, Member, netns
 from tidelog_chaos.drivers.delay_line import DelayLine
-from tidelog_chaos.drivers.kubectl import Kubectl
+from tidelog_chaos.drivers.kubernetes import Kubectl
 from tidelog_chaos.drivers.netns import NetnsDriver
 
 FIRST, SECOND = Member("node", 1), Member("node", 2)

@@ -11,7 +11,7 @@ import pytest
 from log_batches import replicated_batch
 
 from tidelog_chaos.drivers.log_damage import damage_log, read_checkpoint
-from tidelog_chaos.replicas import committed_digests, compare
+from tidelog_chaos.runner import committed_digests, compare_replicas
 from tidelog_chaos.skewed_clock import write_skew
 
 BATCHES = [replicated_batch(offset, 0, b"value-%d" % offset) for offset in range(6)]
@@ -70,7 +70,7 @@ def test_replicas_have_equal_digests_however_they_are_cut_into_segments(replica:
     other = tmp_path / "other"
     other.mkdir()
     (other / FIRST_SEGMENT).write_bytes(b"".join(BATCHES))
-    digests = compare({"orders-0": {"node 1": replica, "node 2": other}}, {"orders-0": 6})["orders-0"]
+    digests = compare_replicas({"orders-0": {"node 1": replica, "node 2": other}}, {"orders-0": 6})["orders-0"]
     assert digests["node 1"] == digests["node 2"]
     assert [line.partition(":")[0] for line in digests["node 1"]] == [f"{n}-{n}" for n in range(6)]
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tidelog_chaos.drivers.unsupported import Unsupported
+from tidelog_chaos.drivers import FaultDriver
 from tidelog_chaos.runner import run_chaos
 from tidelog_chaos.settings import RunSettings, make_driver
 from tidelog_cli.chaos.run import parse_duration, parse_interval
@@ -86,7 +86,7 @@ def test_run_command_refuses_what_cannot_be_and_leaves_no_directory(
     assert not (tmp_path / "run").exists()
 
 
-class UnreachableDriver(Unsupported):
+class UnreachableDriver(FaultDriver):
     def start(self) -> None:
         raise RuntimeError("no cluster")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tidelog_chaos.drivers import CLIENTS, Member
 from tidelog_chaos.faults.plan import KINDS
-from tidelog_chaos.faults.targets import draw_cut, pick
+from tidelog_chaos.faults.strikes import draw_cut, pick
 from tidelog_chaos.metrics import ClusterView
 
 CONTROLLERS = [Member("controller", i) for i in (1, 2, 3)]
