@@ -9,11 +9,11 @@ import typer
 
 from tidelog.admin import DescribeClusterResult, FeatureUpdate, UpgradeType
 from tidelog_cli.options.connection import Session, ValidateOnly, Yes, connected
-from tidelog_cli.output.printing import CommandGroup, confirm, counted, print_json, print_records
+from tidelog_cli.output.printing import command_group, confirm, counted, print_json, print_records
 from tidelog_foundation.config.endpoints import GRPC, NamedListener, format_address
 
-app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Show the controllers, the nodes and the features.")
-features = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Show and change the levels of features.")
+app = command_group("Show the controllers, the nodes and the features.")
+features = command_group("Show and change the levels of features.")
 app.add_typer(features, name="features")
 
 _NODE_COLUMNS = ("node", "address", "kafka", "rack", "state", "leads")

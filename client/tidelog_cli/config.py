@@ -10,9 +10,10 @@ import typer
 
 from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from tidelog_cli.options.connection import Session, ValidateOnly, Yes, connected, parse_pairs
+from tidelog_cli.options.option_groups import with_option_groups
 from tidelog_cli.output.printing import (
-    CommandGroup,
     UsageError,
+    command_group,
     confirm,
     error_document,
     fail,
@@ -26,22 +27,8 @@ from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROK
 from tidelog_foundation.config.group import GROUP_KEYS
 from tidelog_foundation.config.settings import unknown_key
 
-app = typer.Typer(
-    cls=CommandGroup,
-    no_args_is_help=True,
-    help="Show and change the settings of topics, nodes and groups while they run.",
-)
+app = command_group("Show and change the settings of topics, nodes and groups while they run.")
 
-TopicNames = Annotated[
-    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic to change or show. May be repeated.")
-]
-Nodes = Annotated[
-    list[int] | None, typer.Option("--node", "-n", metavar="ID", help="A node to change or show. May be repeated.")
-]
-Groups = Annotated[
-    list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="A group to change or show. May be repeated.")
-]
-AllNodes = Annotated[bool, typer.Option("--all-nodes", help="All nodes, unless a node has a value of its own.")]
 Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="The settings.")]
 
 _TOPIC_DEFAULTS = {info.key: info.default_text for info in describe_settings(TopicConfig)}
@@ -93,14 +80,43 @@ class _Target:
         return {"type": self.resource.restype.name.lower(), "name": self.resource.name}
 
 
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The options that name the resources to show or change."""
+
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC", help="A topic to change or show. May be repeated."),
+    ] = None
+    nodes: Annotated[
+        list[int] | None, typer.Option("--node", "-n", metavar="ID", help="A node to change or show. May be repeated.")
+    ] = None
+    all_nodes: Annotated[bool, typer.Option("--all-nodes", help="All nodes, unless a node has a value of its own.")] = (
+        False
+    )
+    groups: Annotated[
+        list[str] | None,
+        typer.Option("--group", "-g", metavar="GROUP", help="A group to change or show. May be repeated."),
+    ] = None
+
+    def resolve(self) -> list[_Target]:
+        """Return the resources, each once. Raise UsageError if none is named."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in self.topics or ()]
+        resources += [ConfigResource(ResourceType.BROKER, str(node)) for node in self.nodes or ()]
+        resources += [ConfigResource(ResourceType.GROUP, group) for group in self.groups or ()]
+        if self.all_nodes:
+            resources.append(ConfigResource(ResourceType.BROKER, ""))
+        if not resources:
+            raise UsageError("Pass at least one of --topic, --node, --all-nodes and --group.")
+        return [_Target(resource) for resource in dict.fromkeys(resources)]
+
+
 @app.command()
+@with_option_groups
 @connected
 def describe(
     session: Session,
-    topics: TopicNames = None,
-    nodes: Nodes = None,
-    all_nodes: AllNodes = False,
-    groups: Groups = None,
+    wanted: Targets,
     everything: Annotated[bool, typer.Option("--all", help="Also what is as by default.")] = False,
     names: Annotated[
         list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Only this setting. May be repeated.")
@@ -115,7 +131,7 @@ def describe(
       tidelog config describe --topic flights --all
       tidelog config describe --node 1 --key log.retention.ms
     """
-    targets = _targets(topics, nodes, all_nodes, groups)
+    targets = wanted.resolve()
     with session.admin() as admin:
         futures = admin.describe_configs([t.resource for t in targets], request_timeout=session.timeout_s)
         found, errors = settle(futures)
@@ -134,14 +150,12 @@ def describe(
 
 
 @app.command("set")
+@with_option_groups
 @connected
 def set_configs(
     session: Session,
     pairs: Pairs,
-    topics: TopicNames = None,
-    nodes: Nodes = None,
-    all_nodes: AllNodes = False,
-    groups: Groups = None,
+    wanted: Targets,
     validate_only: ValidateOnly = False,
     yes: Yes = False,
 ) -> None:
@@ -152,7 +166,7 @@ def set_configs(
     Example: tidelog config set retention.ms=604800000 --topic flights --topic orders
     """
     entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SET)
-    targets = _targets(topics, nodes, all_nodes, groups)
+    targets = wanted.resolve()
     for key in () if validate_only else [entry.name for entry in entries]:
         if known := _known_keys_without(key, [t for t in targets if t.is_node]):
             confirm(f"set {key}, which has no effect", yes, _sentence(unknown_key(key, known)))
@@ -160,14 +174,12 @@ def set_configs(
 
 
 @app.command()
+@with_option_groups
 @connected
 def delete(
     session: Session,
     keys: Annotated[list[str], typer.Argument(metavar="KEY", help="The settings.")],
-    topics: TopicNames = None,
-    nodes: Nodes = None,
-    all_nodes: AllNodes = False,
-    groups: Groups = None,
+    wanted: Targets,
     validate_only: ValidateOnly = False,
     yes: Yes = False,
 ) -> None:
@@ -176,7 +188,7 @@ def delete(
     Example: tidelog config delete log.retention.ms --all-nodes
     """
     entries = _entries(dict.fromkeys(keys), AlterConfigOpType.DELETE)
-    targets = _targets(topics, nodes, all_nodes, groups)
+    targets = wanted.resolve()
     for key in () if validate_only else keys:
         if known := _known_keys_without(key, targets):
             confirm(f"delete {key} where it is set", yes, _sentence(unknown_key(key, known)))
@@ -184,14 +196,12 @@ def delete(
 
 
 @app.command()
+@with_option_groups
 @connected
 def append(
     session: Session,
     pairs: Pairs,
-    topics: TopicNames = None,
-    nodes: Nodes = None,
-    all_nodes: AllNodes = False,
-    groups: Groups = None,
+    wanted: Targets,
     validate_only: ValidateOnly = False,
 ) -> None:
     """Add values to settings that are lists.
@@ -199,18 +209,16 @@ def append(
     Example: tidelog config append cleanup.policy=compact --topic flights
     """
     entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.APPEND)
-    _change(session, _targets(topics, nodes, all_nodes, groups), entries, validate_only)
+    _change(session, wanted.resolve(), entries, validate_only)
 
 
 @app.command()
+@with_option_groups
 @connected
 def subtract(
     session: Session,
     pairs: Pairs,
-    topics: TopicNames = None,
-    nodes: Nodes = None,
-    all_nodes: AllNodes = False,
-    groups: Groups = None,
+    wanted: Targets,
     validate_only: ValidateOnly = False,
 ) -> None:
     """Take values out of settings that are lists.
@@ -218,20 +226,7 @@ def subtract(
     Example: tidelog config subtract cleanup.policy=delete --topic flights
     """
     entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SUBTRACT)
-    _change(session, _targets(topics, nodes, all_nodes, groups), entries, validate_only)
-
-
-def _targets(
-    topics: list[str] | None, nodes: list[int] | None, all_nodes: bool, groups: list[str] | None
-) -> list[_Target]:
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics or ()]
-    resources += [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes or ()]
-    resources += [ConfigResource(ResourceType.GROUP, group) for group in groups or ()]
-    if all_nodes:
-        resources.append(ConfigResource(ResourceType.BROKER, ""))
-    if not resources:
-        raise UsageError("Pass at least one of --topic, --node, --all-nodes and --group.")
-    return [_Target(resource) for resource in dict.fromkeys(resources)]
+    _change(session, wanted.resolve(), entries, validate_only)
 
 
 def _known_keys_without(key: str, targets: Iterable[_Target]) -> Iterable[str]:

@@ -9,12 +9,10 @@ import typer
 
 from tidelog.admin import LogDirDescription, TopicPartitionReplica
 from tidelog_cli.options.connection import Session, connected
-from tidelog_cli.output.printing import CommandGroup, counted, error_document, fail, print_json, print_table, settle
+from tidelog_cli.output.printing import command_group, counted, error_document, fail, print_json, print_table, settle
 from tidelog_foundation.errors import TidelogError, error_for
 
-app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Show the nodes' log directories, and move replicas between them."
-)
+app = command_group("Show the nodes' log directories, and move replicas between them.")
 
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic. May be repeated.")

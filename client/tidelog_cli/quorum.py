@@ -14,7 +14,7 @@ import typer
 from tidelog.admin import QuorumAdmin, QuorumInfo, QuorumReplicaState, SnapshotInfo
 from tidelog_cli.extensions import ExtensibleGroup
 from tidelog_cli.options.connection import Session, connected
-from tidelog_cli.output.printing import error_document, fail, print_json, print_table
+from tidelog_cli.output.printing import command_group, error_document, fail, print_json, print_table
 from tidelog_foundation.config.endpoints import format_address, parse_address
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import uuid_text
@@ -26,9 +26,7 @@ class _QuorumGroup(ExtensibleGroup):
     extras: ClassVar[Mapping[str, str]] = {"dump": "quorum"}
 
 
-app = typer.Typer(
-    cls=_QuorumGroup, no_args_is_help=True, help="Show and change the controllers' quorum, and read its metadata log."
-)
+app = command_group("Show and change the controllers' quorum, and read its metadata log.", _QuorumGroup)
 
 _DIRECTORY_ID_SIZE = 16
 _LABEL_WIDTH = 24

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from tidelog_cli.bench.report import Report, print_report
-from tidelog_cli.options.connection import Session, Topic, connected
-from tidelog_cli.output.printing import CommandGroup
+from tidelog_cli.options.connection import Acks, Compression, Rate, Session, Topic, connected
+from tidelog_cli.output.printing import command_group
 from tidelog_foundation.errors import ErrorCode, error_for
 
-app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Measure producing, consuming and end-to-end latency.")
+app = command_group("Measure producing, consuming and end-to-end latency.")
 
 _LARGEST_RECORD = 100_000_000
 
@@ -30,22 +30,9 @@ def producer(
     topic: Topic,
     num_records: NumRecords = 100_000,
     record_size: RecordSize = 1_024,
-    rate: Annotated[
-        float | None,
-        typer.Option("--rate", min=0.001, metavar="N", help="Records per second. Default: as fast as possible."),
-    ] = None,
-    acks: Annotated[
-        str,
-        typer.Option(
-            "--acks",
-            "-a",
-            metavar="all|1|0",
-            help="The replicas that must have a record: all in sync, only the leader, or none.",
-        ),
-    ] = "all",
-    compression: Annotated[
-        str, typer.Option("--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
-    ] = "none",
+    rate: Rate = None,
+    acks: Acks = "all",
+    compression: Compression = "none",
 ) -> None:
     """Send records of random bytes, and measure the time until each is acknowledged.
 
@@ -61,11 +48,7 @@ def producer(
 
 @app.command()
 @connected
-def consumer(
-    session: Session,
-    topic: Topic,
-    num_records: NumRecords = 100_000,
-) -> None:
+def consumer(session: Session, topic: Topic, num_records: NumRecords = 100_000) -> None:
     """Read records from the start of all partitions and measure the throughput.
 
     Example: tidelog bench consumer flights -n 1000000 -X fetch.min.bytes=100000
@@ -82,15 +65,7 @@ def end_to_end(
     topic: Topic,
     num_records: NumRecords = 1_000,
     record_size: RecordSize = 1_024,
-    acks: Annotated[
-        str,
-        typer.Option(
-            "--acks",
-            "-a",
-            metavar="all|1|0",
-            help="The replicas that must have a record: all in sync, only the leader, or none.",
-        ),
-    ] = "all",
+    acks: Acks = "all",
 ) -> None:
     """Send one record at a time, wait until a consumer reads it, and measure the latency.
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog_cli.chaos.run import print_run, run
-from tidelog_cli.output.printing import CommandGroup, counted, print_error, print_table
+from tidelog_cli.output.printing import command_group, counted, print_error, print_table
 
 if TYPE_CHECKING:
     from tidelog_chaos.history import InvalidHistoryError
     from tidelog_chaos.verdict import Verdict
 
-app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Put a cluster under faults and check that it keeps what it promised."
-)
+app = command_group("Put a cluster under faults and check that it keeps what it promised.")
 app.command()(run)
 
 _BAD_FILE = 2

@@ -13,8 +13,8 @@ from tidelog_cli.groups.reset_offsets import Reset, partitions_of, reset_offsets
 from tidelog_cli.options.completion import complete_group
 from tidelog_cli.options.connection import Session, Yes, connected
 from tidelog_cli.output.printing import (
-    CommandGroup,
     UsageError,
+    command_group,
     confirm,
     counted_names,
     error_document,
@@ -24,9 +24,7 @@ from tidelog_cli.output.printing import (
 )
 from tidelog_foundation.errors import error_for
 
-app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="List, describe and delete consumer groups, and reset their offsets."
-)
+app = command_group("List, describe and delete consumer groups, and reset their offsets.")
 
 GroupArgument = typer.Argument(metavar="GROUP", help="The ids of the groups.", autocompletion=complete_group)
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The id of the group.", autocompletion=complete_group)]

@@ -41,6 +41,22 @@ Topics = Annotated[
     list[str], typer.Argument(metavar="TOPIC", help="The names of the topics.", autocompletion=complete_topic)
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Acks = Annotated[
+    str,
+    typer.Option(
+        "--acks",
+        "-a",
+        metavar="all|1|0",
+        help="The replicas that must have a record: all in sync, only the leader, or none.",
+    ),
+]
+Compression = Annotated[
+    str, typer.Option("--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+]
+Rate = Annotated[
+    float | None,
+    typer.Option("--rate", min=0.001, metavar="N", help="Records per second. Default: as fast as possible."),
+]
 ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Only check whether the change is possible.")]
 
 

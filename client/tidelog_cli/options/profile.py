@@ -15,11 +15,9 @@ from tidelog_cli.options.profiles import (
     use_profile,
     write_profile,
 )
-from tidelog_cli.output.printing import CommandGroup, print_json, print_records
+from tidelog_cli.output.printing import command_group, print_json, print_records
 
-app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Save the addresses and settings of clusters under names."
-)
+app = command_group("Save the addresses and settings of clusters under names.")
 
 
 def complete_profile(incomplete: str) -> list[str]:

@@ -69,6 +69,11 @@ class CommandGroup(TyperGroup):
         return panel if isinstance(panel, str) else _OTHER_COMMANDS
 
 
+def command_group(text: str, cls: type[CommandGroup] = CommandGroup) -> typer.Typer:
+    """Return an application with commands, which shows this help without one."""
+    return typer.Typer(cls=cls, no_args_is_help=True, help=text)
+
+
 class UsageError(typer.BadParameter):
     """Wrong usage that concerns several options, or none."""
 
@@ -94,9 +99,9 @@ def error_text(error: TidelogError) -> str:
     return text if error.code.name.startswith(_OWN_CODE) else f"{text} [{error.code.name}]"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str = "") -> str:
     """Return the number with its noun: "1 topic", "1,200 topics"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def counted_names(noun: str, names: Sequence[str]) -> str:

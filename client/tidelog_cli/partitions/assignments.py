@@ -110,7 +110,7 @@ def to_document(assignment: Mapping[TopicPartition, Sequence[int]]) -> dict[str,
             "replicas": list(assignment[key]),
             "log_dirs": [ANY_LOG_DIR] * len(assignment[key]),
         }
-        for key in sorted(assignment, key=lambda k: (k.topic, k.partition))
+        for key in sorted(assignment)
     ]
     return {"version": _VERSION, "partitions": partitions}
 

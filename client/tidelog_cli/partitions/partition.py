@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,8 @@ from tidelog.admin import ElectionType
 from tidelog.message import TopicPartition
 from tidelog_cli.options.connection import Session, Yes, connected
 from tidelog_cli.output.printing import (
-    CommandGroup,
     UsageError,
+    command_group,
     confirm,
     error_document,
     fail,
@@ -32,9 +33,7 @@ from tidelog_cli.partitions.reassign import (
 )
 from tidelog_foundation.errors import ErrorCode, TidelogError
 
-app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Move partitions to other nodes, and elect their leaders."
-)
+app = command_group("Move partitions to other nodes, and elect their leaders.")
 
 _Generate = Annotated[
     bool, typer.Option("--generate", help="Propose an assignment to the nodes of --broker-list; change nothing.")
@@ -258,7 +257,7 @@ def elect_leaders(
 def _print_elections(session: Session, outcomes: Mapping[TopicPartition, TidelogError | None]) -> None:
     records: list[dict[str, object]] = []
     failed: list[TidelogError] = []
-    for key, error in sorted(outcomes.items(), key=lambda item: (item[0].topic, item[0].partition)):
+    for key, error in sorted(outcomes.items(), key=itemgetter(0)):
         record: dict[str, object] = {"partition": f"{key.topic}-{key.partition}", "election": "elected"}
         if error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
             record["election"] = "not needed"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from operator import itemgetter
 
 import typer
 
-from tidelog.admin import AdminClient, NewPartitionReassignment, PartitionReassignment, TopicPartitionReplica
+from tidelog.admin import AdminClient, NewPartitionReassignment, TopicPartitionReplica
 from tidelog.message import TopicPartition
 from tidelog_cli.options.connection import Session
 from tidelog_cli.output.printing import fail, print_json, print_table, settle
@@ -18,8 +18,6 @@ from tidelog_cli.partitions.assignments import Assignment, ReassignmentFile, to_
 from tidelog_cli.partitions.proposal import propose
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.waiting import ReportedBlock
-
-V = TypeVar("V")
 
 _POLL_S = 0.5
 _LOG_DIR_POLL_S = 0.1
@@ -129,7 +127,7 @@ def verify_assignment(
     statuses, log_dirs = _statuses(admin, wanted, timeout_s), _log_dir_statuses(admin, wanted, timeout_s)
     told = ""
     with ReportedBlock("the reassignment to complete") as waiting:
-        while wait and (_any_under_way(statuses) or UNDER_WAY in log_dirs.values()):
+        while wait and (any(status.is_under_way for status in statuses) or UNDER_WAY in log_dirs.values()):
             progress = _progress(statuses, log_dirs)
             if progress != told:
                 session.say(told := progress)
@@ -183,7 +181,7 @@ def list_ongoing(session: Session, admin: AdminClient) -> None:
             "adding": list(r.adding_replicas),
             "removing": list(r.removing_replicas),
         }
-        for key, r in _in_order(ongoing)
+        for key, r in sorted(ongoing.items(), key=itemgetter(0))
     ]
     session.show("reassignments", records, ("partition", "replicas", "adding", "removing"))
 
@@ -293,8 +291,8 @@ def _statuses(admin: AdminClient, wanted: ReassignmentFile, timeout_s: float) ->
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
     return [
-        PartitionStatus(key, target, _replicas_now(key, ongoing, current), key in ongoing)
-        for key, target in _in_order(wanted.assignment)
+        PartitionStatus(key, target, ongoing[key].replicas if key in ongoing else current.get(key), key in ongoing)
+        for key, target in sorted(wanted.assignment.items(), key=itemgetter(0))
     ]
 
 
@@ -307,12 +305,6 @@ def _confirmed(
         time.sleep(_LOG_DIR_POLL_S)
         statuses = _statuses(admin, wanted, timeout_s)
     return statuses
-
-
-def _replicas_now(
-    key: TopicPartition, ongoing: Mapping[TopicPartition, PartitionReassignment], current: Assignment
-) -> tuple[int, ...] | None:
-    return ongoing[key].replicas if key in ongoing else current.get(key)
 
 
 def _places(
@@ -342,10 +334,6 @@ def _log_dir_statuses(
         else:
             statuses[replica] = COMPLETED if now == path else f"in {now}"
     return statuses
-
-
-def _any_under_way(statuses: Iterable[PartitionStatus]) -> bool:
-    return any(status.is_under_way for status in statuses)
 
 
 def _progress(statuses: Sequence[PartitionStatus], log_dirs: Mapping[TopicPartitionReplica, str]) -> str:
@@ -378,16 +366,11 @@ def _print_statuses(
 
 
 def _documents(keys: Iterable[TopicPartition]) -> list[dict[str, object]]:
-    ordered = sorted(keys, key=lambda k: (k.topic, k.partition))
-    return [{"topic": key.topic, "partition": key.partition} for key in ordered]
-
-
-def _in_order(items: Mapping[TopicPartition, V]) -> list[tuple[TopicPartition, V]]:
-    return sorted(items.items(), key=lambda item: (item[0].topic, item[0].partition))
+    return [{"topic": key.topic, "partition": key.partition} for key in sorted(keys)]
 
 
 def _names(keys: Iterable[TopicPartition]) -> str:
-    return ",".join(_name(key) for key in sorted(keys, key=lambda k: (k.topic, k.partition)))
+    return ",".join(_name(key) for key in sorted(keys))
 
 
 def _name(key: TopicPartition) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from operator import itemgetter
 
 from tidelog.admin import (
     AdminClient,
@@ -55,7 +56,7 @@ def moves_of(
 def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
     """Return the settings of each topic that list its limited replicas."""
     settings: dict[str, dict[str, list[str]]] = {}
-    for key, move in sorted(moves.items(), key=lambda item: (item[0].topic, item[0].partition)):
+    for key, move in sorted(moves.items(), key=itemgetter(0)):
         lists = settings.setdefault(key.topic, {})
         for name, brokers in ((LEADER_REPLICAS, move.sources), (FOLLOWER_REPLICAS, move.destinations)):
             if brokers:

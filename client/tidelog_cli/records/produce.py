@@ -15,7 +15,7 @@ from tidelog.message import Message
 from tidelog.producer import Producer
 from tidelog_cli.bench.pacing import Pace
 from tidelog_cli.options.completion import complete_topic
-from tidelog_cli.options.connection import Session, connected
+from tidelog_cli.options.connection import Acks, Compression, Rate, Session, connected
 from tidelog_cli.output.printing import UsageError, counted, print_json
 from tidelog_cli.records.line_format import InvalidLineError, LineFormat, ProducedRecord
 from tidelog_foundation.errors import ErrorCode, KafkaError, error_for
@@ -69,22 +69,6 @@ _InputFormat = Annotated[
 _Partition = Annotated[
     int, typer.Option("--partition", "-p", min=-1, metavar="N", help="The partition; -1 means that the key decides.")
 ]
-_Compression = Annotated[
-    str, typer.Option("--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
-]
-_Acks = Annotated[
-    str,
-    typer.Option(
-        "--acks",
-        "-a",
-        metavar="all|1|0",
-        help="The replicas that must have a record: all in sync, only the leader, or none.",
-    ),
-]
-_Rate = Annotated[
-    float | None,
-    typer.Option("--rate", min=0.001, metavar="N", help="Records per second. Default: as fast as possible."),
-]
 
 
 @connected
@@ -99,9 +83,9 @@ def produce(
     tombstone: _Tombstone = False,
     input_format: _InputFormat = "lines",
     partition: _Partition = -1,
-    compression: _Compression = "none",
-    acks: _Acks = "all",
-    rate: _Rate = None,
+    compression: Compression = "none",
+    acks: Acks = "all",
+    rate: Rate = None,
 ) -> None:
     """Send each line of a file as a record, and wait until all are acknowledged.
 

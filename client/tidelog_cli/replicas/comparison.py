@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ def batches_of(records: bytes, end_offset: int) -> Iterator[Batch]:
 
 def compare_batches(leader: Iterator[Batch], follower: Iterator[Batch]) -> Iterator[Difference | int]:
     """Yield the number of each pair of equal batches, and last the first difference, if there is one."""
-    for number in _count():
+    for number in itertools.count(1):
         ours, theirs = next(leader, None), next(follower, None)
         if ours is None and theirs is None:
             return
@@ -68,13 +69,6 @@ def compare_records(leader: Iterator[Batch], follower: Iterator[Batch]) -> Itera
             left = next(ours, None)
         else:
             right = next(theirs, None)
-
-
-def _count() -> Iterator[int]:
-    number = 0
-    while True:
-        number += 1
-        yield number
 
 
 def _records(batches: Iterator[Batch]) -> Iterator[tuple[int, object]]:

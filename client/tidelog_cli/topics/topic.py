@@ -21,8 +21,8 @@ from tidelog.message import TopicPartition
 from tidelog_cli.options.completion import complete_topic
 from tidelog_cli.options.connection import Session, Topic, Topics, ValidateOnly, Yes, connected, parse_pairs
 from tidelog_cli.output.printing import (
-    CommandGroup,
     UsageError,
+    command_group,
     confirm,
     counted,
     counted_names,
@@ -33,11 +33,7 @@ from tidelog_cli.output.printing import (
 from tidelog_cli.topics.describe import TopicFilter, describe_topics, internal_topics
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
-app = typer.Typer(
-    cls=CommandGroup,
-    no_args_is_help=True,
-    help="Create, list, describe, change and delete topics, and delete their records.",
-)
+app = command_group("Create, list, describe, change and delete topics, and delete their records.")
 
 _DELETION = re.compile(r"(\d+|all):(-1|\d+)", re.ASCII)
 
