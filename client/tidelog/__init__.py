@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TIMESTAMP_LOG_APPEND_TIME,
         TIMESTAMP_NOT_AVAILABLE,
         Message,
+        ThrottleEvent,
         TopicPartition,
     )
     from tidelog.producer import Producer, SerializingProducer
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
         StringDeserializer,
         StringSerializer,
     )
-    from tidelog.throttle import ThrottleEvent
     from tidelog.uuid import Uuid
 
 __all__ = [
@@ -126,7 +126,6 @@ _MODULES = {
     "SerializationError": "tidelog.serialization",
     "StringDeserializer": "tidelog.serialization",
     "StringSerializer": "tidelog.serialization",
-    "ThrottleEvent": "tidelog.throttle",
     "Uuid": "tidelog.uuid",
     "consistent": "tidelog.producer.partitions",
     "fnv1a": "tidelog.producer.partitions",

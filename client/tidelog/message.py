@@ -1,7 +1,8 @@
-"""confluent-kafka's Message and TopicPartition, and the special offsets."""
+"""confluent-kafka's Message, TopicPartition and ThrottleEvent, and the special offsets."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tidelog_foundation.errors import KafkaError
@@ -176,3 +177,18 @@ class Message:
         return (
             f"Message(topic={self._topic!r}, partition={self._partition}, offset={self._offset}, error={self._error})"
         )
+
+
+@dataclass(slots=True)
+class ThrottleEvent:
+    """The argument of ``throttle_cb``: a node delayed a request by ``throttle_time`` seconds.
+
+    Nodes do not throttle clients yet.
+    """
+
+    broker_name: str
+    broker_id: int
+    throttle_time: float
+
+    def __str__(self) -> str:
+        return f"{self.broker_name}/{self.broker_id} throttled for {int(self.throttle_time * 1000)} ms"

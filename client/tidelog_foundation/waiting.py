@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar, Token
-from types import TracebackType
 from typing import Final, NoReturn
 
 logger = logging.getLogger("tidelog.waiting")
@@ -52,9 +51,7 @@ class ReportedWait:
         self._token: Token[ReportedWait | None] = _current.set(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the wait and its log lines."""
         _current.reset(self._token)
         if self._outer is not None:
@@ -99,9 +96,7 @@ class ReportedBlock:
         threading.Thread(target=self._report, name="tidelog-reported-wait", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the wait and its log lines."""
         self._ended.set()
 

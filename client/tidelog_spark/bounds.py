@@ -1,18 +1,14 @@
-"""Looks up the partitions of the subscribed topics and the bounds of their logs."""
+"""The partitions of the subscribed topics and the bounds of their logs, with one client per cluster and process."""
 
 from __future__ import annotations
+
+import os
+import threading
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.transport.loop import run_sync
-from tidelog_spark.clients import cluster_client
-from tidelog_spark.offsets import (
-    OffsetBound,
-    Offsets,
-    PartitionKey,
-    check_within_log,
-    resolve_offsets,
-)
+from tidelog_spark.offsets import OffsetBound, Offsets, PartitionKey, check_within_log, resolve_offsets
 from tidelog_spark.options import SourceOptions
 
 _MAX_TIMEOUT_MS = 60_000
@@ -80,3 +76,31 @@ class LogBounds:
         wanted = dict.fromkeys(partitions, timestamp_ms)
         found = run_sync(self._client().list_offsets(wanted, timeout_ms=self._timeout_ms))
         return {key: position.offset for key, position in found.items()}
+
+
+FETCH_TIMEOUT_MS = 10_000
+"""The timeout of a fetch from a node that is silent: a paused node must not hold up a query."""
+
+_REQUEST_TIMEOUT_MS = 5_000
+"""The timeout of requests that move no records."""
+
+_CLIENT_ID = "tidelog-spark"
+
+# Spark forks its workers: a child must not use its parent's channels.
+_clients: dict[tuple[int, str], ClusterClient] = {}
+_lock = threading.Lock()
+
+
+def cluster_client(bootstrap_servers: str) -> ClusterClient:
+    """Return this process's client of a cluster; created at first use and kept until the process ends.
+
+    Raises:
+        ConfigError: ``bootstrap_servers`` is not a list of host:port.
+    """
+    key = (os.getpid(), bootstrap_servers)
+    with _lock:
+        if key not in _clients:
+            _clients[key] = ClusterClient(
+                bootstrap_servers, client_id=_CLIENT_ID, request_timeout_ms=_REQUEST_TIMEOUT_MS
+            )
+        return _clients[key]

@@ -19,7 +19,7 @@ from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogErro
 from tidelog_foundation.records import iter_headers
 from tidelog_foundation.transport.loop import network_loop
 from tidelog_foundation.waiting import ReportedWait
-from tidelog_spark.clients import FETCH_TIMEOUT_MS, cluster_client
+from tidelog_spark.bounds import FETCH_TIMEOUT_MS, cluster_client
 from tidelog_spark.offsets import OffsetRange, report_data_loss
 from tidelog_spark.options import SourceOptions
 

@@ -20,46 +20,45 @@ class SourceOptions:
 
     bootstrap_servers: str = setting(
         doc="Addresses of nodes, as host:port,host:port.",
-        key="bootstrap.servers",
         check=not_empty,
         aliases=("kafka.bootstrap.servers",),
+        key="bootstrap.servers",
     )
     subscribe: tuple[str, ...] = setting(doc="The topics to read, separated by commas.", check=not_empty)
     starting_offsets: str | None = setting(
         None,
-        doc='The start: earliest, latest, or JSON {"topic":{"0":23,"1":-2}}. Defaults to earliest in a batch '
+        'The start: earliest, latest, or JSON {"topic":{"0":23,"1":-2}}. Defaults to earliest in a batch '
         "query, latest in a new streaming query.",
         key="startingOffsets",
     )
     ending_offsets: str | None = setting(
         None,
-        doc='The end of a batch query, exclusive: latest (the default), or JSON {"topic":{"0":50,"1":-1}}.',
+        'The end of a batch query, exclusive: latest (the default), or JSON {"topic":{"0":50,"1":-1}}.',
         key="endingOffsets",
     )
-    include_headers: bool = setting(False, doc="Whether rows have the column headers.", key="includeHeaders")
+    include_headers: bool = setting(False, "Whether rows have the column headers.", key="includeHeaders")
     fail_on_data_loss: bool = setting(
         True,
-        doc="Whether a query fails if offsets that it must read are gone; if false, it skips them.",
+        "Whether a query fails if offsets that it must read are gone; if false, it skips them.",
         key="failOnDataLoss",
     )
     max_offsets_per_trigger: int | None = setting(
         None,
-        doc="The maximum number of offsets in a micro-batch, divided among the partitions in proportion to their "
-        "backlog.",
+        "The maximum number of offsets in a micro-batch, divided among the partitions in proportion to their backlog.",
+        at_least(1),
         key="maxOffsetsPerTrigger",
-        check=at_least(1),
     )
     min_partitions: int | None = setting(
         None,
-        doc="The approximate minimum number of Spark partitions, into which large partitions are split.",
+        "The approximate minimum number of Spark partitions, into which large partitions are split.",
+        at_least(1),
         key="minPartitions",
-        check=at_least(1),
     )
     poll_timeout_ms: int = setting(
         120_000,
-        doc="The time without a response after which a task or the planner fails, in milliseconds.",
+        "The time without a response after which a task or the planner fails, in milliseconds.",
+        at_least(1),
         key="kafkaConsumer.pollTimeoutMs",
-        check=at_least(1),
     )
 
 

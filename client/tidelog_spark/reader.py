@@ -14,7 +14,7 @@ from tidelog_spark.bounds import LogBounds
 from tidelog_spark.fetcher import fetch_range
 from tidelog_spark.offsets import OffsetRange, plan_ranges, split_ranges
 from tidelog_spark.options import ReadPlan, SourceOptions
-from tidelog_spark.rows import read_rows
+from tidelog_spark.schema import read_rows
 
 
 class RangePartition(InputPartition):

@@ -15,7 +15,6 @@ from heapq import heappop, heappush
 
 from group_codecs import codec_of
 
-from tidelog.consumer.membership import Membership, MembershipSettings, membership
 from tidelog.consumer.membership.events import (
     AskTopics,
     Assign,
@@ -30,6 +29,7 @@ from tidelog.consumer.membership.events import (
     MembershipChanged,
     MembershipRequest,
     MembershipResponse,
+    MembershipSettings,
     Polled,
     RebalanceServed,
     ReportError,
@@ -40,6 +40,7 @@ from tidelog.consumer.membership.events import (
     TopicsLearned,
     Unsubscribed,
 )
+from tidelog.consumer.membership.factory import Membership, membership
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups import messages
 from tidelog_node.groups.answers import refuse

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from tidelog.consumer.membership import Membership, MembershipSettings, membership
 from tidelog.consumer.membership.events import (
     Assign,
     Call,
@@ -15,6 +14,7 @@ from tidelog.consumer.membership.events import (
     Key,
     KnownTopic,
     MembershipResponse,
+    MembershipSettings,
     Polled,
     RebalanceServed,
     Responded,
@@ -23,6 +23,7 @@ from tidelog.consumer.membership.events import (
     TimePassed,
     TopicsLearned,
 )
+from tidelog.consumer.membership.factory import Membership, membership
 from tidelog.consumer.membership.reconciliation import member_topics
 from tidelog.v1 import common_pb2
 from tidelog.v1 import group_service_pb2 as pb

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.producer.core import (
-    REFUSALS,
-    Accumulator,
-    AccumulatorLimits,
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.events import (
     AskMetadata,
     AskProducerId,
     BatchAcknowledged,
@@ -25,6 +23,8 @@ from tidelog.producer.core import (
     Settle,
     TopicLearned,
 )
+from tidelog.producer.core.limits import AccumulatorLimits
+from tidelog.producer.core.partition_queue import REFUSALS
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import RecordBatchHeader, parse_header, read_records
 from tidelog_node.log.producers import ProducerState

@@ -1,26 +1,8 @@
 """The admin client, with confluent-kafka's API."""
 
 from tidelog.admin.admin_client import AdminClient
-from tidelog.admin.configs import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
-from tidelog.admin.elections import ElectionType
-from tidelog.admin.features import FeatureMetadata, FeatureUpdate, SupportedVersionRange, UpgradeType
-from tidelog.admin.groups import (
-    ConsumerGroupDescription,
-    ConsumerGroupListing,
-    ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
-    ConsumerGroupType,
-    GroupMember,
-    GroupMetadata,
-    ListConsumerGroupsResult,
-    MemberAssignment,
-    MemberDescription,
-    MemberToRemove,
-    PartitionLag,
-)
-from tidelog.admin.log_dirs import LogDirDescription, ReplicaInfo, TopicPartitionReplica
-from tidelog.admin.metadata import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
-from tidelog.admin.numbers import (
+from tidelog.admin.cluster import FeatureMetadata, FeatureUpdate, SupportedVersionRange, UpgradeType
+from tidelog.admin.configs import (
     CONFIG_SOURCE_DEFAULT_CONFIG,
     CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG,
     CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG,
@@ -28,20 +10,44 @@ from tidelog.admin.numbers import (
     CONFIG_SOURCE_GROUP_CONFIG,
     CONFIG_SOURCE_STATIC_BROKER_CONFIG,
     CONFIG_SOURCE_UNKNOWN_CONFIG,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+)
+from tidelog.admin.groups.model import (
+    ConsumerGroupDescription,
+    ConsumerGroupListing,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    ListConsumerGroupsResult,
+    MemberAssignment,
+    MemberDescription,
+    MemberToRemove,
+    PartitionLag,
+)
+from tidelog.admin.log_dirs import LogDirDescription, ReplicaInfo, TopicPartitionReplica
+from tidelog.admin.metadata import (
+    BrokerMetadata,
+    ClusterMetadata,
+    GroupMember,
+    GroupMetadata,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from tidelog.admin.offsets import IsolationLevel, ListOffsetsResultInfo, OffsetSpec
+from tidelog.admin.quorum import QuorumAdmin
+from tidelog.admin.quorum_calls import QuorumInfo, QuorumReplicaState, SnapshotInfo
+from tidelog.admin.reassignments import ElectionType, NewPartitionReassignment, PartitionReassignment
+from tidelog.admin.records import DeletedRecords
+from tidelog.admin.resources import (
     RESOURCE_ANY,
     RESOURCE_BROKER,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
     RESOURCE_TRANSACTIONAL_ID,
     RESOURCE_UNKNOWN,
-)
-from tidelog.admin.offsets import IsolationLevel, ListOffsetsResultInfo, OffsetSpec
-from tidelog.admin.partitions import NewPartitions
-from tidelog.admin.quorum import QuorumAdmin
-from tidelog.admin.quorum_calls import QuorumInfo, QuorumReplicaState, SnapshotInfo
-from tidelog.admin.reassignments import NewPartitionReassignment, PartitionReassignment
-from tidelog.admin.records import DeletedRecords
-from tidelog.admin.resources import (
     AclOperation,
     AclPermissionType,
     ResourcePatternType,
@@ -59,6 +65,7 @@ from tidelog.admin.security import (
 )
 from tidelog.admin.topics import (
     DescribeClusterResult,
+    NewPartitions,
     NewTopic,
     Node,
     TopicCollection,

@@ -4,23 +4,19 @@ node.
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
-from tidelog.admin.cluster_admin import ClusterAdmin
+from tidelog.admin.cluster import ClusterAdmin, FeatureAdmin
 from tidelog.admin.configs import ConfigAdmin
-from tidelog.admin.elections import ElectionAdmin
-from tidelog.admin.features import FeatureAdmin
-from tidelog.admin.groups import GroupAdmin, GroupMetadata, group_metadata
+from tidelog.admin.groups.group_admin import GroupAdmin
 from tidelog.admin.log_dirs import LogDirAdmin
-from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
+from tidelog.admin.metadata import ClusterMetadata, GroupMetadata, cluster_id, group_metadata, list_topics
 from tidelog.admin.offsets import OffsetAdmin
-from tidelog.admin.partitions import PartitionAdmin
 from tidelog.admin.quorum import QuorumOperations
-from tidelog.admin.reassignments import ReassignmentAdmin
+from tidelog.admin.reassignments import ElectionAdmin, ReassignmentAdmin
 from tidelog.admin.records import RecordAdmin
 from tidelog.admin.security import SecurityAdmin
-from tidelog.admin.topic_admin import TopicAdmin
+from tidelog.admin.topics import PartitionAdmin, TopicAdmin
 from tidelog_foundation.transport import run_sync
 
 
@@ -54,9 +50,7 @@ class AdminClient(AdminOperations):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

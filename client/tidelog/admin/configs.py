@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.admin.resources import ResourceType
+from tidelog.cluster.answers import error_of
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
@@ -26,6 +28,15 @@ class ConfigSource(enum.Enum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     GROUP_CONFIG = 8
+
+
+CONFIG_SOURCE_UNKNOWN_CONFIG: Final[int] = ConfigSource.UNKNOWN_CONFIG.value
+CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG: Final[int] = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG: Final[int] = ConfigSource.DYNAMIC_BROKER_CONFIG.value
+CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG: Final[int] = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value
+CONFIG_SOURCE_STATIC_BROKER_CONFIG: Final[int] = ConfigSource.STATIC_BROKER_CONFIG.value
+CONFIG_SOURCE_DEFAULT_CONFIG: Final[int] = ConfigSource.DEFAULT_CONFIG.value
+CONFIG_SOURCE_GROUP_CONFIG: Final[int] = ConfigSource.GROUP_CONFIG.value
 
 
 class AlterConfigOpType(enum.Enum):
@@ -192,7 +203,7 @@ class ConfigAdmin(Operations):
             response = await self._change(
                 lambda c, t: c.admin.IncrementalAlterConfigs(request, timeout=t), request_timeout
             )
-            return {_key(r.resource): _error(r) for r in response.resources}
+            return {_key(r.resource): error_of(r) for r in response.resources}
 
         return self._futures(wanted, alter())
 
@@ -242,7 +253,7 @@ class ConfigAdmin(Operations):
             resources=[_change(change)], validate_only=validate_only, timeout_ms=int(self._request_ms(timeout_s))
         )
         response = await self._change(lambda c, t: c.admin.IncrementalAlterConfigs(request, timeout=t), timeout_s)
-        return _error(response.resources[0])
+        return error_of(response.resources[0])
 
     async def _describe_anywhere(
         self, resources: Sequence[ConfigResource], timeout_s: float | None
@@ -313,7 +324,7 @@ def _describe_request(resources: Sequence[ConfigResource]) -> pb.DescribeConfigs
 
 
 def _described(response: pb.DescribeConfigsResponse) -> dict[ConfigResource, dict[str, ConfigEntry] | TidelogError]:
-    return {_key(r.resource): _error(r) or {c.name: _entry(c) for c in r.configs} for r in response.resources}
+    return {_key(r.resource): error_of(r) or {c.name: _entry(c) for c in r.configs} for r in response.resources}
 
 
 def _entry(config: pb.DescribedConfig) -> ConfigEntry:
@@ -335,7 +346,3 @@ def _entry(config: pb.DescribedConfig) -> ConfigEntry:
 
 def _key(name: pb.ConfigResourceName) -> ConfigResource:
     return ConfigResource(ResourceType.GROUP if name.type == _GROUP else name.type, name.name)
-
-
-def _error(result: pb.ConfigResourceResult | pb.DescribedConfigResource) -> TidelogError | None:
-    return error_for(result.error.code, result.error.message) if result.HasField("error") else None

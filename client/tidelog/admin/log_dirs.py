@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.cluster import ClusterClient, Connection
+from tidelog.cluster.answers import error_of
 from tidelog.message import TopicPartition
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -53,13 +54,12 @@ class LogDirDescription:
     @classmethod
     def from_proto(cls, message: pb.LogDirResult) -> LogDirDescription:
         """Return the description in a response."""
-        error = error_for(message.error.code, message.error.message) if message.HasField("error") else None
         replicas = {
             TopicPartition(topic.name, p.index): ReplicaInfo(p.size_bytes, p.offset_lag, p.is_future)
             for topic in message.topics
             for p in topic.partitions
         }
-        return cls(error, replicas, message.total_bytes, message.usable_bytes)
+        return cls(error_of(message), replicas, message.total_bytes, message.usable_bytes)
 
 
 class LogDirAdmin(Operations):
@@ -120,9 +120,7 @@ async def _move_replicas(
     request = _move_request(targets)
     response = await connection.call(lambda c: c.log.AlterReplicaLogDirs(request, timeout=timeout_ms / 1000))
     return {
-        TopicPartitionReplica(topic.name, p.index, broker_id): (
-            error_for(p.error.code, p.error.message) if p.HasField("error") else None
-        )
+        TopicPartitionReplica(topic.name, p.index, broker_id): error_of(p)
         for topic in response.topics
         for p in topic.partitions
     }

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidelog.admin.leaders import ask_leaders
+from tidelog.admin.attempts import ask_leaders
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.cluster import (
     EARLIEST_TIMESTAMP,
@@ -18,6 +18,7 @@ from tidelog.cluster import (
     OffsetAndTimestamp,
     TopicPartitionKey,
 )
+from tidelog.cluster.answers import error_of
 from tidelog.message import TopicPartition
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -148,9 +149,7 @@ _ISOLATION_LEVELS = {
 
 
 def _outcome(result: pb.ListOffsetsPartitionResult) -> OffsetAndTimestamp | TidelogError:
-    if result.HasField("error"):
-        return error_for(result.error.code, result.error.message)
-    return OffsetAndTimestamp(result.offset, result.timestamp_ms, result.leader_epoch)
+    return error_of(result) or OffsetAndTimestamp(result.offset, result.timestamp_ms, result.leader_epoch)
 
 
 def _info(outcome: OffsetAndTimestamp | TidelogError) -> ListOffsetsResultInfo | TidelogError:

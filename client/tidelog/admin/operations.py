@@ -1,19 +1,23 @@
-"""The base of all admin operations: a request on the network thread, and futures for its outcomes."""
+"""The base of all admin operations: a request on the network thread, and futures for its outcomes.
+
+The network thread queues calls of ``error_cb``, which run when the application polls.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tidelog.admin.error_calls import ErrorCalls
 from tidelog.admin.quorum_calls import Quorum
 from tidelog.cluster import Connection, Coordinators, Lifetime
-from tidelog.cluster.config import ClientConfig, read_settings, take_logger
+from tidelog.cluster.config import ClientConfig, read_settings, take_callbacks, take_logger
+from tidelog.monitor import Monitor
 from tidelog_foundation.config import parse_config
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import OUTAGES, ErrorCode, KafkaError, TidelogError, error_for
 from tidelog_foundation.transport import network_loop
 
 logger = logging.getLogger(__name__)
@@ -54,7 +58,7 @@ class Operations:
         """
         named = {key if key in _OBJECTS else key.replace("_", "."): value for key, value in settings.items()}
         given = read_settings(ClientConfig, {**(conf or {}), **named}, "A", objects=_CALLBACKS)
-        callbacks = {key: _callback(key, given.pop(key, None)) for key in _CALLBACKS}
+        callbacks = take_callbacks(given, _CALLBACKS)
         self._errors = ErrorCalls(callbacks["error_cb"])
         self._log = take_logger(given, logger)
         self._config = parse_config(ClientConfig, given)
@@ -75,6 +79,16 @@ class Operations:
         await self._cluster.refresh([], timeout_ms=timeout_in_ms(timeout_s))
         return await self._cluster.ask_any(ask, timeout_ms=timeout_in_ms(timeout_s))
 
+    def _future(self, ask: Coroutine[Any, Any, T]) -> Future[T]:
+        async def settle() -> Outcomes[str, T]:
+            return {"": await ask}
+
+        try:
+            return self._futures([""], settle())[""]
+        except TidelogError:
+            ask.close()
+            raise
+
     def _futures(self, keys: Sequence[K], ask: Coroutine[Any, Any, Outcomes[K, T]]) -> dict[K, Future[T]]:
         if self._lifetime.is_over:
             ask.close()
@@ -90,12 +104,6 @@ class Operations:
 def timeout_in_ms(timeout_s: float | None) -> float | None:
     """Return an operation's timeout in milliseconds; None for the client's own."""
     return None if timeout_s is None or timeout_s < 0 else timeout_s * 1000
-
-
-def _callback(key: str, callback: Any) -> Any:
-    if callback is not None and not callable(callback):
-        raise TypeError(f"{key} must be callable, not {type(callback).__name__}")
-    return callback
 
 
 async def _settle(
@@ -119,3 +127,37 @@ async def _settle(
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
+
+
+_MOST = 1_000
+"""The most pending errors; the oldest are dropped if the application does not poll."""
+
+
+class ErrorCalls:
+    """A queue that the network thread fills and :meth:`serve` empties on the application's thread."""
+
+    def __init__(self, callback: Callable[[KafkaError], object] | None) -> None:
+        self._callback = callback
+        self._monitor = Monitor()
+        self._errors: deque[KafkaError] = deque(maxlen=_MOST)
+
+    def add(self, error: TidelogError) -> None:
+        """Queue an error that concerns the whole client: no node answered. Other errors reach the application by
+        futures alone.
+        """
+        if self._callback is None or error.code not in OUTAGES:
+            return
+        with self._monitor.lock:
+            self._errors.append(error.error)
+            self._monitor.changed.notify_all()
+
+    def serve(self, timeout_s: float | None) -> int:
+        """Call the callback for each error and return the count; wait up to ``timeout_s`` for one (None: no limit)."""
+        with self._monitor.lock:
+            self._monitor.changed.wait_for(lambda: bool(self._errors), timeout_s)
+            errors = list(self._errors)
+            self._errors.clear()
+        for error in errors:
+            assert self._callback is not None
+            self._callback(error)
+        return len(errors)

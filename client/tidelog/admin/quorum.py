@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeVar
 
-from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.admin.operations import Future, Operations
 from tidelog.admin.quorum_calls import Quorum, QuorumInfo, SnapshotInfo
 from tidelog.cluster import ClusterClient, Lifetime
-from tidelog.cluster.addresses import parse_bootstrap_servers
+from tidelog.cluster.bootstrap import parse_bootstrap_servers
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog_foundation.config import at_least, parse_config, setting
 from tidelog_foundation.transport import run_sync
@@ -27,13 +26,13 @@ class QuorumAdminConfig:
     """
 
     bootstrap_servers: tuple[str, ...] = setting(
-        (), doc="Addresses of nodes, which name the controllers, as host:port,host:port."
+        (), "Addresses of nodes, which name the controllers, as host:port,host:port."
     )
     bootstrap_controllers: tuple[str, ...] = setting(
-        (), doc="Addresses of controllers to connect to instead of nodes, as host:port,host:port."
+        (), "Addresses of controllers to connect to instead of nodes, as host:port,host:port."
     )
-    client_id: str = setting("tidelog", doc="A name for this client in its requests to the controllers.")
-    request_timeout_ms: int = setting(30_000, doc="The timeout of an operation, in milliseconds.", check=at_least(1))
+    client_id: str = setting("tidelog", "A name for this client in its requests to the controllers.")
+    request_timeout_ms: int = setting(30_000, "The timeout of an operation, in milliseconds.", at_least(1))
 
     def __post_init__(self) -> None:
         if bool(self.bootstrap_servers) == bool(self.bootstrap_controllers):
@@ -63,9 +62,7 @@ class QuorumAdmin:
     def __enter__(self) -> QuorumAdmin:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def describe_metadata_quorum(self, *, request_timeout: float | None = None) -> QuorumInfo:
@@ -168,45 +165,31 @@ class QuorumOperations(Operations):
     def describe_metadata_quorum(self, *, request_timeout: float | None = None) -> Future[QuorumInfo]:
         """Describe the quorum; see :meth:`QuorumAdmin.describe_metadata_quorum`."""
 
-        async def describe() -> Outcomes[str, QuorumInfo]:
-            return {"": await self._quorum.describe(self._request_ms(request_timeout) / 1000)}
-
-        return self._futures([""], describe())[""]
+        return self._future(self._quorum.describe(self._request_ms(request_timeout) / 1000))
 
     def add_raft_voter(
         self, voter_id: int, voter_directory_id: bytes, host: str, port: int, *, request_timeout: float | None = None
     ) -> Future[None]:
         """Make a controller a voter; see :meth:`QuorumAdmin.add_raft_voter`."""
 
-        async def add() -> Outcomes[str, None]:
-            timeout_s = self._request_ms(request_timeout) / 1000
-            await self._quorum.add_voter(voter_id, voter_directory_id, host, port, timeout_s)
-            return {"": None}
-
-        return self._futures([""], add())[""]
+        timeout_s = self._request_ms(request_timeout) / 1000
+        return self._future(self._quorum.add_voter(voter_id, voter_directory_id, host, port, timeout_s))
 
     def remove_raft_voter(
         self, voter_id: int, voter_directory_id: bytes = b"", *, request_timeout: float | None = None
     ) -> Future[None]:
         """Remove a controller's vote; as :meth:`QuorumAdmin.remove_raft_voter`."""
 
-        async def remove() -> Outcomes[str, None]:
-            await self._quorum.remove_voter(voter_id, voter_directory_id, self._request_ms(request_timeout) / 1000)
-            return {"": None}
-
-        return self._futures([""], remove())[""]
+        timeout_s = self._request_ms(request_timeout) / 1000
+        return self._future(self._quorum.remove_voter(voter_id, voter_directory_id, timeout_s))
 
     def update_raft_voter(
         self, voter_id: int, voter_directory_id: bytes, host: str, port: int, *, request_timeout: float | None = None
     ) -> Future[None]:
         """Change a voter's address; see :meth:`QuorumAdmin.update_raft_voter`."""
 
-        async def update() -> Outcomes[str, None]:
-            timeout_s = self._request_ms(request_timeout) / 1000
-            await self._quorum.update_voter(voter_id, voter_directory_id, host, port, timeout_s)
-            return {"": None}
-
-        return self._futures([""], update())[""]
+        timeout_s = self._request_ms(request_timeout) / 1000
+        return self._future(self._quorum.update_voter(voter_id, voter_directory_id, host, port, timeout_s))
 
 
 def _quorum(config: QuorumAdminConfig) -> Quorum:

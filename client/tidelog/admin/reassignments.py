@@ -1,16 +1,20 @@
-"""Reassignments of partitions to other replicas, with the names of Kafka's Java client (KIP-455)."""
+"""Leader elections (KIP-183, KIP-460), and reassignments of partitions to other replicas (KIP-455).
+
+Names are those of confluent-kafka and, for reassignments, of Kafka's Java client.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.cluster.answers import error_of, group_by_topic
 from tidelog.message import TopicPartition
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2
-from tidelog_foundation.errors import TidelogError, error_for
+from tidelog_foundation.errors import TidelogError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +56,23 @@ class ReassignmentAdmin(Operations):
         INVALID_REPLICATION_FACTOR (KIP-860). ``operation_timeout`` limits the controller's work, ``request_timeout``
         the whole operation (default: request.timeout.ms), in seconds.
         """
-        timeout_ms = int(operation_timeout * 1000)
-        changes_factor = allow_replication_factor_change
-        request = _alter_request(reassignments, timeout_ms, allow_replication_factor_change=changes_factor)
+        partitions = group_by_topic(
+            (key.topic, pb.ReassignablePartition(index=key.partition, replicas=_broker_ids(wanted)))
+            for key, wanted in reassignments.items()
+        )
+        request = pb.AlterPartitionReassignmentsRequest(
+            topics=[pb.ReassignableTopic(name=name, partitions=items) for name, items in partitions.items()],
+            timeout_ms=int(operation_timeout * 1000),
+            refuse_replication_factor_change=not allow_replication_factor_change,
+        )
 
         async def alter() -> Outcomes[TopicPartition, None]:
-            return _alter_outcomes(
-                await self._change(
-                    lambda c, t: c.admin.AlterPartitionReassignments(request, timeout=t), request_timeout
-                )
+            response = await self._change(
+                lambda c, t: c.admin.AlterPartitionReassignments(request, timeout=t), request_timeout
             )
+            return {
+                TopicPartition(topic.name, p.index): error_of(p) for topic in response.topics for p in topic.partitions
+            }
 
         return self._futures(list(reassignments), alter())
 
@@ -71,64 +82,73 @@ class ReassignmentAdmin(Operations):
         """List the reassignments in progress, of these partitions or of all (KIP-455)."""
         wanted = None if partitions is None else list(partitions)
 
-        async def list_ongoing() -> Outcomes[str, dict[TopicPartition, PartitionReassignment]]:
+        async def list_ongoing() -> dict[TopicPartition, PartitionReassignment]:
             if wanted == []:
-                return {"": {}}
-            request = _list_request(wanted)
+                return {}
+            request = pb.ListPartitionReassignmentsRequest(topics=_topics(wanted or ()))
             response = await self._ask(
                 lambda c, t: c.admin.ListPartitionReassignments(request, timeout=t), request_timeout
             )
-            return {"": _ongoing_reassignments(response)}
+            return {
+                TopicPartition(topic.name, p.index): PartitionReassignment(
+                    tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+                )
+                for topic in response.topics
+                for p in topic.partitions
+            }
 
-        return self._futures([""], list_ongoing())[""]
-
-
-def _alter_request(
-    reassignments: Mapping[TopicPartition, NewPartitionReassignment | None],
-    timeout_ms: int,
-    *,
-    allow_replication_factor_change: bool,
-) -> pb.AlterPartitionReassignmentsRequest:
-    """Return the request to begin these reassignments; None cancels that of a partition."""
-    by_topic: defaultdict[str, list[pb.ReassignablePartition]] = defaultdict(list)
-    for key, wanted in reassignments.items():
-        replicas = None if wanted is None else metadata_record_pb2.BrokerIds(ids=wanted.target_replicas)
-        by_topic[key.topic].append(pb.ReassignablePartition(index=key.partition, replicas=replicas))
-    return pb.AlterPartitionReassignmentsRequest(
-        topics=[pb.ReassignableTopic(name=name, partitions=items) for name, items in by_topic.items()],
-        timeout_ms=timeout_ms,
-        refuse_replication_factor_change=not allow_replication_factor_change,
-    )
+        return self._future(list_ongoing())
 
 
-def _alter_outcomes(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, TidelogError | None]:
-    """Return the outcome of each partition in the response; None: its reassignment has begun or is cancelled."""
-    return {
-        TopicPartition(topic.name, result.index): (
-            error_for(result.error.code, result.error.message) if result.HasField("error") else None
+class ElectionType(enum.Enum):
+    """The kind of election: preferred leaders, or any running replicas for partitions without a leader.
+
+    The latter can lose records.
+    """
+
+    PREFERRED = pb.ELECTION_TYPE_PREFERRED
+    UNCLEAN = pb.ELECTION_TYPE_UNCLEAN
+
+
+class ElectionAdmin(Operations):
+    """Operations that elect leaders."""
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        operation_timeout: float = 30,
+        request_timeout: float | None = None,
+    ) -> Future[dict[TopicPartition, TidelogError | None]]:
+        """Elect preferred leaders, or for partitions without a leader any running replica (KIP-183, KIP-460).
+
+        Without partitions, elect leaders of all. The result maps each partition to None, or to the error for which its
+        leader did not change: ELECTION_NOT_NEEDED (omitted if all partitions are requested),
+        PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION.
+        ``operation_timeout`` limits the controller's work, ``request_timeout`` the whole operation (default:
+        request.timeout.ms), in seconds.
+        """
+        request = pb.ElectLeadersRequest(
+            election_type=election_type.value,
+            topics=_topics(partitions or ()),
+            all_partitions=partitions is None,
+            timeout_ms=int(operation_timeout * 1000),
         )
-        for topic in response.topics
-        for result in topic.partitions
-    }
+
+        async def elect() -> dict[TopicPartition, TidelogError | None]:
+            response = await self._change(lambda c, t: c.admin.ElectLeaders(request, timeout=t), request_timeout)
+            return {
+                TopicPartition(topic.name, p.index): error_of(p) for topic in response.topics for p in topic.partitions
+            }
+
+        return self._future(elect())
 
 
-def _list_request(partitions: Iterable[TopicPartition] | None) -> pb.ListPartitionReassignmentsRequest:
-    """Return the request for the reassignments of these partitions; None means all."""
-    by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for key in partitions or ():
-        by_topic[key.topic].append(key.partition)
-    topics = [pb.TopicPartitions(name=name, partitions=indexes) for name, indexes in by_topic.items()]
-    return pb.ListPartitionReassignmentsRequest(topics=topics)
+def _broker_ids(wanted: NewPartitionReassignment | None) -> metadata_record_pb2.BrokerIds | None:
+    return None if wanted is None else metadata_record_pb2.BrokerIds(ids=wanted.target_replicas)
 
 
-def _ongoing_reassignments(
-    response: pb.ListPartitionReassignmentsResponse,
-) -> dict[TopicPartition, PartitionReassignment]:
-    """Return the reassignments in a response, by partition."""
-    return {
-        TopicPartition(topic.name, p.index): PartitionReassignment(
-            tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
-        )
-        for topic in response.topics
-        for p in topic.partitions
-    }
+def _topics(partitions: Iterable[TopicPartition]) -> list[pb.TopicPartitions]:
+    by_topic = group_by_topic((item.topic, item.partition) for item in partitions)
+    return [pb.TopicPartitions(name=name, partitions=indexes) for name, indexes in by_topic.items()]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidelog.admin.attempts import now_ms
-from tidelog.admin.leaders import ask_leaders
+from tidelog.admin.attempts import ask_leaders, now_ms
 from tidelog.admin.offsets import search_offsets
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient, Connection, TopicPartitionKey
+from tidelog.cluster.answers import error_of, group_by_topic
 from tidelog.message import OFFSET_END, TopicPartition
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -106,20 +105,15 @@ class _Deletion:
         timeout_s = min(wait_ms + _ANSWER_MS, left_ms) / 1000
         response = await connection.call(lambda c: c.log.DeleteRecords(request, timeout=timeout_s))
         return {
-            (topic.name, result.index): (
-                error_for(result.error.code, result.error.message)
-                if result.HasField("error")
-                else DeletedRecords(result.low_watermark)
-            )
+            (topic.name, result.index): error_of(result) or DeletedRecords(result.low_watermark)
             for topic in response.topics
             for result in topic.partitions
         }
 
     def _request(self, keys: list[TopicPartitionKey], timeout_ms: int) -> pb.DeleteRecordsRequest:
-        by_topic: defaultdict[str, list[pb.DeleteRecordsPartition]] = defaultdict(list)
-        for topic, partition in keys:
-            item = pb.DeleteRecordsPartition(index=partition, offset=self._offsets[topic, partition])
-            by_topic[topic].append(item)
+        by_topic = group_by_topic(
+            (key[0], pb.DeleteRecordsPartition(index=key[1], offset=self._offsets[key])) for key in keys
+        )
         topics = [pb.DeleteRecordsTopic(name=name, partitions=items) for name, items in by_topic.items()]
         return pb.DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
 

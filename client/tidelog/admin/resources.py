@@ -1,8 +1,16 @@
-"""Kafka's resource types and pattern types, with confluent-kafka's names."""
+"""Kafka's resource types, pattern types and operations, with confluent-kafka's names.
+
+Without an authorizer, descriptions list all operations of their kind as authorized, as in Kafka.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from tidelog_foundation.errors import TidelogError
 
 
 class _Ordered(enum.Enum):
@@ -23,6 +31,14 @@ class ResourceType(_Ordered):
     GROUP = 3
     BROKER = 4
     TRANSACTIONAL_ID = 5
+
+
+RESOURCE_UNKNOWN: Final[int] = ResourceType.UNKNOWN.value
+RESOURCE_ANY: Final[int] = ResourceType.ANY.value
+RESOURCE_TOPIC: Final[int] = ResourceType.TOPIC.value
+RESOURCE_GROUP: Final[int] = ResourceType.GROUP.value
+RESOURCE_BROKER: Final[int] = ResourceType.BROKER.value
+RESOURCE_TRANSACTIONAL_ID: Final[int] = ResourceType.TRANSACTIONAL_ID.value
 
 
 class ResourcePatternType(_Ordered):
@@ -68,3 +84,43 @@ class ScramMechanism(_Ordered):
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
+
+
+K = TypeVar("K")
+
+TOPIC_OPERATIONS = (
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+GROUP_OPERATIONS = (
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+CLUSTER_OPERATIONS = (
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
+)
+
+
+def with_operations(found: Mapping[K, Any], operations: Sequence[AclOperation]) -> dict[K, Any]:
+    """Return the descriptions with ``authorized_operations`` set; errors stay unchanged."""
+    return {
+        key: what
+        if isinstance(what, TidelogError)
+        else dataclasses.replace(what, authorized_operations=list(operations))
+        for key, what in found.items()
+    }

@@ -12,13 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from tidelog.admin.operations import Future, Operations
-from tidelog.admin.resources import (
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-    ScramMechanism,
-)
+from tidelog.admin.resources import AclOperation, AclPermissionType, ResourcePatternType, ResourceType, ScramMechanism
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 K = TypeVar("K", bound=Hashable)

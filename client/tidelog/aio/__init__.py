@@ -6,10 +6,9 @@ created.
 """
 
 from tidelog.aio.admin_client import AdminClient
-from tidelog.aio.confluent import AIOConsumer, AIOProducer
 from tidelog.aio.consumer import Consumer
 from tidelog.aio.producer import Producer
-from tidelog.aio.serializing import AsyncDeserializingConsumer, AsyncSerializingProducer
+from tidelog.aio.serializing import AIOConsumer, AIOProducer, AsyncDeserializingConsumer, AsyncSerializingProducer
 
 __all__ = [
     "AIOConsumer",

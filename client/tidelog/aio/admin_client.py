@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from tidelog.admin.admin_client import AdminOperations
-from tidelog.admin.groups import GroupMetadata, group_metadata
-from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
+from tidelog.admin.metadata import ClusterMetadata, GroupMetadata, cluster_id, group_metadata, list_topics
 from tidelog_foundation.transport import run_on_network
 
 
@@ -28,9 +26,7 @@ class AdminClient(AdminOperations):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

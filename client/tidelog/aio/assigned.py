@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Awaitable, Coroutine, Generator, Iterable, Mapping
+from typing import Any, NoReturn, Self, TypeVar
 
 from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
 from tidelog.aio.callbacks import Callbacks
-from tidelog.aio.done import DONE, Done
 from tidelog.aio.wake_up import WakeUp
 from tidelog.consumer import Consumer as BlockingConsumer
 from tidelog.consumer.assigned import timeout_in_ms, times_of, watermarks
@@ -17,6 +15,39 @@ from tidelog.consumer.config import CALLBACKS
 from tidelog.consumer.partitions import key_of
 from tidelog.message import TopicPartition
 from tidelog_foundation.transport import run_on_network
+
+T = TypeVar("T")
+
+
+class Done(Coroutine[Any, Any, T]):
+    """The result of a method that takes effect when called; ``await`` returns it at once, any number of times.
+
+    It is a coroutine, so a task can run it, but it need not be awaited.
+    """
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: T) -> None:
+        self._result = result
+
+    def __await__(self) -> Generator[Any, None, T]:
+        yield from ()
+        return self._result
+
+    def send(self, value: object) -> NoReturn:
+        """End with the result."""
+        raise StopIteration(self._result)
+
+    def throw(self, *error: Any) -> NoReturn:
+        """End with the error, for a task that is cancelled before its start."""
+        raise error[0]
+
+    def close(self) -> None:
+        """Do nothing, because nothing is running."""
+
+
+DONE = Done(None)
+"""The completed result of a method that returns nothing."""
 
 
 class AssignedConsumer:
@@ -46,9 +77,7 @@ class AssignedConsumer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

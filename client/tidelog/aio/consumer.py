@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidelog.aio.assigned import AssignedConsumer
-from tidelog.aio.done import DONE, Done
-from tidelog.aio.rebalances import Rebalances
+from tidelog.aio.assigned import DONE, AssignedConsumer, Done
+from tidelog.aio.callbacks import Rebalances
 from tidelog.consumer.consumer import MAX_MESSAGES, given_offsets
-from tidelog.consumer.core import CommitDone
+from tidelog.consumer.core.commits import CommitDone
 from tidelog.consumer.group import LEAVE_TIMEOUT_S, ConsumerGroup, ConsumerGroupMetadata, committed_partitions
 from tidelog.consumer.partitions import answer, key_of
 from tidelog.consumer.unread import unread, unread_messages

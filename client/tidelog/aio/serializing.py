@@ -1,14 +1,16 @@
-"""confluent-kafka's AsyncSerializingProducer and AsyncDeserializingConsumer, for asyncio's serializers and others."""
+"""confluent-kafka's names and arguments for the asyncio clients, and its clients with serializers and deserializers."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import types
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, ClassVar, Self
 
-from tidelog.aio.confluent import AIOConsumer, AIOProducer
+from tidelog.aio.consumer import Consumer
+from tidelog.aio.producer import Producer
 from tidelog.consumer.unread import unread_messages
 from tidelog.message import Message
 from tidelog.producer.calls import HeadersArgument
@@ -23,6 +25,45 @@ from tidelog.serialization import (
 )
 from tidelog.serialization.builders import Serdes, build_serdes_awaited
 from tidelog_foundation.errors import ErrorCode, error_for
+
+logger = logging.getLogger(__name__)
+
+_SIZES = "max_workers, executor, batch_size and buffer_timeout have no effect: asyncio's clients use no threads"
+_told: set[str] = set()
+
+
+class AIOProducer(Producer):
+    """confluent-kafka's name of :class:`Producer`. It ignores the arguments that size confluent-kafka's thread pool."""
+
+    def __init__(
+        self,
+        producer_conf: Mapping[str, Any],
+        max_workers: int = 4,
+        executor: object = None,
+        batch_size: int = 1000,
+        buffer_timeout: float = 1.0,
+    ) -> None:
+        """Create a producer from settings. Raise as :class:`Producer`."""
+        if (max_workers, executor, batch_size, buffer_timeout) != (4, None, 1000, 1.0):
+            _tell_once(_SIZES)
+        super().__init__(producer_conf)
+
+
+class AIOConsumer(Consumer):
+    """confluent-kafka's name of :class:`Consumer`. It ignores the arguments that size confluent-kafka's thread pool."""
+
+    def __init__(self, consumer_conf: Mapping[str, Any], max_workers: int = 100, executor: object = None) -> None:
+        """Create a consumer from settings. Raise as :class:`Consumer`."""
+        if (max_workers, executor) != (100, None):
+            _tell_once(_SIZES)
+        super().__init__(consumer_conf)
+
+
+def _tell_once(text: str) -> None:
+    if text not in _told:
+        _told.add(text)
+        logger.warning("%s", text)
+
 
 _RESOLVER = "set_async_cluster_id_resolver"
 

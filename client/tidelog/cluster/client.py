@@ -13,13 +13,11 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.cluster.addresses import parse_bootstrap_servers
 from tidelog.cluster.backoff import Backoff
-from tidelog.cluster.bootstrap import PROBED, Bootstrap
+from tidelog.cluster.bootstrap import PROBED, Bootstrap, parse_bootstrap_servers
 from tidelog.cluster.connections import Connection, Connections, ConnectTiming
-from tidelog.cluster.epochs import EpochEnd, ask_epoch_ends
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
-from tidelog.cluster.offsets import OffsetAndTimestamp, OffsetLookup, TopicPartitionKey
+from tidelog.cluster.offsets import EpochEnd, OffsetAndTimestamp, OffsetLookup, TopicPartitionKey, ask_epoch_ends
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for

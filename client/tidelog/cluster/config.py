@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tidelog.cluster.addresses import parse_bootstrap_servers
+from tidelog.cluster.bootstrap import parse_bootstrap_servers
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.connections import ConnectTiming
 from tidelog.cluster.librdkafka import select_settings
@@ -28,33 +28,24 @@ class ClientConfig:
         check=parse_bootstrap_servers,
         aliases=("metadata.broker.list",),
     )
-    client_id: str = setting(
-        "tidelog", doc="A name for this client, which nodes see as the user agent of its connections."
-    )
+    client_id: str = setting("tidelog", "A name for this client, which nodes see as the user agent of its connections.")
     request_timeout_ms: int = setting(
-        30_000,
-        doc="The timeout of a request, in milliseconds.",
-        check=at_least(1),
-        aliases=("socket.timeout.ms",),
+        30_000, "The timeout of a request, in milliseconds.", at_least(1), aliases=("socket.timeout.ms",)
     )
     retry_backoff_ms: int = setting(
-        100,
-        doc="The wait before the first retry, in milliseconds; it doubles with each further retry.",
-        check=at_least(1),
+        100, "The wait before the first retry, in milliseconds; it doubles with each further retry.", at_least(1)
     )
-    retry_backoff_max_ms: int = setting(
-        1_000, doc="The maximum wait between retries, in milliseconds.", check=at_least(1)
-    )
+    retry_backoff_max_ms: int = setting(1_000, "The maximum wait between retries, in milliseconds.", at_least(1))
     reconnect_backoff_ms: int = setting(
         50,
-        doc="The wait before the first attempt to reconnect, in milliseconds; it doubles with each further attempt.",
-        check=between(0, 3_600_000),
+        "The wait before the first attempt to reconnect, in milliseconds; it doubles with each further attempt.",
+        between(0, 3_600_000),
     )
     reconnect_backoff_max_ms: int = setting(
-        200, doc="The maximum wait between attempts to reconnect, in milliseconds.", check=between(0, 3_600_000)
+        200, "The maximum wait between attempts to reconnect, in milliseconds.", between(0, 3_600_000)
     )
     socket_connection_setup_timeout_ms: int = setting(
-        1_000, doc="The timeout for opening a connection to one address, in milliseconds.", check=between(1, MAX_INT32)
+        1_000, "The timeout for opening a connection to one address, in milliseconds.", between(1, MAX_INT32)
     )
 
     def cluster_client(self) -> ClusterClient:
@@ -77,8 +68,8 @@ class TrackingConfig(ClientConfig):
 
     metadata_max_age_ms: int = setting(
         300_000,
-        doc="The age at which metadata is refreshed even without errors, to discover new partitions, in milliseconds.",
-        check=between(100, MAX_INT32),
+        "The age at which metadata is refreshed even without errors, to discover new partitions, in milliseconds.",
+        between(100, MAX_INT32),
         aliases=("topic.metadata.refresh.interval.ms",),
     )
 
@@ -109,6 +100,19 @@ def read_settings(
             _warned.add((key, reason))
             log.log(logging.WARNING, 'Configuration "%s" has no effect: %s', key, reason)
     return settings
+
+
+def take_callbacks(settings: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Remove the callbacks from the settings and return them, None for those not given.
+
+    Raises:
+        TypeError: a callback is not callable.
+    """
+    callbacks = {key: settings.pop(key, None) for key in keys}
+    for key, callback in callbacks.items():
+        if callback is not None and not callable(callback):
+            raise TypeError(f"{key} must be callable, not {type(callback).__name__}")
+    return callbacks
 
 
 def take_logger(settings: dict[str, Any], default: logging.Logger) -> logging.Logger:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tidelog.cluster.answers import error_of
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.connections import Connection
 from tidelog.v1 import group_service_pb2 as pb
@@ -181,8 +182,8 @@ class Coordinators:
         response = await self._cluster.ask_any(ask, timeout_ms=max(timeout_ms, 1), attempt_ms=_FIND_ATTEMPT_MS)
         refused = {g: error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, _no_coordinator(g)) for g in group_ids}
         for found in response.coordinators:
-            if found.HasField("error"):
-                refused[found.group_id] = error_for(found.error.code, found.error.message)
+            if (error := error_of(found)) is not None:
+                refused[found.group_id] = error
             else:
                 address = format_address(found.endpoint.host, found.endpoint.port)
                 self._located[found.group_id] = _Located(found.node_id, self._cluster.connection_to(address))

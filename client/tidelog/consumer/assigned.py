@@ -7,13 +7,14 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient, Lifetime
-from tidelog.cluster.config import read_settings, take_logger
+from tidelog.cluster.config import read_settings, take_callbacks, take_logger
 from tidelog.consumer.config import CALLBACKS, ConsumerConfig, merge_settings
-from tidelog.consumer.core import Commits, CommitSettings, Positions, PositionSettings, Report
+from tidelog.consumer.core.commits import Commits, CommitSettings
+from tidelog.consumer.core.events import PositionSettings, Report
+from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.fetcher import Fetcher
 from tidelog.consumer.group import ConsumerGroup
 from tidelog.consumer.partitions import MAX_INT64, Key, invalid, key_of, start_of, starts_of
@@ -48,7 +49,7 @@ class AssignedConsumer:
             TypeError: a callback is not callable.
         """
         given = read_settings(ConsumerConfig, merge_settings(config, settings), "C", objects=CALLBACKS)
-        callbacks = {name: _callable(name, given.pop(name, None)) for name in CALLBACKS}
+        callbacks = take_callbacks(given, CALLBACKS)
         log = take_logger(given, logger)
         self._config = parse_config(ConsumerConfig, given).resolve(given)
         self._cluster = self._config.cluster_client()
@@ -78,9 +79,7 @@ class AssignedConsumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -282,12 +281,6 @@ def times_of(partitions: Iterable[TopicPartition]) -> dict[Key, int]:
 def timeout_in_ms(timeout: float | None) -> float | None:
     """Return seconds as milliseconds; None for None and negative values."""
     return None if timeout is None or timeout < 0 else timeout * 1000
-
-
-def _callable(name: str, function: Any) -> Any:
-    if function is not None and not callable(function):
-        raise TypeError(f"{name} must be callable, not {type(function).__name__}")
-    return function
 
 
 def _position_settings(config: ConsumerConfig) -> PositionSettings:

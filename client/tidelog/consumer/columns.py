@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidelog.consumer.batches import readable_batches
-from tidelog.consumer.core import Deliver
+from tidelog.consumer.core.events import Deliver
 from tidelog_foundation.errors import TidelogError
-from tidelog_foundation.records import MAX_DECODED_BYTES, to_arrow
+from tidelog_foundation.records import (
+    MAX_DECODED_BYTES,
+    ControlType,
+    RecordBatchHeader,
+    iter_headers,
+    read_control,
+    to_arrow,
+)
 
 if TYPE_CHECKING:
     import pyarrow
+
 
 _MAX_INT64 = 2**63 - 1
 
@@ -123,3 +131,26 @@ def _null_where_empty(arrow: Any, headers: Any) -> Any:
     none = _scalar(arrow, arrow.int32(), bytes(4))
     is_empty = pyarrow.compute.equal(pyarrow.compute.list_value_length(headers), none)
     return arrow.ListArray.from_arrays(headers.offsets, headers.values, type=headers.type, mask=is_empty)
+
+
+def readable_batches(item: Deliver) -> Iterator[tuple[int, RecordBatchHeader]]:
+    """Yield the position and header of each batch with records at or after the delivery's offset, in order.
+
+    Raises:
+        CorruptRecordError: a transaction marker is malformed.
+    """
+    aborted = deque(sorted(item.aborted, key=lambda transaction: transaction[1]))
+    skipped: set[int] = set()
+    for position, header in iter_headers(item.records):
+        while aborted and aborted[0][1] <= header.last_offset:
+            skipped.add(aborted.popleft()[0])
+        if header.is_control:
+            if header.producer_id in skipped and _is_abort(item.records, position):
+                skipped.discard(header.producer_id)
+        elif header.next_offset > item.offset and not (header.is_transactional and header.producer_id in skipped):
+            yield position, header
+
+
+def _is_abort(records: bytes, position: int) -> bool:
+    control = read_control(records, position)
+    return control is not None and control.kind is ControlType.ABORT

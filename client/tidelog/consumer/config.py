@@ -55,126 +55,118 @@ class ConsumerConfig(TrackingConfig):
     """The consumer's group, starting offset, fetch sizes and prefetch limits."""
 
     group_id: str | None = setting(
-        None, doc="The group that the consumer joins, and for which it commits offsets.", check=not_empty
+        None, "The group that the consumer joins, and for which it commits offsets.", not_empty
     )
     group_instance_id: str | None = setting(
         None,
-        doc="The id of a static member: it keeps its partitions if it returns within the session timeout (KIP-345).",
-        check=not_empty,
+        "The id of a static member: it keeps its partitions if it returns within the session timeout (KIP-345).",
+        not_empty,
     )
     group_protocol: str = setting(
         "classic",
-        doc="classic: a member assigns the partitions; consumer: the coordinator assigns them (KIP-848).",
-        check=one_of("classic", "consumer"),
+        "classic: a member assigns the partitions; consumer: the coordinator assigns them (KIP-848).",
+        one_of("classic", "consumer"),
     )
     group_remote_assignor: str | None = setting(
         None,
-        doc="The server-side assignor with group.protocol=consumer: uniform or range. If not set, the coordinator"
-        " chooses.",
-        check=not_empty,
+        "The server-side assignor with group.protocol=consumer: uniform or range. If not set, the coordinator chooses.",
+        not_empty,
     )
     partition_assignment_strategy: tuple[str, ...] = setting(
         ("range", "roundrobin"),
-        doc="The assignors that the consumer supports, in order of preference: range, roundrobin, sticky, or only"
+        "The assignors that the consumer supports, in order of preference: range, roundrobin, sticky, or only"
         " cooperative-sticky, which lets members keep the partitions that do not move. Applies to "
         "group.protocol=classic.",
-        check=_strategies,
+        _strategies,
     )
     session_timeout_ms: int = setting(
         45_000,
-        doc="The time without a heartbeat after which a member is removed from its group, in milliseconds. "
+        "The time without a heartbeat after which a member is removed from its group, in milliseconds. "
         "Applies to group.protocol=classic.",
-        check=between(1, 3_600_000),
+        between(1, 3_600_000),
     )
     heartbeat_interval_ms: int = setting(
         3_000,
-        doc="The interval between heartbeats, in milliseconds. Must be below session.timeout.ms; defaults to at "
+        "The interval between heartbeats, in milliseconds. Must be below session.timeout.ms; defaults to at "
         "most a third of it. Applies to group.protocol=classic.",
-        check=between(1, 3_600_000),
+        between(1, 3_600_000),
     )
     max_poll_interval_ms: int = setting(
         300_000,
-        doc="The maximum time between two calls of poll(), in milliseconds; after it, the member's partitions go "
+        "The maximum time between two calls of poll(), in milliseconds; after it, the member's partitions go "
         "to other members.",
-        check=between(1, 86_400_000),
+        between(1, 86_400_000),
     )
     enable_auto_commit: bool = setting(
-        True, doc="Whether stored offsets are committed every auto.commit.interval.ms and when partitions are revoked."
+        True, "Whether stored offsets are committed every auto.commit.interval.ms and when partitions are revoked."
     )
     auto_commit_interval_ms: int = setting(
         5_000,
-        doc="The interval between automatic commits, in milliseconds; 0 commits only when partitions are revoked "
+        "The interval between automatic commits, in milliseconds; 0 commits only when partitions are revoked "
         "and in close().",
-        check=between(0, 86_400_000),
+        between(0, 86_400_000),
     )
     enable_auto_offset_store: bool = setting(
-        True,
-        doc="Whether poll() stores the offset after each message for the next commit; if false, store_offsets() does.",
+        True, "Whether poll() stores the offset after each message for the next commit; if false, store_offsets() does."
     )
     auto_offset_reset: str = setting(
         "latest",
-        doc="The position without a valid offset: earliest (smallest, beginning), latest (largest, end), or error"
+        "The position without a valid offset: earliest (smallest, beginning), latest (largest, end), or error"
         " (none), which reports _AUTO_OFFSET_RESET.",
-        check=one_of(*_RESETS),
+        one_of(*_RESETS),
     )
     isolation_level: str = setting(
         "read_committed",
-        doc="read_committed: return records of committed transactions only, up to the first open transaction; "
+        "read_committed: return records of committed transactions only, up to the first open transaction; "
         "read_uncommitted: return all records.",
-        check=one_of("read_committed", "read_uncommitted"),
+        one_of("read_committed", "read_uncommitted"),
     )
     topic_blacklist: tuple[str, ...] = setting(
-        (),
-        doc="Regular expressions, separated by commas, of topics that subscriptions exclude.",
-        check=_patterns,
+        (), "Regular expressions, separated by commas, of topics that subscriptions exclude.", _patterns
     )
-    enable_partition_eof: bool = setting(False, doc="Whether poll() reports _PARTITION_EOF at the end of a partition.")
+    enable_partition_eof: bool = setting(False, "Whether poll() reports _PARTITION_EOF at the end of a partition.")
     fetch_min_bytes: int = setting(
-        1, doc="The number of bytes at which a node answers a fetch immediately.", check=between(1, 100_000_000)
+        1, "The number of bytes at which a node answers a fetch immediately.", between(1, 100_000_000)
     )
     fetch_wait_max_ms: int = setting(
         500,
-        doc="The maximum time for which a node waits for fetch.min.bytes, in milliseconds.",
-        check=between(0, 300_000),
+        "The maximum time for which a node waits for fetch.min.bytes, in milliseconds.",
+        between(0, 300_000),
         aliases=("fetch.max.wait.ms",),
     )
     fetch_max_bytes: int = setting(
-        52_428_800,
-        doc="The approximate maximum size of a response, in bytes; one batch is always returned.",
-        check=at_least(1),
+        52_428_800, "The approximate maximum size of a response, in bytes; one batch is always returned.", at_least(1)
     )
     max_partition_fetch_bytes: int = setting(
         1_048_576,
-        doc="The approximate maximum size of one partition's records in a response, in bytes; one batch is always"
+        "The approximate maximum size of one partition's records in a response, in bytes; one batch is always"
         " returned.",
-        check=between(1, MAX_INT32),
+        between(1, MAX_INT32),
         aliases=("fetch.message.max.bytes",),
     )
     queued_max_messages_kbytes: int = setting(
         65_536,
-        doc="The maximum size of messages that wait for poll(), in KiB; beyond it, the consumer stops fetching.",
-        check=between(1, 2_097_151),
+        "The maximum size of messages that wait for poll(), in KiB; beyond it, the consumer stops fetching.",
+        between(1, 2_097_151),
     )
     queued_min_messages: int | None = setting(
         None,
-        doc="The number of messages of a partition that wait for poll() at which the consumer stops fetching it. "
+        "The number of messages of a partition that wait for poll() at which the consumer stops fetching it. "
         "If not set, only queued.max.messages.kbytes applies.",
-        check=between(1, 10_000_000),
+        between(1, 10_000_000),
     )
     client_rack: str = setting(
         "",
-        doc="The consumer's rack, comparable with the nodes' broker.rack. The consumer may read from a replica in"
+        "The consumer's rack, comparable with the nodes' broker.rack. The consumer may read from a replica in"
         " its rack instead of the leader (see the nodes' replica.selector.class), and its group prefers to "
         "assign it partitions with such a replica, as far as shares stay equal.",
     )
     allow_auto_create_topics: bool = setting(
         False,
-        doc="Whether the consumer's topics may be created automatically, if the nodes have auto.create.topics.enable.",
+        "Whether the consumer's topics may be created automatically, if the nodes have auto.create.topics.enable.",
     )
     statistics_interval_ms: int = setting(
-        0,
-        doc="The interval between calls of stats_cb, in milliseconds; 0 disables statistics.",
-        check=between(0, 86_400_000),
+        0, "The interval between calls of stats_cb, in milliseconds; 0 disables statistics.", between(0, 86_400_000)
     )
 
     @property

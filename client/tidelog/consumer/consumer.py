@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Literal, overload
 
 from tidelog.consumer.assigned import AssignedConsumer, timeout_in_ms
-from tidelog.consumer.core import OffsetAndMetadata
+from tidelog.consumer.core.commits import OffsetAndMetadata
 from tidelog.consumer.group import ConsumerGroup, ConsumerGroupMetadata, RebalanceCallback
 from tidelog.consumer.partitions import Key, answer, key_of, offset_after, offsets_of
 from tidelog.consumer.records import Call

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
-from typing import assert_never
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
+from typing import TypeVar, assert_never
 
 from tidelog.cluster import ClusterClient
 from tidelog.consumer.config import ConsumerConfig
-from tidelog.consumer.core import (
+from tidelog.consumer.core.commits import Commits
+from tidelog.consumer.core.events import (
     AskMetadata,
     Command,
-    Commits,
     CommittedFailed,
     CommittedFound,
     Deliver,
@@ -30,7 +30,6 @@ from tidelog.consumer.core import (
     LookUp,
     LookUpFailed,
     LookUpSpec,
-    Positions,
     Refused,
     Report,
     Validate,
@@ -38,6 +37,7 @@ from tidelog.consumer.core import (
     ValidationFailed,
 )
 from tidelog.consumer.core.partition import PartitionState
+from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.group_offsets import GroupOffsets
 from tidelog.consumer.node_sessions import NodeSessions
 from tidelog.consumer.records import Call, RecordQueue
@@ -47,6 +47,8 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon
 from tidelog_foundation.transport.pacing import monotonic_ms, step_when_due
 from tidelog_foundation.waiting import Outage, watch_waits
+
+T = TypeVar("T")
 
 _END_SESSION_MS = 200
 
@@ -273,15 +275,11 @@ class Fetcher:
 
     async def _validate(self, command: Validate) -> None:
         wanted = {(s.topic, s.partition): (s.offset_epoch, s.leader_epoch) for s in command.specs}
-        try:
-            found = await self._cluster.end_of_epochs(command.node_id, wanted)
-        except TidelogError as error:
-            self._handle([ValidationFailed(spec, error) for spec in command.specs])
-            return
-        except Exception as error:  # noqa: BLE001 any error is logged, and the consumer continues
-            self._log.exception("validating positions at node %d failed", command.node_id)
-            failure = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
-            self._handle([ValidationFailed(spec, failure) for spec in command.specs])
+        found = await self._attempt(
+            self._cluster.end_of_epochs(command.node_id, wanted), f"validating positions at node {command.node_id}"
+        )
+        if isinstance(found, TidelogError):
+            self._handle([ValidationFailed(spec, found) for spec in command.specs])
             return
         events: list[Event] = []
         for spec in command.specs:
@@ -295,15 +293,9 @@ class Fetcher:
     async def _fetch_committed(self, command: FetchCommitted) -> None:
         assert self._offsets is not None
         keys = [(spec.topic, spec.partition) for spec in command.specs]
-        try:
-            found = await self._offsets.committed_after_commits(keys)
-        except TidelogError as error:
-            self._handle([CommittedFailed(spec, error) for spec in command.specs])
-            return
-        except Exception as error:  # noqa: BLE001 any error is logged, and the consumer continues
-            self._log.exception("fetching committed offsets failed")
-            failure = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
-            self._handle([CommittedFailed(spec, failure) for spec in command.specs])
+        found = await self._attempt(self._offsets.committed_after_commits(keys), "fetching committed offsets")
+        if isinstance(found, TidelogError):
+            self._handle([CommittedFailed(spec, found) for spec in command.specs])
             return
         events: list[Event] = []
         for spec in command.specs:
@@ -317,20 +309,23 @@ class Fetcher:
         self._handle(events)
 
     async def _look_up(self, spec: LookUpSpec) -> None:
-        self._handle([await self._look_up_one(spec)])
-
-    async def _look_up_one(self, spec: LookUpSpec) -> LookedUp | LookUpFailed:
         key = (spec.topic, spec.partition)
+        search = self._cluster.list_offsets({key: spec.timestamp_ms}, read_committed=self._config.is_read_committed)
+        found = await self._attempt(search, f"looking up an offset of {spec.topic}-{spec.partition}")
+        if isinstance(found, TidelogError):
+            self._handle([LookUpFailed(spec, found)])
+        else:
+            self._handle([LookedUp(spec, found[key].offset, found[key].leader_epoch)])
+
+    async def _attempt(self, work: Awaitable[T], what: str) -> T | TidelogError:
+        """Return the result or the error of a request; an unexpected error is logged, and the consumer continues."""
         try:
-            found = await self._cluster.list_offsets(
-                {key: spec.timestamp_ms}, read_committed=self._config.is_read_committed
-            )
+            return await work
         except TidelogError as error:
-            return LookUpFailed(spec, error)
+            return error
         except Exception as error:  # noqa: BLE001 any error is logged, and the consumer continues
-            self._log.exception("looking up an offset of %s-%d failed", spec.topic, spec.partition)
-            return LookUpFailed(spec, error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}"))
-        return LookedUp(spec, found[key].offset, found[key].leader_epoch)
+            self._log.exception("%s failed", what)
+            return error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
 
     def _refusals(self, topics: frozenset[str], failure: TidelogError | None) -> list[Refused]:
         with self._lock:

@@ -15,13 +15,21 @@ from typing import Protocol
 
 from tidelog.cluster import ClusterClient, Coordinators
 from tidelog.consumer.config import ConsumerConfig
-from tidelog.consumer.core import CommitDone, Commits, Member, OffsetAndMetadata, Positions
+from tidelog.consumer.core.commits import CommitDone, Commits, Member, OffsetAndMetadata
+from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.core.subscription import Subscription
 from tidelog.consumer.group_member import GroupMember
 from tidelog.consumer.group_offsets import GroupOffsets
-from tidelog.consumer.membership.events import Assign, Closing, MembershipChanged, RebalanceServed, Revoke, Unsubscribed
+from tidelog.consumer.membership.events import (
+    Assign,
+    Closing,
+    MembershipChanged,
+    MembershipSettings,
+    RebalanceServed,
+    Revoke,
+    Unsubscribed,
+)
 from tidelog.consumer.membership.factory import membership
-from tidelog.consumer.membership.settings import MembershipSettings
 from tidelog.consumer.partitions import Key, outcome
 from tidelog.consumer.records import Call, RecordQueue
 from tidelog.message import Message, TopicPartition

@@ -6,13 +6,13 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
-from tidelog.cluster import Connection, Coordinators
+from tidelog.cluster import Coordinators
+from tidelog.cluster.answers import error_of, group_by_topic
 from tidelog.consumer.config import ConsumerConfig
-from tidelog.consumer.core import CommitDone, Commits, Member, OffsetAndMetadata, SendCommit
+from tidelog.consumer.core.commits import CommitDone, Commits, Member, OffsetAndMetadata, SendCommit
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -134,8 +134,8 @@ class GroupOffsets:
             attempt_ms=_ATTEMPT_MS,
         )
         for group in response.groups:
-            if group.HasField("error"):
-                raise error_for(group.error.code, group.error.message)
+            if (error := error_of(group)) is not None:
+                raise error
         found = {(t.name, p.index): _found(p) for g in response.groups for t in g.topics for p in t.partitions}
         return {key: found.get(key, _left_out(key)) for key in wanted}
 
@@ -174,7 +174,7 @@ class GroupOffsets:
         try:
             response = await self._coordinators.ask_once(
                 self._group_id,
-                lambda c, timeout_s: _commit(c, request, timeout_s),
+                lambda c, timeout_s: c.groups.OffsetCommit(request, timeout=timeout_s),
                 _commit_errors,
                 timeout_ms=min(self._config.request_timeout_ms, _ATTEMPT_MS),
             )
@@ -194,9 +194,7 @@ class GroupOffsets:
         self._awake.set()
 
     def _fetch_request(self, keys: Iterable[Key]) -> pb.OffsetFetchRequest:
-        topics: defaultdict[str, list[int]] = defaultdict(list)
-        for name, index in keys:
-            topics[name].append(index)
+        topics = group_by_topic(keys)
         group = pb.OffsetFetchGroup(
             group_id=self._group_id,
             topics=[pb.OffsetFetchTopic(name=name, partitions=items) for name, items in topics.items()],
@@ -213,20 +211,17 @@ class GroupOffsets:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _commit(connection: Connection, request: pb.OffsetCommitRequest, timeout_s: float) -> pb.OffsetCommitResponse:
-    return await connection.groups.OffsetCommit(request, timeout=timeout_s)
-
-
 def _commit_request(group_id: str, instance_id: str | None, command: SendCommit) -> pb.OffsetCommitRequest:
-    topics: defaultdict[str, list[pb.OffsetCommitPartition]] = defaultdict(list)
-    for (name, index), what in command.offsets.items():
-        item = pb.OffsetCommitPartition(
+    items = (
+        pb.OffsetCommitPartition(
             index=index,
             committed_offset=what.offset,
             committed_leader_epoch=what.leader_epoch if what.leader_epoch >= 0 else None,
             committed_metadata=what.metadata,
         )
-        topics[name].append(item)
+        for (_, index), what in command.offsets.items()
+    )
+    topics = group_by_topic(zip((name for name, _ in command.offsets), items, strict=True))
     return pb.OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=command.member.generation_id,
@@ -241,12 +236,8 @@ def _commit_errors(response: pb.OffsetCommitResponse) -> Iterator[Error]:
 
 
 def _outcomes(response: pb.OffsetCommitResponse, keys: Iterable[Key]) -> dict[Key, TidelogError | None]:
-    found = {(t.name, p.index): _error(p) for t in response.topics for p in t.partitions}
+    found = {(t.name, p.index): error_of(p) for t in response.topics for p in t.partitions}
     return {key: found.get(key, _left_out(key)) for key in keys}
-
-
-def _error(result: pb.OffsetCommitPartitionResult) -> TidelogError | None:
-    return error_for(result.error.code, result.error.message) if result.HasField("error") else None
 
 
 def _fetch_errors(response: pb.OffsetFetchResponse) -> Iterator[Error]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from tidelog.consumer.config import ConsumerConfig
-from tidelog.consumer.core import FetchSpec
+from tidelog.consumer.core.events import FetchSpec
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.errors import TidelogError, error_for

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.cluster.config import MAX_INT32
-from tidelog.consumer.core import OffsetAndMetadata
+from tidelog.consumer.core.commits import OffsetAndMetadata
 from tidelog.message import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidelog.consumer.batches import readable_batches
-from tidelog.consumer.columns import decode_rows
-from tidelog.consumer.core import Deliver
-from tidelog.message import (
-    TIMESTAMP_CREATE_TIME,
-    TIMESTAMP_LOG_APPEND_TIME,
-    TIMESTAMP_NOT_AVAILABLE,
-    Message,
-)
+from tidelog.consumer.columns import decode_rows, readable_batches
+from tidelog.consumer.core.events import Deliver
+from tidelog.message import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 from tidelog_foundation.records import Record, RecordBatchHeader, iter_headers, read_parts
 
 if TYPE_CHECKING:

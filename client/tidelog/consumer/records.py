@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tidelog.consumer.core import Commits, Deliver, OffsetAndMetadata, Positions, Report
+from tidelog.consumer.core.commits import Commits, OffsetAndMetadata
+from tidelog.consumer.core.events import Deliver, Report
+from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.reading import Reading
 from tidelog.message import Message
 from tidelog.monitor import Monitor

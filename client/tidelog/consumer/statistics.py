@@ -14,8 +14,10 @@ from typing import Any
 from tidelog.cluster import ClusterMetadata
 from tidelog.cluster.traffic import NodeTraffic, client_statistics
 from tidelog.consumer.config import ConsumerConfig
-from tidelog.consumer.core import Commits, Fetched, Positions
+from tidelog.consumer.core.commits import Commits
+from tidelog.consumer.core.events import Fetched
 from tidelog.consumer.core.partition import PartitionState
+from tidelog.consumer.core.positions import Positions
 from tidelog_foundation.records import iter_headers
 
 NO_OFFSET = -1001

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tidelog.consumer.core import OffsetAndMetadata
+from tidelog.consumer.core.commits import OffsetAndMetadata
 from tidelog.consumer.partitions import Key
 from tidelog.message import Message, TopicPartition
 from tidelog_foundation.errors import KafkaException

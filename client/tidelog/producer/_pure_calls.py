@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidelog.cluster import Lifetime
-from tidelog.producer.core import DeliveryCallback, Intake
+from tidelog.producer.core.batch import DeliveryCallback
+from tidelog.producer.core.engine import Intake
 
 HeadersArgument = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
 

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tidelog.producer.columns import ANY_PARTITION, Columns, slice_rows
-from tidelog.producer.core import Accumulator, AccumulatorLimits, Rows, Settle
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.batch import Rows
 from tidelog.producer.core.engine import columns as engine
+from tidelog.producer.core.events import Settle
 from tidelog.producer.core.faults import check_topic, no_partition
-from tidelog.producer.core.limits import RECORD_OVERHEAD
+from tidelog.producer.core.limits import RECORD_OVERHEAD, AccumulatorLimits
 from tidelog.producer.core.partitioner import TopicPartitioner
 from tidelog.producer.written import RowsSink, WrittenRows
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for

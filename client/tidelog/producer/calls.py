@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.producer._pure_calls import HeadersArgument
-from tidelog.producer.core import COMPILED
+from tidelog.producer.core.engine import COMPILED
 
 if TYPE_CHECKING:
     from tidelog.producer._pure_calls import ProduceCalls

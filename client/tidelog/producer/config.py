@@ -22,101 +22,94 @@ class ProducerConfig(TrackingConfig):
 
     acks: str = setting(
         "all",
-        doc="The replicas that must have a record: all (or -1) for the in-sync replicas, 1 for the leader, 0 for none.",
-        check=one_of("all", "-1", "1", "0"),
+        "The replicas that must have a record: all (or -1) for the in-sync replicas, 1 for the leader, 0 for none.",
+        one_of("all", "-1", "1", "0"),
         aliases=("request.required.acks",),
     )
     enable_idempotence: bool = setting(
         True,
-        doc="Whether each record is stored exactly once and in order, regardless of retries. Requires acks=all, "
+        "Whether each record is stored exactly once and in order, regardless of retries. Requires acks=all, "
         "retries, and at most 5 requests in flight; defaults to false if another setting conflicts with it.",
     )
     max_in_flight_requests_per_connection: int = setting(
         MAX_IDEMPOTENT_IN_FLIGHT,
-        doc="The maximum number of unacknowledged batches of a partition. Without idempotence only one is sent at"
+        "The maximum number of unacknowledged batches of a partition. Without idempotence only one is sent at"
         " a time, which keeps the order.",
-        check=between(1, 1_000_000),
+        between(1, 1_000_000),
         aliases=("max.in.flight",),
     )
     linger_ms: float = setting(
         5.0,
-        doc="The time for which a batch that is not full waits for more records, in milliseconds.",
-        check=between(0, 900_000),
+        "The time for which a batch that is not full waits for more records, in milliseconds.",
+        between(0, 900_000),
         aliases=("queue.buffering.max.ms",),
     )
     batch_size: int = setting(
-        1_000_000, doc="The maximum size of a batch before compression, in bytes.", check=between(1, MAX_INT32)
+        1_000_000, "The maximum size of a batch before compression, in bytes.", between(1, MAX_INT32)
     )
     batch_num_messages: int = setting(
         10_000,
-        doc="The maximum number of records in a batch; for produce_batch() only batch.size applies.",
-        check=between(1, 1_000_000),
+        "The maximum number of records in a batch; for produce_batch() only batch.size applies.",
+        between(1, 1_000_000),
     )
     queue_buffering_max_messages: int = setting(
-        100_000,
-        doc="The maximum number of queued records; beyond it, produce() raises BufferError.",
-        check=between(1, MAX_INT32),
+        100_000, "The maximum number of queued records; beyond it, produce() raises BufferError.", between(1, MAX_INT32)
     )
     queue_buffering_max_kbytes: int = setting(
-        1_048_576, doc="The maximum size of queued keys, values and headers, in KiB.", check=between(1, MAX_INT32)
+        1_048_576, "The maximum size of queued keys, values and headers, in KiB.", between(1, MAX_INT32)
     )
     buffer_memory: int | None = setting(
         None,
-        doc="The same limit as queue.buffering.max.kbytes, in bytes, under Kafka's name; set only one of the two.",
-        check=between(1, MAX_INT32 * 1024),
+        "The same limit as queue.buffering.max.kbytes, in bytes, under Kafka's name; set only one of the two.",
+        between(1, MAX_INT32 * 1024),
     )
     max_block_ms: int = setting(
         0,
-        doc="The time for which produce() waits for room in the queue, in milliseconds, serving callbacks "
+        "The time for which produce() waits for room in the queue, in milliseconds, serving callbacks "
         "meanwhile; 0 raises BufferError immediately, as librdkafka does.",
-        check=between(0, MAX_INT32),
+        between(0, MAX_INT32),
     )
     message_max_bytes: int = setting(
         1_000_000,
-        doc="The maximum size of a record, and of a batch with more than one record, in bytes.",
-        check=between(1_000, 1_000_000_000),
+        "The maximum size of a record, and of a batch with more than one record, in bytes.",
+        between(1_000, 1_000_000_000),
         aliases=("max.request.size",),
     )
     message_timeout_ms: int = setting(
         300_000,
-        doc="The maximum time from produce() to the acknowledgement of a record, including retries, in milliseconds.",
-        check=between(1, MAX_INT32),
+        "The maximum time from produce() to the acknowledgement of a record, including retries, in milliseconds.",
+        between(1, MAX_INT32),
         aliases=("delivery.timeout.ms",),
     )
     topic_metadata_propagation_max_ms: int = setting(
-        30_000,
-        doc="The time for which records wait for an unknown topic, in milliseconds.",
-        check=between(0, 3_600_000),
+        30_000, "The time for which records wait for an unknown topic, in milliseconds.", between(0, 3_600_000)
     )
     allow_auto_create_topics: bool = setting(
-        True,
-        doc="Whether the consumer's topics may be created automatically, if the nodes have auto.create.topics.enable.",
+        True, "Whether the consumer's topics may be created automatically, if the nodes have auto.create.topics.enable."
     )
     retries: int = setting(
         MAX_INT32,
-        doc="The maximum number of retries of a batch after retriable errors.",
-        check=between(0, MAX_INT32),
+        "The maximum number of retries of a batch after retriable errors.",
+        between(0, MAX_INT32),
         aliases=("message.send.max.retries",),
     )
     compression_type: str = setting(
-        "none", doc="The compression codec of batches.", check=one_of(*CODECS), aliases=("compression.codec",)
+        "none", "The compression codec of batches.", one_of(*CODECS), aliases=("compression.codec",)
     )
-    compression_level: int = setting(-1, doc="The compression level; -1 is the codec's default.", check=at_least(-1))
+    compression_level: int = setting(-1, "The compression level; -1 is the codec's default.", at_least(-1))
     partitioner: str = setting(
         "murmur2_random",
-        doc="The partitioner. By the hash of the key: murmur2 (as in Java), consistent (CRC-32, as in librdkafka)"
+        "The partitioner. By the hash of the key: murmur2 (as in Java), consistent (CRC-32, as in librdkafka)"
         " or fnv1a (as in Sarama); with the suffix _random, records without a key go to one random partition "
         "per batch. random and sticky: all records go to one random partition per batch. roundrobin: the "
         "partitions in turn. In a dict, also a callable (topic, key, partition_count) -> partition.",
-        check=one_of(*PARTITIONERS),
+        one_of(*PARTITIONERS),
     )
     delivery_report_only_error: bool = setting(
-        False, doc="Whether on_delivery is called only for records that were not delivered."
+        False, "Whether on_delivery is called only for records that were not delivered."
     )
     statistics_interval_ms: int = setting(
-        0,
-        doc="The interval between calls of stats_cb, in milliseconds; 0 disables statistics.",
-        check=between(0, 86_400_000),
+        0, "The interval between calls of stats_cb, in milliseconds; 0 disables statistics.", between(0, 86_400_000)
     )
 
     def resolve_idempotence(self, is_asked_for: bool) -> ProducerConfig:

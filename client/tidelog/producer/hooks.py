@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from tidelog.cluster.config import take_logger
+from tidelog.cluster.config import take_callbacks, take_logger
 from tidelog.message import Headers, Message
-from tidelog.producer.core import DeliveryCallback
+from tidelog.producer.core.batch import DeliveryCallback
 from tidelog.producer.core.partitioner import CustomPartitioner
 from tidelog_foundation.errors import ConfigError, KafkaError
 
@@ -62,7 +62,7 @@ def take_hooks(settings: dict[str, Any]) -> Hooks:
         TypeError: one of :data:`CALLBACKS` is not callable.
         ConfigError: ``interceptors`` is invalid.
     """
-    callbacks = {key: _callback(key, settings.pop(key, None)) for key in CALLBACKS}
+    callbacks = take_callbacks(settings, CALLBACKS)
     callbacks.pop("throttle_cb")
     partitioner = settings.pop("partitioner") if callable(settings.get("partitioner")) else None
     interceptors = settings.pop("interceptors", None) or ()
@@ -107,9 +107,3 @@ def after_acknowledgement(
 
 def _intercepts(interceptor: object) -> bool:
     return any(callable(getattr(interceptor, name, None)) for name in ("on_send", "on_acknowledgement"))
-
-
-def _callback(key: str, callback: Any) -> Any:
-    if callback is not None and not callable(callback):
-        raise TypeError(f"{key} must be callable, not {type(callback).__name__}")
-    return callback

@@ -19,7 +19,9 @@ from tidelog.producer.batch_feed import BatchFeed
 from tidelog.producer.calls import HeadersArgument, ProduceCalls
 from tidelog.producer.columns import read_columns
 from tidelog.producer.config import ProducerConfig, read_config
-from tidelog.producer.core import Accumulator, AccumulatorLimits, DeliveryCallback
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.batch import DeliveryCallback
+from tidelog.producer.core.limits import AccumulatorLimits
 from tidelog.producer.hooks import (
     CALLBACKS,
     OBJECTS,

@@ -12,7 +12,10 @@ from collections.abc import Callable
 
 from tidelog.message import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 from tidelog.monitor import Monitor
-from tidelog.producer.core import Accumulator, Delivery, DeliveryCallback, Settle
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.batch import DeliveryCallback
+from tidelog.producer.core.engine import Delivery
+from tidelog.producer.core.events import Settle
 from tidelog.producer.hooks import Hooks, after_acknowledgement
 from tidelog_foundation.errors import ErrorCode, KafkaError
 

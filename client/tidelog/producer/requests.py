@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from tidelog.producer.core import REFUSALS, Batch, BatchAcknowledged, BatchFailed, Send
+from tidelog.producer.core.batch import Batch
+from tidelog.producer.core.events import BatchAcknowledged, BatchFailed, Send
+from tidelog.producer.core.partition_queue import REFUSALS
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for

@@ -12,8 +12,8 @@ from typing import Any, assert_never
 from tidelog.cluster import ClusterClient, Topic
 from tidelog.cluster.connections import Connection
 from tidelog.producer.config import ProducerConfig
-from tidelog.producer.core import (
-    Accumulator,
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.events import (
     AskMetadata,
     AskProducerId,
     BatchAcknowledged,

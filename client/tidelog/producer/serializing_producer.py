@@ -8,14 +8,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from tidelog.producer.calls import HeadersArgument
-from tidelog.producer.core import DeliveryCallback
+from tidelog.producer.core.batch import DeliveryCallback
 from tidelog.producer.producer import Producer
-from tidelog.serialization import (
-    KeySerializationError,
-    MessageField,
-    SerializationContext,
-    ValueSerializationError,
-)
+from tidelog.serialization import KeySerializationError, MessageField, SerializationContext, ValueSerializationError
 from tidelog.serialization.builders import CLUSTER_ID_TIMEOUT_S, build_serdes
 
 

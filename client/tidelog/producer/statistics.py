@@ -14,7 +14,9 @@ from typing import Any
 from tidelog.cluster import ClusterMetadata
 from tidelog.cluster.traffic import NodeTraffic, client_statistics
 from tidelog.producer.config import ProducerConfig
-from tidelog.producer.core import Accumulator, Batch, BatchAcknowledged, BatchFailed
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.batch import Batch
+from tidelog.producer.core.events import BatchAcknowledged, BatchFailed
 from tidelog.producer.core.partition_queue import PartitionQueue
 
 

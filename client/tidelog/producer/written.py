@@ -7,8 +7,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-from tidelog.producer.core import Settle
 from tidelog.producer.core.engine import columns
+from tidelog.producer.core.events import Settle
 from tidelog_foundation.errors import KafkaError, TidelogError
 
 NOT_WRITTEN = -1

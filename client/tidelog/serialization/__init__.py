@@ -1,7 +1,6 @@
 """Serializers and deserializers with confluent-kafka's names, for SerializingProducer and DeserializingConsumer."""
 
 from tidelog.serialization.builders import DeserializerBuilder, SerializerBuilder
-from tidelog.serialization.context import MessageField, SerializationContext
 from tidelog.serialization.errors import (
     ConsumeError,
     KeyDeserializationError,
@@ -11,13 +10,16 @@ from tidelog.serialization.errors import (
     ValueDeserializationError,
     ValueSerializationError,
 )
-from tidelog.serialization.json_format import JSONDeserializer, JSONSerializer
 from tidelog.serialization.primitives import (
     Deserializer,
     DoubleDeserializer,
     DoubleSerializer,
     IntegerDeserializer,
     IntegerSerializer,
+    JSONDeserializer,
+    JSONSerializer,
+    MessageField,
+    SerializationContext,
     Serializer,
     StringDeserializer,
     StringSerializer,

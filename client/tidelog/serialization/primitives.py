@@ -1,14 +1,44 @@
-"""Serdes for text, 32-bit integers and doubles, byte for byte like Kafka's serializers of the same names."""
+"""Serdes for text, 32-bit integers and doubles, byte for byte like Kafka's serializers of the same names, and for JSON.
+
+JSON is UTF-8 without a schema, as ``json.dumps`` writes it without blanks.
+"""
 
 from __future__ import annotations
 
 import codecs
+import enum
+import json
 import struct
 from collections.abc import Callable
 from typing import Any
 
-from tidelog.serialization.context import SerializationContext
 from tidelog.serialization.errors import SerializationError
+
+
+class MessageField(enum.StrEnum):
+    """A part of a record."""
+
+    NONE = "none"
+    KEY = "key"
+    VALUE = "value"
+
+
+class SerializationContext:
+    """The topic, the part of the record, and the record's headers as produced or consumed.
+
+    It is mutable, as in confluent-kafka: a serializer may append to the list of headers, which is sent with the record.
+    """
+
+    __slots__ = ("field", "headers", "topic")
+
+    def __init__(self, topic: str, field: MessageField, headers: Any = None) -> None:
+        self.topic = topic
+        self.field = field
+        self.headers = headers
+
+    def __repr__(self) -> str:
+        return f"SerializationContext(topic={self.topic!r}, field={self.field.value!r}, headers={self.headers!r})"
+
 
 _INT32 = struct.Struct(">i")
 _FLOAT64 = struct.Struct(">d")
@@ -138,3 +168,51 @@ def _unpacked(form: struct.Struct, value: bytes | None) -> Any:
     if len(value) != form.size:
         raise SerializationError(f"expected {form.size} bytes, got {len(value)}")
     return form.unpack(value)[0]
+
+
+ToDict = Callable[[Any, SerializationContext | None], Any]
+FromDict = Callable[[Any, SerializationContext | None], Any]
+
+
+class JSONSerializer(Serializer):
+    """A serializer to JSON; ``to_dict(obj, ctx)`` converts objects to JSON types, and by default they must be such."""
+
+    def __init__(self, to_dict: ToDict | None = None) -> None:
+        """Raise TypeError if ``to_dict`` is not callable."""
+        self._to_dict = _callable("to_dict", to_dict)
+
+    def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
+        """Return JSON, or None for None. Raise SerializationError for values outside JSON, such as NaN."""
+        if obj is None:
+            return None
+        plain = obj if self._to_dict is None else self._to_dict(obj, ctx)
+        try:
+            return json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise SerializationError(f"invalid JSON: {error}") from error
+
+
+class JSONDeserializer(Deserializer):
+    """A deserializer from JSON; ``from_dict(plain, ctx)`` converts the result, which is returned
+    unchanged by default.
+    """
+
+    def __init__(self, from_dict: FromDict | None = None) -> None:
+        """Raise TypeError if ``from_dict`` is not callable."""
+        self._from_dict = _callable("from_dict", from_dict)
+
+    def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:
+        """Return the object, or None for None. Raise SerializationError for bytes that are not JSON."""
+        if value is None:
+            return None
+        try:
+            plain = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise SerializationError(f"invalid JSON: {error}") from error
+        return plain if self._from_dict is None else self._from_dict(plain, ctx)
+
+
+def _callable(name: str, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    if function is not None and not callable(function):
+        raise TypeError(f"{name} must be callable, not {type(function).__name__}")
+    return function

@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from tidelog.testing.cluster_folder import FolderLocks, Ports, kept_ports, kept_properties
-from tidelog.testing.cluster_ports import ClusterPorts, OnBusyPort
+from tidelog.testing.ports import ClusterPorts, OnBusyPort
 from tidelog.testing.process import Place, ProcessGroup, ProcessHandle
 from tidelog.v1.admin_service_pb2 import DescribeClusterRequest, DescribeClusterResponse
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub

@@ -20,10 +20,16 @@ from tidelog_foundation.records.header import (
     assign_offsets,
     encode_batch,
 )
-from tidelog_foundation.records.reader import iter_records, read_parts, read_records
+from tidelog_foundation.records.reader import (
+    FoundRecord,
+    find_greatest,
+    find_timestamp,
+    iter_records,
+    read_parts,
+    read_records,
+)
 from tidelog_foundation.records.recompression import compress_records, recompress
 from tidelog_foundation.records.scan import iter_headers, parse_header, scan_batches
-from tidelog_foundation.records.search import FoundRecord, find_greatest, find_timestamp
 from tidelog_foundation.records.validation import (
     ProducedBatch,
     RecordsSummary,

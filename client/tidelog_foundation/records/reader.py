@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import NamedTuple
 
 from tidelog_foundation.records._engine import Record, engine
-from tidelog_foundation.records.compression import decompress
-from tidelog_foundation.records.header import Buffer
+from tidelog_foundation.records.compression import decompress, decompress_briefly
+from tidelog_foundation.records.header import Buffer, RecordBatchHeader
 from tidelog_foundation.records.validation import record_section, validate_batch
 
 RECORDS_AT_ONCE = 4096
@@ -54,3 +55,41 @@ def read_parts(buffer: Buffer, position: int = 0, start_offset: int = 0) -> Iter
     engine.summarize_records(records, header)
     while part := decoder.read(RECORDS_AT_ONCE):
         yield part
+
+
+class FoundRecord(NamedTuple):
+    """A record's offset and its timestamp in milliseconds."""
+
+    offset: int
+    timestamp_ms: int
+
+
+def find_timestamp(batch: Buffer, timestamp_ms: int, min_offset: int, limit: int | None = None) -> FoundRecord | None:
+    """Return the first record at or after a timestamp and an offset, or None.
+
+    ``limit`` is the most bytes to which the records may decompress.
+
+    Raises:
+        OversizedRecordsError: they decompress to more.
+        CorruptRecordError: the batch is torn or damaged, or cannot be decoded.
+        TidelogError: UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    plain, header = _opened(batch, limit)
+    found = engine.find_timestamp(plain, header, timestamp_ms, min_offset)
+    return None if found is None else FoundRecord(*found)
+
+
+def find_greatest(batch: Buffer, min_offset: int, limit: int | None = None) -> FoundRecord | None:
+    """Return the first record with the greatest timestamp at or after an offset, None if no record has a timestamp.
+
+    Raises:
+        CorruptRecordError, TidelogError: as :func:`find_timestamp`.
+    """
+    plain, header = _opened(batch, limit)
+    found = engine.find_greatest(plain, header, min_offset)
+    return None if found is None else FoundRecord(*found)
+
+
+def _opened(batch: Buffer, limit: int | None) -> tuple[Buffer, RecordBatchHeader]:
+    header = validate_batch(batch)
+    return decompress_briefly(header.compression, record_section(batch, 0, header), limit), header

@@ -16,7 +16,7 @@ from sim.cluster.world import World, rack_of
 
 from tidelog.cluster import EARLIEST_TIMESTAMP
 from tidelog.consumer.config import ConsumerConfig
-from tidelog.consumer.core import (
+from tidelog.consumer.core.events import (
     AskMetadata,
     Command,
     Deliver,
@@ -31,13 +31,13 @@ from tidelog.consumer.core import (
     LookUp,
     LookUpFailed,
     LookUpSpec,
-    Positions,
     PositionSettings,
     Report,
     Validate,
     Validated,
     ValidationFailed,
 )
+from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.node_sessions import NodeSessions
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.config import parse_config

@@ -15,23 +15,23 @@ from sim.cluster.clients import ClientProcess, backoff_ms, no_answer
 from sim.cluster.serving import Key, Produce, Produced
 from sim.cluster.world import World
 
-from tidelog.producer.core import (
-    REFUSALS,
-    Accumulator,
-    AccumulatorLimits,
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.batch import Batch
+from tidelog.producer.core.events import (
     AskMetadata,
     AskProducerId,
-    Batch,
     BatchAcknowledged,
     BatchFailed,
     Command,
     Event,
     ProducerIdLearned,
-    ProducerNumber,
     Send,
     Settle,
     TopicLearned,
 )
+from tidelog.producer.core.limits import AccumulatorLimits
+from tidelog.producer.core.numbering import ProducerNumber
+from tidelog.producer.core.partition_queue import REFUSALS
 from tidelog_foundation.records import parse_header, read_records
 
 if TYPE_CHECKING:

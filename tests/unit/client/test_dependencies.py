@@ -69,7 +69,7 @@ def test_schema_registries_name_the_extra_that_they_need() -> None:
 def test_the_first_arrow_table_does_not_wait_for_pandas() -> None:
     code = """
 from tidelog.consumer.columns import decode_rows
-from tidelog.consumer.core import Deliver
+from tidelog.consumer.core.events import Deliver
 from tidelog_foundation.records import RecordBatchBuilder
 builder = RecordBatchBuilder()
 builder.append(b"k", b"v", (), 1)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from tidelog.admin.authorized import GROUP_OPERATIONS, with_operations
-from tidelog.admin.groups.descriptions import describe_groups
-from tidelog.admin.groups.lag import group_lags
-from tidelog.admin.groups.listing import list_groups
+from tidelog.admin.groups.descriptions import describe_groups, list_groups
 from tidelog.admin.groups.model import (
     ConsumerGroupDescription,
     ConsumerGroupState,
@@ -17,10 +14,11 @@ from tidelog.admin.groups.model import (
     MemberToRemove,
     PartitionLag,
 )
-from tidelog.admin.groups.offsets import GroupOffsets
+from tidelog.admin.groups.offsets import GroupOffsets, group_lags
 from tidelog.admin.groups.removal import delete_groups, remove_members
 from tidelog.admin.offsets import IsolationLevel
 from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.admin.resources import GROUP_OPERATIONS, with_operations
 from tidelog.message import TopicPartition
 from tidelog_foundation.errors import TidelogError
 
@@ -49,10 +47,7 @@ class GroupAdmin(Operations):
         _check_all("states", states or (), ConsumerGroupState)
         _check_all("types", types or (), ConsumerGroupType)
 
-        async def list_all() -> Outcomes[str, ListConsumerGroupsResult]:
-            return {"": await list_groups(self._cluster, states, types, self._request_ms(request_timeout))}
-
-        return self._futures([""], list_all())[""]
+        return self._future(list_groups(self._cluster, states, types, self._request_ms(request_timeout)))
 
     def describe_consumer_groups(
         self,
@@ -89,10 +84,8 @@ class GroupAdmin(Operations):
         """
         ids = _group_ids(group_ids)
 
-        async def delete() -> Outcomes[str, None]:
-            return await delete_groups(self._cluster, self._coordinators, ids, self._request_ms(request_timeout))
-
-        return self._futures(ids, delete())
+        timeout_ms = self._request_ms(request_timeout)
+        return self._futures(ids, delete_groups(self._cluster, self._coordinators, ids, timeout_ms))
 
     def list_consumer_group_offsets(
         self,
@@ -114,10 +107,8 @@ class GroupAdmin(Operations):
             if partition.offset >= 0:
                 raise ValueError(f"{partition!r} must not have an offset")
 
-        async def fetch() -> Outcomes[str, ConsumerGroupTopicPartitions]:
-            return await self._offsets(request_timeout).fetch(groups, require_stable)
-
-        return self._futures([group.group_id for group in groups], fetch())
+        fetched = self._offsets(request_timeout).fetch(groups, require_stable)
+        return self._futures([group.group_id for group in groups], fetched)
 
     def alter_consumer_group_offsets(
         self,
@@ -140,10 +131,7 @@ class GroupAdmin(Operations):
                 if partition.offset < 0:
                     raise ValueError(f"{partition!r} must have an offset of at least 0")
 
-        async def commit() -> Outcomes[str, ConsumerGroupTopicPartitions]:
-            return await self._offsets(request_timeout).commit(groups)
-
-        return self._futures([group.group_id for group in groups], commit())
+        return self._futures([group.group_id for group in groups], self._offsets(request_timeout).commit(groups))
 
     def delete_consumer_group_offsets(
         self,
@@ -164,10 +152,7 @@ class GroupAdmin(Operations):
         for group in groups:
             _check_named(group)
 
-        async def delete() -> Outcomes[str, ConsumerGroupTopicPartitions]:
-            return await self._offsets(request_timeout).delete(groups)
-
-        return self._futures([group.group_id for group in groups], delete())
+        return self._futures([group.group_id for group in groups], self._offsets(request_timeout).delete(groups))
 
     def remove_members_from_consumer_group(
         self,
@@ -191,12 +176,9 @@ class GroupAdmin(Operations):
             if not member.group_instance_id and not member.member_id:
                 raise ValueError("a member to remove must have a group_instance_id or a member_id")
 
-        async def remove() -> Outcomes[str, dict[MemberToRemove, TidelogError | None]]:
-            timeout_ms = self._request_ms(request_timeout)
-            text = reason or "member was removed by the admin client"
-            return {"": await remove_members(self._cluster, self._coordinators, group_id, leaving, text, timeout_ms)}
-
-        return self._futures([""], remove())[""]
+        timeout_ms = self._request_ms(request_timeout)
+        text = reason or "member was removed by the admin client"
+        return self._future(remove_members(self._cluster, self._coordinators, group_id, leaving, text, timeout_ms))
 
     def consumer_group_lags(
         self,
@@ -211,11 +193,8 @@ class GroupAdmin(Operations):
         """
         ids = _group_ids(group_ids)
 
-        async def find() -> Outcomes[str, list[PartitionLag]]:
-            timeout_ms = self._request_ms(request_timeout)
-            return await group_lags(self._cluster, self._coordinators, ids, isolation_level, timeout_ms)
-
-        return self._futures(ids, find())
+        timeout_ms = self._request_ms(request_timeout)
+        return self._futures(ids, group_lags(self._cluster, self._coordinators, ids, isolation_level, timeout_ms))
 
     def _offsets(self, request_timeout: float | None) -> GroupOffsets:
         return GroupOffsets(self._cluster, self._coordinators, self._request_ms(request_timeout))

@@ -1,15 +1,32 @@
-"""Requests that read, set and delete committed offsets from outside the group (KIP-396, KIP-496)."""
+"""Requests that read, set and delete committed offsets from outside the group (KIP-396, KIP-496), and the lag of groups
+by partition, as ``kafka-consumer-groups --describe`` shows it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from tidelog.admin.attempts import settle_each
-from tidelog.admin.groups.coordinators import ask_coordinators
-from tidelog.admin.groups.model import ConsumerGroupTopicPartitions
+from tidelog.admin.attempts import ask_coordinators, settle_each
+from tidelog.admin.groups.descriptions import describe_groups
+from tidelog.admin.groups.model import (
+    ConsumerGroupDescription,
+    ConsumerGroupTopicPartitions,
+    MemberDescription,
+    PartitionLag,
+)
+from tidelog.admin.offsets import IsolationLevel, search_offsets
 from tidelog.admin.operations import Outcomes
-from tidelog.cluster import ClusterClient, Connection, Coordinators
+from tidelog.cluster import (
+    LATEST_TIMESTAMP,
+    ClusterClient,
+    Connection,
+    Coordinators,
+    OffsetAndTimestamp,
+    TopicPartitionKey,
+)
+from tidelog.cluster.answers import error_of, group_by_topic
 from tidelog.message import OFFSET_INVALID, TopicPartition
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
@@ -89,17 +106,15 @@ class GroupOffsets:
                 timeout_ms=self._timeout_ms,
                 attempt_ms=_ATTEMPT_MS,
             )
-            if response.HasField("error"):
-                raise error_for(response.error.code, response.error.message)
+            if (error := error_of(response)) is not None:
+                raise error
             return _answer(by_id[group_id], response.topics)
 
         return await settle_each(by_id, delete_one)
 
 
 def _topics(group: ConsumerGroupTopicPartitions) -> list[pb.OffsetFetchTopic]:
-    by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for item in group.topic_partitions or ():
-        by_topic[item.topic].append(item.partition)
+    by_topic = group_by_topic((item.topic, item.partition) for item in group.topic_partitions or ())
     return [pb.OffsetFetchTopic(name=name, partitions=indexes) for name, indexes in by_topic.items()]
 
 
@@ -109,8 +124,8 @@ def _fetch_group(group: ConsumerGroupTopicPartitions) -> pb.OffsetFetchGroup:
 
 
 def _fetched(group: pb.OffsetFetchGroupResult) -> ConsumerGroupTopicPartitions | TidelogError:
-    if group.HasField("error"):
-        return error_for(group.error.code, group.error.message)
+    if (error := error_of(group)) is not None:
+        return error
     results = [(topic.name, result) for topic in group.topics for result in topic.partitions]
     for _, result in results:
         # The offset may be stable soon, so the whole request is retried.
@@ -170,3 +185,70 @@ def _answer(
                 raise error_for(result.error.code, result.error.message)
         answered.append(item)
     return ConsumerGroupTopicPartitions(group.group_id, answered)
+
+
+async def group_lags(
+    cluster: ClusterClient,
+    coordinators: Coordinators,
+    group_ids: Iterable[str],
+    isolation_level: IsolationLevel,
+    timeout_ms: float,
+) -> Outcomes[str, list[PartitionLag]]:
+    """Return the partitions of each group in order: those that have an offset or that a member owns.
+
+    Raises:
+        TidelogError: no node answered the request for metadata.
+    """
+    wanted = list(dict.fromkeys(group_ids))
+    described, fetched = await asyncio.gather(
+        describe_groups(cluster, coordinators, wanted, timeout_ms),
+        GroupOffsets(cluster, coordinators, timeout_ms).fetch(
+            [ConsumerGroupTopicPartitions(g) for g in wanted], require_stable=False
+        ),
+    )
+    parts = {g: _parts(described[g], fetched[g]) for g in wanted}
+    keys = {key for part in parts.values() if not isinstance(part, TidelogError) for key in part}
+    latest = dict.fromkeys(keys, LATEST_TIMESTAMP)
+    ends = await search_offsets(cluster, latest, isolation_level=isolation_level, timeout_ms=timeout_ms)
+    return {
+        group: part if isinstance(part, TidelogError) else [_lag(k, *part[k], ends[k]) for k in sorted(part)]
+        for group, part in parts.items()
+    }
+
+
+_Part = tuple[TopicPartition | None, MemberDescription | None]
+
+
+def _parts(
+    description: ConsumerGroupDescription | TidelogError, offsets: ConsumerGroupTopicPartitions | TidelogError
+) -> dict[TopicPartitionKey, _Part] | TidelogError:
+    if isinstance(description, TidelogError):
+        return description
+    if isinstance(offsets, TidelogError):
+        return offsets
+    owners = {
+        (p.topic, p.partition): member for member in description.members for p in member.assignment.topic_partitions
+    }
+    committed = {(p.topic, p.partition): p for p in offsets.topic_partitions or ()}
+    return {key: (committed.get(key), owners.get(key)) for key in {*owners, *committed}}
+
+
+def _lag(
+    key: TopicPartitionKey,
+    committed: TopicPartition | None,
+    member: MemberDescription | None,
+    end: OffsetAndTimestamp | TidelogError,
+) -> PartitionLag:
+    has_offset = committed is not None and committed.offset >= 0
+    error = end if isinstance(end, TidelogError) else None
+    if committed is not None and committed.error is not None:
+        error = error_for(ErrorCode.of(committed.error.code()), committed.error.str())
+    return PartitionLag(
+        *key,
+        committed_offset=committed.offset if committed is not None and has_offset else None,
+        log_end_offset=None if isinstance(end, TidelogError) else end.offset,
+        leader_epoch=committed.leader_epoch if committed is not None else None,
+        metadata=(committed.metadata or "") if committed is not None else "",
+        member=member,
+        error=error,
+    )

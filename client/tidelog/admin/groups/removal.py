@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tidelog.admin.groups.coordinators import ask_coordinators
+from tidelog.admin.attempts import ask_coordinators
 from tidelog.admin.groups.descriptions import describe_groups
 from tidelog.admin.groups.model import MemberToRemove
 from tidelog.admin.operations import Outcomes
 from tidelog.cluster import ClusterClient, Connection, Coordinators
+from tidelog.cluster.answers import error_of
 from tidelog.v1 import group_service_pb2 as pb
-from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
@@ -32,14 +32,10 @@ async def delete_groups(
         request = pb.DeleteGroupsRequest(group_ids=group_ids)
         response = await connection.groups.DeleteGroups(request, timeout=timeout_s)
         unanswered.difference_update(group_ids)
-        outcomes = {g.group_id: _error(g) for g in response.groups}
+        outcomes = {g.group_id: error_of(g) for g in response.groups}
         return {g: None if g in before and _is_not_found(e) else e for g, e in outcomes.items()}
 
     return await ask_coordinators(coordinators, group_ids, ask, backoff=cluster.backoff, timeout_ms=timeout_ms)
-
-
-def _error(group: pb.DeletedGroup) -> TidelogError | None:
-    return error_for(group.error.code, group.error.message) if group.HasField("error") else None
 
 
 def _is_not_found(error: TidelogError | None) -> bool:
@@ -72,17 +68,17 @@ async def remove_members(
     response = await coordinators.ask(
         group_id,
         lambda c, t: c.groups.LeaveGroup(request, timeout=t),
-        _errors,
+        lambda r: [r.error] if r.HasField("error") else [],
         timeout_ms=timeout_ms,
         attempt_ms=_ATTEMPT_MS,
     )
-    if response.HasField("error"):
-        raise error_for(response.error.code, response.error.message)
+    if (error := error_of(response)) is not None:
+        raise error
     # The response lists the members in the order of the request, and fills in the ids of those named by instance.
     silent = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator's answer does not contain it")
     outcomes: dict[MemberToRemove, TidelogError | None] = dict.fromkeys(leaving, silent)
     for member, left in zip(leaving, response.members, strict=False):
-        outcomes[member] = error_for(left.error.code, left.error.message) if left.HasField("error") else None
+        outcomes[member] = error_of(left)
     return outcomes
 
 
@@ -96,7 +92,3 @@ async def _all_members(
         MemberToRemove(m.group_instance_id) if m.group_instance_id else MemberToRemove(member_id=m.member_id)
         for m in found.members
     ]
-
-
-def _errors(response: pb.LeaveGroupResponse) -> Iterable[Error]:
-    return [response.error] if response.HasField("error") else []

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tidelog.consumer.assignors.assignor import Assignor
-from tidelog.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from tidelog.consumer.assignors.range import RangeAssignor
 from tidelog.consumer.assignors.roundrobin import RoundRobinAssignor
-from tidelog.consumer.assignors.sticky import StickyAssignor
+from tidelog.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from tidelog_foundation.errors import ErrorCode, error_for
 
 _ALL: tuple[Assignor, ...] = (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())

@@ -2,6 +2,10 @@
 
 Balanced means that no member has two partitions more than another one that could take one of them. Balance takes
 precedence over stickiness. With equal subscriptions, no balanced assignment needs fewer moves.
+
+``cooperative-sticky`` does the same, but a partition changes owner in two rebalances (KIP-429). The first assignment
+leaves out partitions that change owner. The old owner revokes them and joins again, and the second rebalance assigns
+them. All other partitions stay with their owners without interruption.
 """
 
 from __future__ import annotations
@@ -42,3 +46,40 @@ def previous_of(member: Member) -> tuple[frozenset[Key], int]:
         return owned, reader.int32() if reader.remaining else -1
     except TidelogError:
         return frozenset(), -1
+
+
+class CooperativeStickyAssignor:
+    """A cooperative assignor: members keep their partitions while they join, and list them in their subscriptions."""
+
+    name = "cooperative-sticky"
+    is_cooperative = True
+
+    def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
+        """Return the generation, for leaders older than KIP-814, whose subscriptions have no field for it."""
+        return struct.pack(">i", generation)
+
+    def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
+        """Divide the partitions, leaving out those that another member must revoke first."""
+        listed = list(members)
+        assignment = assign_sticky(topics, listed, {member.member_id: _owned_of(member) for member in listed})
+        claims = {member.member_id: member.subscription.owned for member in listed}
+        transferring = _given_up(claims, assignment)
+        return {
+            member_id: [key for key in partitions if key in claims[member_id] or key not in transferring]
+            for member_id, partitions in assignment.items()
+        }
+
+
+def _owned_of(member: Member) -> tuple[frozenset[Key], int]:
+    subscription = member.subscription
+    if subscription.generation < 0 and subscription.user_data and len(subscription.user_data) == 4:
+        return subscription.owned, int.from_bytes(subscription.user_data, "big", signed=True)
+    return subscription.owned, subscription.generation
+
+
+def _given_up(claims: dict[str, frozenset[Key]], assignment: Assignment) -> set[Key]:
+    """Return partitions that their members lose; their new owners must wait."""
+    given_up: set[Key] = set()
+    for member_id, owned in claims.items():
+        given_up |= owned.difference(assignment[member_id])
+    return given_up

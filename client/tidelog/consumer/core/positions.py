@@ -47,6 +47,7 @@ from tidelog.consumer.core.events import (
     LookUp,
     LookUpFailed,
     LookUpSpec,
+    PositionSettings,
     Refused,
     Report,
     Validate,
@@ -57,7 +58,6 @@ from tidelog.consumer.core.events import (
 from tidelog.consumer.core.faults import REPORTED, end_reached, may_pass, truncated, without_offset, without_progress
 from tidelog.consumer.core.node_polls import NodePolls
 from tidelog.consumer.core.partition import CanRead, PartitionState
-from tidelog.consumer.core.settings import PositionSettings
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import iter_headers
 

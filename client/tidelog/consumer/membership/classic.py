@@ -17,6 +17,7 @@ from tidelog.consumer.membership.events import (
     Event,
     Key,
     Left,
+    MembershipSettings,
     Polled,
     RebalanceServed,
     ReportError,
@@ -26,10 +27,9 @@ from tidelog.consumer.membership.events import (
     TopicsLearned,
     Unsubscribed,
 )
-from tidelog.consumer.membership.handover import Handover
 from tidelog.consumer.membership.liveness import PollTimer, poll_exceeded
+from tidelog.consumer.membership.reconciliation import Handover
 from tidelog.consumer.membership.session import GroupSession, Phase
-from tidelog.consumer.membership.settings import MembershipSettings
 from tidelog_foundation.errors import ErrorCode, error_for
 
 

@@ -7,8 +7,7 @@ from typing import Protocol
 
 from tidelog.consumer.membership.classic import ClassicMembership
 from tidelog.consumer.membership.consumer import ConsumerMembership
-from tidelog.consumer.membership.events import Command, Event, Key
-from tidelog.consumer.membership.settings import MembershipSettings
+from tidelog.consumer.membership.events import Command, Event, Key, MembershipSettings
 from tidelog_foundation.errors import ErrorCode, error_for
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.consumer.assignors import PROTOCOL_TYPE
-from tidelog.consumer.membership.settings import MembershipSettings
+from tidelog.consumer.membership.events import MembershipSettings
 from tidelog.v1 import group_service_pb2 as pb
 
 _MAX_REASON = 255

@@ -20,12 +20,12 @@ from tidelog.consumer.membership.events import (
     KnownTopic,
     MembershipChanged,
     MembershipRequest,
+    MembershipSettings,
     ReportError,
     Responded,
 )
 from tidelog.consumer.membership.leadership import Leadership
 from tidelog.consumer.membership.liveness import Heartbeats
-from tidelog.consumer.membership.settings import MembershipSettings
 from tidelog.v1 import common_pb2
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for

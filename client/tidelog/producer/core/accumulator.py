@@ -33,7 +33,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import assert_never
 
 from tidelog.producer.core.appender import Appender
-from tidelog.producer.core.batch import Batch, DeliveryCallback, HeldRecord, Outcome, Rows
+from tidelog.producer.core.batch import Batch, DeliveryCallback, Outcome, PendingRecord, Rows
 from tidelog.producer.core.events import (
     AskMetadata,
     AskProducerId,
@@ -46,18 +46,17 @@ from tidelog.producer.core.events import (
     Settle,
     TopicLearned,
     TopicRefused,
+    requests_to,
+    settle_batch,
+    settle_pending,
 )
 from tidelog.producer.core.faults import fatal_error, silent_node, timed_out
-from tidelog.producer.core.grouping import requests_to
-from tidelog.producer.core.held import HeldRecords
-from tidelog.producer.core.hindrances import hindrances
-from tidelog.producer.core.identity import Identity
 from tidelog.producer.core.limits import AccumulatorLimits
 from tidelog.producer.core.numbering import ProducerIdAndEpoch
-from tidelog.producer.core.partition_queue import PartitionQueue
+from tidelog.producer.core.partition_queue import Identity, PartitionQueue
 from tidelog.producer.core.partitioner import TopicPartitioner
-from tidelog.producer.core.settling import settle_batch, settle_held
-from tidelog.producer.core.timing import Timing
+from tidelog.producer.core.pending import PendingRecords
+from tidelog.producer.core.timing import Timing, hindrances
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import RecordBatchBuilder
 
@@ -76,10 +75,10 @@ class Accumulator:
         self._backoff_ms = backoff_ms
         self._choose = choose
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
-        self._held = HeldRecords()
+        self._pending = PendingRecords()
         self._sent: dict[int, PartitionQueue] = {}
         self._identity = Identity(limits.max_in_flight, idempotent=limits.idempotent)
-        self._appender = Appender(limits, self._queues, self._held, self._identity)
+        self._appender = Appender(limits, self._queues, self._pending, self._identity)
         self.intake = self._appender.intake
         self.flushing = 0
         self.awaited: dict[str, TidelogError | None] = {}
@@ -95,7 +94,7 @@ class Accumulator:
     @property
     def topics(self) -> set[str]:
         """The topics produced to, known or not."""
-        return {*self.intake.topics, *self._held.topics}
+        return {*self.intake.topics, *self._pending.topics}
 
     @property
     def count(self) -> int:
@@ -183,7 +182,7 @@ class Accumulator:
         ``leader_of(topic, partition)`` is the leader's node id, or None if unknown.
         """
         commands: list[Command] = list(self._expire(now_ms))
-        unknown = self._held.topics | {topic for topic, error in self.awaited.items() if error is None}
+        unknown = self._pending.topics | {topic for topic, error in self.awaited.items() if error is None}
         by_node: dict[int, list[list[Batch]]] = {}
         for queue in self._queues.values():
             leader = leader_of(queue.topic, queue.partition)
@@ -221,7 +220,7 @@ class Accumulator:
 
     def hindrances(self, leader_of: Callable[[str, int], int | None]) -> Mapping[Hashable, str]:
         """Return the obstacles that delay records, by a key per partition."""
-        unknown = self._held.topics | {topic for topic, error in self.awaited.items() if error is None}
+        unknown = self._pending.topics | {topic for topic, error in self.awaited.items() if error is None}
         return hindrances(self._queues.values(), unknown, leader_of)
 
     def purge(self, *, in_queue: bool, in_flight: bool) -> list[Command]:
@@ -244,7 +243,7 @@ class Accumulator:
         topic's metadata arrives, or at its timeout.
         """
         timeout_ms = self._limits.message_timeout_ms
-        due = [produced_ms + timeout_ms for produced_ms in self._held.oldest_ms()]
+        due = [produced_ms + timeout_ms for produced_ms in self._pending.oldest_ms()]
         for queue in self._queues.values():
             due += self._timing.timers_ms(queue, self.flushing, now_ms)
         return min(due, default=None)
@@ -255,12 +254,12 @@ class Accumulator:
         self._appender.check_invariants()
         assert all(self._sent[b.batch_id] is q for q in self._queues.values() for b in q.sent)
         assert set(self._sent) <= {b.batch_id for b in batches}
-        self._held.check_invariants()
+        self._pending.check_invariants()
         for (topic, partition), queue in self._queues.items():
             assert (queue.topic, queue.partition) == (topic, partition)
             assert not queue.is_empty
             queue.check_invariants()
-            assert topic not in self._held.topics, f"records of {topic} are held though its partitions are known"
+            assert topic not in self._pending.topics, f"records of {topic} are pending though its partitions are known"
 
     def _is_still_silent(self, queue: PartitionQueue, leader: int, now_ms: float) -> bool:
         """Return True if the current leader's answer is overdue; recall attempts sent to another node."""
@@ -338,7 +337,7 @@ class Accumulator:
         return commands
 
     def _waiting_topics(self) -> list[str]:
-        return sorted({queue.topic for queue in self._queues.values()} | self._held.topics)
+        return sorted({queue.topic for queue in self._queues.values()} | self._pending.topics)
 
     def _learn(self, event: TopicLearned) -> list[Command]:
         partitioner = self.partitioner(event.topic)
@@ -349,19 +348,19 @@ class Accumulator:
         self._identity.learn_topic(event.topic, event.topic_id)
         self.awaited.pop(event.topic, None)
         commands: list[Command] = []
-        for record in self._held.take(event.topic):
+        for record in self._pending.take(event.topic):
             try:
                 self._appender.put(event.topic, partitioner, record)
             except TidelogError as error:
-                commands.append(self._settle_held(event.topic, record, error))
+                commands.append(self._settle_pending(event.topic, record, error))
         return commands
 
     def _refuse(self, event: TopicRefused, now_ms: float) -> list[Command]:
-        error = self._held.refuse(event.topic, event.error, now_ms, self._limits.propagation_max_ms)
+        error = self._pending.refuse(event.topic, event.error, now_ms, self._limits.propagation_max_ms)
         return [] if error is None else self._drop_topic(event.topic, error)
 
     def _drop_topic(self, topic: str, error: TidelogError) -> list[Command]:
-        commands: list[Command] = [self._settle_held(topic, r, error) for r in self._held.take(topic)]
+        commands: list[Command] = [self._settle_pending(topic, r, error) for r in self._pending.take(topic)]
         if topic in self.awaited:
             self.awaited[topic] = error
         for queue in [q for q in self._queues.values() if q.topic == topic]:
@@ -372,8 +371,8 @@ class Accumulator:
 
     def _expire(self, now_ms: float) -> Iterator[Command]:
         oldest_ms = now_ms - self._limits.message_timeout_ms
-        for topic, record in self._held.take_older(oldest_ms):
-            yield self._settle_held(topic, record, timed_out(topic, 1, self._limits, None))
+        for topic, record in self._pending.take_older(oldest_ms):
+            yield self._settle_pending(topic, record, timed_out(topic, 1, self._limits, None))
         for queue in list(self._queues.values()):
             while queue.sent and queue.sent[0].created_ms <= oldest_ms:
                 first = queue.sent[0]
@@ -396,8 +395,8 @@ class Accumulator:
         self._sent.pop(batch.batch_id, None)
         return self._count_out(settle_batch(batch), batch.payload_bytes)
 
-    def _settle_held(self, topic: str, record: HeldRecord, error: TidelogError) -> Settle:
-        return self._count_out(settle_held(topic, record, error), record.payload_bytes)
+    def _settle_pending(self, topic: str, record: PendingRecord, error: TidelogError) -> Settle:
+        return self._count_out(settle_pending(topic, record, error), record.payload_bytes)
 
     def _count_out(self, settled: Settle, payload_bytes: int) -> Settle:
         self.intake.count -= settled.count

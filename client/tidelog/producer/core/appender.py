@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.producer.core.batch import BATCH_ID_SPAN, Batch, DeliveryCallback, HeldRecord, Rows
+from tidelog.producer.core.batch import BATCH_ID_SPAN, Batch, DeliveryCallback, PendingRecord, Rows
 from tidelog.producer.core.engine import BatchContents, Intake
 from tidelog.producer.core.faults import check_topic, no_partition
-from tidelog.producer.core.held import HeldRecords
-from tidelog.producer.core.identity import Identity
 from tidelog.producer.core.limits import RECORD_OVERHEAD, AccumulatorLimits
-from tidelog.producer.core.partition_queue import PartitionQueue
+from tidelog.producer.core.partition_queue import Identity, PartitionQueue
 from tidelog.producer.core.partitioner import TopicPartitioner
+from tidelog.producer.core.pending import PendingRecords
 from tidelog.producer.core.splitting import HEADER_OVERHEAD
 from tidelog_foundation.records import RecordBatchBuilder
 
 
 class Appender:
-    """Part of the accumulator; it adds to the accumulator's queues and held records.
+    """Part of the accumulator; it adds to the accumulator's queues and pending records.
 
     ``intake`` also holds the open batches, for records that only need to join one. It contains exactly the open batches
     of the queues.
@@ -27,12 +26,12 @@ class Appender:
         self,
         limits: AccumulatorLimits,
         queues: dict[tuple[str, int], PartitionQueue],
-        held: HeldRecords,
+        pending: PendingRecords,
         identity: Identity,
     ) -> None:
         self._limits = limits
         self._queues = queues
-        self._held = held
+        self._pending = pending
         self._identity = identity
         self._next_batch_id = 0
         self.intake = Intake(
@@ -63,17 +62,17 @@ class Appender:
             size += sum(len(n.encode()) + len(c or b"") + HEADER_OVERHEAD for n, c in headers)
         self._limits.check(topic, size, intake.count + intake.unserved, intake.payload_bytes)
         lanes = intake.topics.get(topic)
-        record = HeldRecord(partition, key, value, headers, timestamp_ms, on_delivery, size, now_ms)
+        record = PendingRecord(partition, key, value, headers, timestamp_ms, on_delivery, size, now_ms)
         if isinstance(lanes, TopicPartitioner):
             is_first = self.put(topic, lanes, record)
         else:
             check_topic(topic)
-            is_first = self._held.add(topic, record)
+            is_first = self._pending.add(topic, record)
         intake.count += 1
         intake.payload_bytes += size
         return is_first
 
-    def put(self, topic: str, partitioner: TopicPartitioner, record: HeldRecord) -> bool:
+    def put(self, topic: str, partitioner: TopicPartitioner, record: PendingRecord) -> bool:
         """Append a record to a batch; return True if the batch is new.
 
         Raises:
@@ -141,9 +140,9 @@ class Appender:
     def _totals(self) -> tuple[int, int]:
         """Return the number of records and their bytes."""
         batches = [b for queue in self._queues.values() for b in (*queue.sent, *queue.waiting)]
-        held = list(self._held)
-        size = sum(b.payload_bytes for b in batches) + sum(r.payload_bytes for r in held)
-        return sum(b.count for b in batches) + len(held), size
+        pending = list(self._pending)
+        size = sum(b.payload_bytes for b in batches) + sum(r.payload_bytes for r in pending)
+        return sum(b.count for b in batches) + len(pending), size
 
     def _open_batch(self, topic: str, partition: int, size: int) -> Batch | None:
         queue = self._queues.get((topic, partition))

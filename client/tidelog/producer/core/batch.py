@@ -127,7 +127,7 @@ class Batch:
         self.may_be_stored = self.follows_gap = self.goes_alone = False
 
 
-class HeldRecord(NamedTuple):
+class PendingRecord(NamedTuple):
     """A record of a topic with unknown partitions."""
 
     partition: int

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
-from tidelog.producer.core.batch import Batch, Rows
+from tidelog.producer.core.batch import Batch, PendingRecord, Rows
 from tidelog.producer.core.engine import Delivery
+from tidelog.producer.core.faults import possibly_stored
 from tidelog.producer.core.numbering import ProducerNumber
 from tidelog_foundation.errors import TidelogError
 
@@ -118,3 +120,56 @@ class AskProducerId:
 
 
 Command = Send | Settle | AskMetadata | AskProducerId
+
+
+REQUEST_BYTES = 1_048_576
+"""The size up to which batches for one node share a request (Kafka's max.request.size)."""
+
+
+def requests_to(node_id: int, queues: Sequence[Sequence[Batch]]) -> Iterator[Send]:
+    """Yield the requests for the batches of several partitions, in sending order.
+
+    A request has at most one batch per partition.
+    """
+    for wave in zip_longest(*queues):
+        group: list[Batch] = []
+        size = 0
+        for batch in filter(None, wave):
+            batch_size = batch.builder.size_in_bytes
+            if group and size + batch_size > REQUEST_BYTES:
+                yield _send(node_id, group)
+                group, size = [], 0
+            group.append(batch)
+            size += batch_size
+        if group:
+            yield _send(node_id, group)
+
+
+def _send(node_id: int, batches: Sequence[Batch]) -> Send:
+    return Send(node_id, batches, [batch.attempts for batch in batches], [batch.number for batch in batches])
+
+
+def settle_batch(batch: Batch) -> Settle:
+    """Return the notice of a settled batch."""
+    assert batch.outcome is not None
+    error, base_offset, append_time_ms = batch.outcome
+    may_be_stored = error is not None and batch.may_be_stored
+    if error is not None and may_be_stored:
+        error = possibly_stored(error)
+    return Settle(
+        batch.topic,
+        batch.partition,
+        batch.count,
+        batch.deliveries,
+        error,
+        base_offset,
+        append_time_ms,
+        may_be_stored,
+        batch.rows,
+    )
+
+
+def settle_pending(topic: str, record: PendingRecord, error: TidelogError) -> Settle:
+    """Return the notice of a failed record that was in no batch."""
+    deliveries = [] if record.on_delivery is None else [record.delivery(0)]
+    return Settle(topic, record.partition, 1, deliveries, error)

@@ -23,9 +23,35 @@ from collections.abc import Iterator
 
 from tidelog.producer.core.batch import Batch, Outcome
 from tidelog.producer.core.numbering import NO_NUMBER, Numbering, ProducerIdAndEpoch
-from tidelog.producer.core.refusals import OUT_OF_SEQUENCE
 from tidelog.producer.core.splitting import halves
 from tidelog_foundation.errors import ErrorCode, TidelogError
+
+REFUSALS = frozenset(
+    (
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.INVALID_RECORD,
+    )
+)
+"""Errors that a leader finds before it appends. All others, such as a change of leader or a timeout, may come later."""
+
+OUT_OF_SEQUENCE = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID))
+"""The leader lacks the previous batch, or no longer knows the producer."""
 
 
 class PartitionQueue:
@@ -246,3 +272,45 @@ class PartitionQueue:
                 batch.forget_number()
                 self.waiting.appendleft(batch)
         self.sent = deque(kept)
+
+
+class Identity:
+    """One producer's identity from its first record on. ``fresh`` is the id for partitions that need one, None if
+    missing.
+    """
+
+    def __init__(self, max_in_flight: int, *, idempotent: bool) -> None:
+        self._max_in_flight = max_in_flight
+        self._idempotent = idempotent
+        self._numberings: dict[tuple[str, int], Numbering] = {}
+        self._topic_ids: dict[str, bytes] = {}
+        self.fresh: ProducerIdAndEpoch | None = None
+
+    @property
+    def is_missing(self) -> bool:
+        """True if a producer id is required but missing."""
+        return self._idempotent and self.fresh is None
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue:
+        """Return a partition's queue; its numbering continues."""
+        if not self._idempotent:
+            return PartitionQueue(topic, partition)
+        numbering = self._numberings.setdefault((topic, partition), Numbering())
+        return PartitionQueue(topic, partition, numbering, self._max_in_flight)
+
+    def suffices(self, queue: PartitionQueue, batch: Batch) -> bool:
+        """Return True if the upcoming batch has a number or can get one; drop an id already used up there."""
+        if not queue.needs_id(batch):
+            return True
+        assert queue.numbering is not None
+        if self.fresh is not None and not queue.numbering.accepts(self.fresh):
+            self.fresh = None
+        return self.fresh is not None
+
+    def learn_topic(self, topic: str, topic_id: bytes) -> None:
+        """Note a topic's id. Another id than before means a new topic, whose leaders know no producer."""
+        if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+            self._topic_ids[topic] = topic_id
+            for (name, _), numbering in self._numberings.items():
+                if name == topic:
+                    numbering.doubt()

@@ -16,7 +16,7 @@ import pytest
 
 from tidelog import Consumer, KafkaException, Producer
 from tidelog.admin import AdminClient
-from tidelog.cluster.addresses import parse_bootstrap_servers
+from tidelog.cluster.bootstrap import parse_bootstrap_servers
 from tidelog.cluster.probe_answers import Answer, Protocol, probe_request, read_answer
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidelog.consumer.core import (
+from tidelog.consumer.core.commits import (
     CommitCommand,
     CommitDone,
     Commits,

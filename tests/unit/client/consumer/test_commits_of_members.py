@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.consumer.core import CommitDone, Commits, CommitSettings, Member, OffsetAndMetadata, SendCommit
+from tidelog.consumer.core.commits import CommitDone, Commits, CommitSettings, Member, OffsetAndMetadata, SendCommit
 from tidelog_foundation.errors import ErrorCode, error_for
 
 A = ("t", 0)

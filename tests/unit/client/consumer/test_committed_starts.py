@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidelog.consumer.core import (
+from tidelog.consumer.core.events import (
     Command,
     CommittedFailed,
     CommittedFound,
@@ -14,10 +14,10 @@ from tidelog.consumer.core import (
     Fetch,
     FetchCommitted,
     LookUp,
-    Positions,
     PositionSettings,
     Report,
 )
+from tidelog.consumer.core.positions import Positions
 from tidelog_foundation.errors import ErrorCode, error_for
 
 KEY = ("t", 0)

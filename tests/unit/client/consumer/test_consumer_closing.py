@@ -13,7 +13,7 @@ from scripted_groups import ScriptedGroups, error
 
 import tidelog.consumer.group
 from tidelog import Consumer, KafkaException, TopicPartition
-from tidelog.consumer.core import OffsetAndMetadata
+from tidelog.consumer.core.commits import OffsetAndMetadata
 from tidelog.testing import FakeCluster
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode

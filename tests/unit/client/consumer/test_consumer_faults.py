@@ -137,7 +137,7 @@ def test_consumer_reports_a_corrupt_batch_and_stops_until_a_seek(cluster: FakeCl
 
 
 def _delivery(consumer: Consumer, records: bytes) -> Any:
-    from tidelog.consumer.core import Deliver
+    from tidelog.consumer.core.events import Deliver
 
     state = consumer._positions.state("t", 0)
     assert state is not None

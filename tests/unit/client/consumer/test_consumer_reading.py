@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tidelog.consumer.core import Deliver
+from tidelog.consumer.core.events import Deliver
 from tidelog.consumer.reading import Reading
 from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tidelog.consumer.core import (
+from tidelog.consumer.core.events import (
     AskMetadata,
     Command,
     Deliver,
@@ -23,7 +23,6 @@ from tidelog.consumer.core import (
     LookUp,
     LookUpFailed,
     LookUpSpec,
-    Positions,
     PositionSettings,
     Refused,
     Report,
@@ -32,7 +31,7 @@ from tidelog.consumer.core import (
     ValidationFailed,
     ValidationSpec,
 )
-from tidelog.consumer.core.positions import LeaderOf
+from tidelog.consumer.core.positions import LeaderOf, Positions
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records import RecordBatchBuilder, assign_offsets, iter_headers
 

@@ -11,11 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidelog.producer.core import (
-    Accumulator,
-    AccumulatorLimits,
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.batch import Batch
+from tidelog.producer.core.events import (
     AskMetadata,
-    Batch,
     BatchAcknowledged,
     BatchFailed,
     Command,
@@ -24,6 +23,7 @@ from tidelog.producer.core import (
     TopicLearned,
     TopicRefused,
 )
+from tidelog.producer.core.limits import AccumulatorLimits
 from tidelog_foundation.errors import ErrorCode, KafkaException, error_for
 from tidelog_foundation.records import read_records
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from producer_cluster import LIMITS, ProducerCluster
 
-from tidelog.producer.core import Batch, partition_queue
+from tidelog.producer.core import partition_queue
+from tidelog.producer.core.batch import Batch
 from tidelog.producer.core.numbering import Numbering, ProducerIdAndEpoch, ProducerNumber
 from tidelog.producer.core.partition_queue import PartitionQueue
 from tidelog.producer.core.splitting import halves

@@ -12,17 +12,11 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.producer.core import (
-    COMPILED,
-    Accumulator,
-    AccumulatorLimits,
-    Send,
-    Settle,
-    TopicLearned,
-    _pure_intake,
-    appender,
-    splitting,
-)
+from tidelog.producer.core import _pure_intake, appender, splitting
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.engine import COMPILED
+from tidelog.producer.core.events import Send, Settle, TopicLearned
+from tidelog.producer.core.limits import AccumulatorLimits
 from tidelog_foundation.errors import KafkaException
 from tidelog_foundation.records import read_records
 

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.producer.core import Accumulator, AccumulatorLimits, Settle, TopicLearned
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.events import Settle, TopicLearned
 from tidelog.producer.core.hashes import KeyHash, fnv1a
+from tidelog.producer.core.limits import AccumulatorLimits
 from tidelog.producer.core.partitioner import PARTITIONERS, TopicPartitioner
 from tidelog_foundation.errors import ErrorCode, KafkaException
 

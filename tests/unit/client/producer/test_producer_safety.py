@@ -19,8 +19,8 @@ from producer_cluster import LIMITS as CLUSTER_LIMITS
 
 from tidelog import KafkaException, Producer
 from tidelog.cluster import Topic
-from tidelog.producer.core import (
-    Accumulator,
+from tidelog.producer.core.accumulator import Accumulator
+from tidelog.producer.core.events import (
     BatchAcknowledged,
     BatchFailed,
     ProducerIdLearned,

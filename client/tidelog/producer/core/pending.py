@@ -6,18 +6,18 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from tidelog.producer.core.batch import HeldRecord
+from tidelog.producer.core.batch import PendingRecord
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 
-class HeldRecords:
+class PendingRecords:
     """Records by topic, oldest first, and the start of the cluster's refusal of a topic. Part of the accumulator."""
 
     def __init__(self) -> None:
-        self._by_topic: dict[str, deque[HeldRecord]] = {}
+        self._by_topic: dict[str, deque[PendingRecord]] = {}
         self._refused_since_ms: dict[str, float] = {}
 
-    def __iter__(self) -> Iterator[HeldRecord]:
+    def __iter__(self) -> Iterator[PendingRecord]:
         return chain.from_iterable(self._by_topic.values())
 
     @property
@@ -25,7 +25,7 @@ class HeldRecords:
         """The topics with records."""
         return set(self._by_topic)
 
-    def add(self, topic: str, record: HeldRecord) -> bool:
+    def add(self, topic: str, record: PendingRecord) -> bool:
         """Add a record; return True if it is its topic's first."""
         records = self._by_topic.get(topic)
         if records is None:
@@ -34,12 +34,12 @@ class HeldRecords:
         records.append(record)
         return False
 
-    def take(self, topic: str) -> Iterable[HeldRecord]:
+    def take(self, topic: str) -> Iterable[PendingRecord]:
         """Remove and return a topic's records, when the topic is known or given up."""
         self._refused_since_ms.pop(topic, None)
         return self._by_topic.pop(topic, ())
 
-    def take_older(self, oldest_ms: float) -> Iterator[tuple[str, HeldRecord]]:
+    def take_older(self, oldest_ms: float) -> Iterator[tuple[str, PendingRecord]]:
         """Remove and return the records produced at or before that time."""
         for topic, records in list(self._by_topic.items()):
             while records and records[0].produced_ms <= oldest_ms:
@@ -47,15 +47,15 @@ class HeldRecords:
             if not records:
                 del self._by_topic[topic]
 
-    def refuse(self, topic: str, error: TidelogError, now_ms: float, patience_ms: float) -> TidelogError | None:
+    def refuse(self, topic: str, error: TidelogError, now_ms: float, grace_ms: float) -> TidelogError | None:
         """Note that the cluster refuses a topic; return the error for its records, or None to keep waiting.
 
-        An unknown topic may appear within ``patience_ms`` after it was last known or given up.
+        An unknown topic may appear within ``grace_ms`` after it was last known or given up.
         """
         refused_ms = now_ms - self._refused_since_ms.setdefault(topic, now_ms)
         if not error.code.retriable:
             return error
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or refused_ms < patience_ms:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or refused_ms < grace_ms:
             return None
         return error_for(ErrorCode._UNKNOWN_TOPIC, error.message)
 

@@ -1,13 +1,48 @@
-"""The features of a cluster and their levels, with the names of Kafka's Java client (KIP-584)."""
+"""Operations on the cluster as a whole, and on its features (KIP-584), with the names of Kafka's Java client."""
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.admin.resources import CLUSTER_OPERATIONS
+from tidelog.admin.topics import DescribeClusterResult
 from tidelog.v1 import admin_service_pb2 as pb
+
+
+class ClusterAdmin(Operations):
+    """Operations on the cluster as a whole."""
+
+    def describe_cluster(
+        self, *, include_authorized_operations: bool = False, request_timeout: float | None = None
+    ) -> Future[DescribeClusterResult]:
+        """Describe the cluster: its id, the active controller, nodes and voters.
+
+        ``include_authorized_operations`` adds the client's permissions: all operations.
+        """
+
+        async def describe() -> DescribeClusterResult:
+            request = pb.DescribeClusterRequest()
+            response = await self._ask(lambda c, t: c.admin.DescribeCluster(request, timeout=t), request_timeout)
+            operations = list(CLUSTER_OPERATIONS) if include_authorized_operations else None
+            return dataclasses.replace(DescribeClusterResult.from_proto(response), authorized_operations=operations)
+
+        return self._future(describe())
+
+    def unregister_broker(self, broker_id: int, *, request_timeout: float | None = None) -> Future[None]:
+        """Remove the registration of a fenced node that will not return (KIP-631); named as in Kafka's Java client.
+
+        The future fails with KafkaException if the controller refuses, for example with BROKER_ID_NOT_REGISTERED.
+        """
+
+        async def unregister() -> None:
+            request = pb.UnregisterBrokerRequest(broker_id=broker_id)
+            await self._change(lambda c, t: c.admin.UnregisterBroker(request, timeout=t), request_timeout)
+
+        return self._future(unregister())
 
 
 class UpgradeType(enum.Enum):
@@ -49,12 +84,16 @@ class FeatureAdmin(Operations):
     def describe_features(self, *, request_timeout: float | None = None) -> Future[FeatureMetadata]:
         """Describe the features. ``request_timeout`` is in seconds (default: request.timeout.ms)."""
 
-        async def describe() -> Outcomes[str, FeatureMetadata]:
+        async def describe() -> FeatureMetadata:
             request = pb.DescribeFeaturesRequest()
             response = await self._ask(lambda c, t: c.admin.DescribeFeatures(request, timeout=t), request_timeout)
-            return {"": _metadata(response)}
+            return FeatureMetadata(
+                {f.name: f.finalized_level for f in response.features if f.finalized_level},
+                response.finalized_epoch,
+                {f.name: SupportedVersionRange(f.min_level, f.max_level) for f in response.features},
+            )
 
-        return self._futures([""], describe())[""]
+        return self._future(describe())
 
     def update_features(
         self,
@@ -83,11 +122,3 @@ class FeatureAdmin(Operations):
             return dict.fromkeys(feature_updates)
 
         return self._futures(list(feature_updates), update())
-
-
-def _metadata(response: pb.DescribeFeaturesResponse) -> FeatureMetadata:
-    return FeatureMetadata(
-        {f.name: f.finalized_level for f in response.features if f.finalized_level},
-        response.finalized_epoch,
-        {f.name: SupportedVersionRange(f.min_level, f.max_level) for f in response.features},
-    )
