@@ -6,8 +6,7 @@ import random
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidelog_chaos.drivers import Cut, Delay, Member
-from tidelog_chaos.drivers import FaultDriver
+from tidelog_chaos.drivers import Cut, Delay, FaultDriver, Member
 from tidelog_chaos.metrics import ClusterView
 from tidelog_chaos.moves import Move
 
