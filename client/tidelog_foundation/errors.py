@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import functools
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,30 +246,17 @@ class ErrorCode(enum.Enum):
     STREAMS_TOPOLOGY_FENCED = _Row(132, "The topology's epoch is old")
     SHARE_SESSION_LIMIT_REACHED = _retry(133, "There are too many share sessions", "RESOURCE_EXHAUSTED")
 
-    @property
-    def code(self) -> int:
+    def __init__(self, row: _Row) -> None:
+        self.code: Final = row.code
         """Kafka's number."""
-        return self.value.code
-
-    @property
-    def text(self) -> str:
+        self.text: Final = row.text
         """A text that fits every occurrence."""
-        return self.value.text
-
-    @property
-    def retriable(self) -> bool:
+        self.retriable: Final = row.retriable
         """True if the same request may succeed later."""
-        return self.value.retriable
-
-    @property
-    def refresh_metadata(self) -> bool:
+        self.refresh_metadata: Final = row.refresh_metadata
         """True if a client should refresh its metadata before a retry."""
-        return self.value.refresh_metadata
-
-    @property
-    def grpc_status(self) -> str:
+        self.grpc_status: Final = row.grpc_status
         """The name of the status of a gRPC call that failed as a whole with this error."""
-        return self.value.grpc_status
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:

@@ -5,172 +5,82 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-FIXED_KEYS = frozenset(
-    (
-        "add.partitions.to.txn.retry.backoff.max.ms",
-        "add.partitions.to.txn.retry.backoff.ms",
-        "alter.config.policy.class.name",
-        "alter.log.dirs.replication.quota.window.num",
-        "alter.log.dirs.replication.quota.window.size.seconds",
-        "authorizer.class.name",
-        "broker.id",
-        "client.quota.callback.class",
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
-        "controlled.shutdown.enable",
-        "controller.listener.names",
-        "controller.quorum.append.linger.ms",
-        "controller.quorum.election.backoff.max.ms",
-        "controller.quorum.fetch.timeout.ms",
-        "controller.quorum.request.timeout.ms",
-        "controller.quorum.retry.backoff.ms",
-        "controller.quota.window.num",
-        "controller.quota.window.size.seconds",
-        "controller.socket.timeout.ms",
-        "create.topic.policy.class.name",
-        "delegation.token.expiry.check.interval.ms",
-        "delegation.token.expiry.time.ms",
-        "delegation.token.max.lifetime.ms",
-        "delegation.token.secret.key",
-        "delete.records.purgatory.purge.interval.requests",
-        "early.start.listeners",
-        "fetch.purgatory.purge.interval.requests",
-        "group.consumer.migration.policy",
-        "group.coordinator.append.linger.ms",
-        "group.coordinator.rebalance.protocols",
-        "group.coordinator.threads",
-        "group.share.assignors",
-        "group.share.delivery.count.limit",
-        "group.share.heartbeat.interval.ms",
-        "group.share.max.heartbeat.interval.ms",
-        "group.share.max.record.lock.duration.ms",
-        "group.share.max.session.timeout.ms",
-        "group.share.max.share.sessions",
-        "group.share.max.size",
-        "group.share.min.heartbeat.interval.ms",
-        "group.share.min.record.lock.duration.ms",
-        "group.share.min.session.timeout.ms",
-        "group.share.partition.max.record.locks",
-        "group.share.record.lock.duration.ms",
-        "group.share.session.timeout.ms",
-        "group.streams.heartbeat.interval.ms",
-        "group.streams.max.heartbeat.interval.ms",
-        "group.streams.max.session.timeout.ms",
-        "group.streams.max.size",
-        "group.streams.max.standby.replicas",
-        "group.streams.min.heartbeat.interval.ms",
-        "group.streams.min.session.timeout.ms",
-        "group.streams.num.standby.replicas",
-        "group.streams.session.timeout.ms",
-        "initial.broker.registration.timeout.ms",
-        "kafka.metrics.polling.interval.secs",
-        "kafka.metrics.reporters",
-        "log.dir",
-        "log.dir.failure.timeout.ms",
-        "log.flush.offset.checkpoint.interval.ms",
-        "max.request.partition.size.limit",
-        "metadata.log.segment.bytes",
-        "metadata.log.segment.ms",
-        "metadata.max.idle.interval.ms",
-        "metadata.max.retention.bytes",
-        "metadata.max.retention.ms",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "num.replica.alter.log.dirs.threads",
-        "offsets.load.buffer.size",
-        "process.roles",
-        "producer.purgatory.purge.interval.requests",
-        "queued.max.requests",
-        "quota.window.num",
-        "quota.window.size.seconds",
-        "remote.log.manager.copy.quota.window.num",
-        "remote.log.manager.copy.quota.window.size.seconds",
-        "remote.log.manager.fetch.quota.window.num",
-        "remote.log.manager.fetch.quota.window.size.seconds",
-        "remote.log.manager.task.interval.ms",
-        "remote.log.manager.thread.pool.size",
-        "remote.log.metadata.custom.metadata.max.bytes",
-        "remote.log.metadata.manager.class.name",
-        "remote.log.metadata.manager.class.path",
-        "remote.log.metadata.manager.impl.prefix",
-        "remote.log.metadata.manager.listener.name",
-        "remote.log.reader.max.pending.tasks",
-        "remote.log.storage.manager.class.name",
-        "remote.log.storage.manager.class.path",
-        "remote.log.storage.manager.impl.prefix",
-        "remote.log.storage.system.enable",
-        "replica.socket.receive.buffer.bytes",
-        "replication.quota.window.num",
-        "replication.quota.window.size.seconds",
-        "request.timeout.ms",
-        "sasl.client.callback.handler.class",
-        "sasl.login.callback.handler.class",
-        "sasl.login.class",
-        "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms",
-        "sasl.login.retry.backoff.max.ms",
-        "sasl.login.retry.backoff.ms",
-        "sasl.mechanism.controller.protocol",
-        "sasl.oauthbearer.assertion.algorithm",
-        "sasl.oauthbearer.assertion.claim.aud",
-        "sasl.oauthbearer.assertion.claim.exp.seconds",
-        "sasl.oauthbearer.assertion.claim.iss",
-        "sasl.oauthbearer.assertion.claim.jti.include",
-        "sasl.oauthbearer.assertion.claim.nbf.seconds",
-        "sasl.oauthbearer.assertion.claim.sub",
-        "sasl.oauthbearer.assertion.file",
-        "sasl.oauthbearer.assertion.private.key.file",
-        "sasl.oauthbearer.assertion.private.key.passphrase",
-        "sasl.oauthbearer.assertion.template.file",
-        "sasl.oauthbearer.client.credentials.client.id",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.clock.skew.seconds",
-        "sasl.oauthbearer.expected.audience",
-        "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        "sasl.oauthbearer.jwks.endpoint.url",
-        "sasl.oauthbearer.jwt.retriever.class",
-        "sasl.oauthbearer.jwt.validator.class",
-        "sasl.oauthbearer.scope",
-        "sasl.oauthbearer.scope.claim.name",
-        "sasl.oauthbearer.sub.claim.name",
-        "sasl.oauthbearer.token.endpoint.url",
-        "sasl.server.callback.handler.class",
-        "sasl.server.max.receive.size",
-        "security.inter.broker.protocol",
-        "security.providers",
-        "share.coordinator.append.linger.ms",
-        "share.coordinator.load.buffer.size",
-        "share.coordinator.snapshot.update.records.per.snapshot",
-        "share.coordinator.state.topic.compression.codec",
-        "share.coordinator.state.topic.min.isr",
-        "share.coordinator.state.topic.num.partitions",
-        "share.coordinator.state.topic.replication.factor",
-        "share.coordinator.state.topic.segment.bytes",
-        "share.coordinator.threads",
-        "share.coordinator.write.timeout.ms",
-        "share.fetch.purgatory.purge.interval.requests",
-        "socket.connection.setup.timeout.max.ms",
-        "socket.connection.setup.timeout.ms",
-        "socket.listen.backlog.size",
-        "ssl.allow.dn.changes",
-        "ssl.allow.san.changes",
-        "ssl.principal.mapping.rules",
-        "telemetry.max.bytes",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "transaction.max.timeout.ms",
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        "transaction.state.log.load.buffer.size",
-        "transaction.state.log.min.isr",
-        "transaction.state.log.num.partitions",
-        "transaction.state.log.replication.factor",
-        "transaction.state.log.segment.bytes",
-        "transaction.two.phase.commit.enable",
-        "transactional.id.expiration.ms",
-    )
+
+def _keys(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FIXED_KEYS = _keys(
+    """
+    add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
+    alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
+    alter.log.dirs.replication.quota.window.size.seconds
+    authorizer.class.name broker.id client.quota.callback.class connection.failed.authentication.delay.ms
+    connections.max.reauth.ms controlled.shutdown.enable
+    controller.listener.names controller.quorum.append.linger.ms controller.quorum.election.backoff.max.ms
+    controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
+    controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
+    create.topic.policy.class.name
+    delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
+    delegation.token.secret.key
+    delete.records.purgatory.purge.interval.requests early.start.listeners fetch.purgatory.purge.interval.requests
+    group.consumer.migration.policy group.coordinator.append.linger.ms group.coordinator.rebalance.protocols
+    group.coordinator.threads group.share.assignors group.share.delivery.count.limit
+    group.share.heartbeat.interval.ms group.share.max.heartbeat.interval.ms group.share.max.record.lock.duration.ms
+    group.share.max.session.timeout.ms group.share.max.share.sessions group.share.max.size
+    group.share.min.heartbeat.interval.ms group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
+    group.share.partition.max.record.locks group.share.record.lock.duration.ms group.share.session.timeout.ms
+    group.streams.heartbeat.interval.ms group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
+    group.streams.max.size group.streams.max.standby.replicas group.streams.min.heartbeat.interval.ms
+    group.streams.min.session.timeout.ms group.streams.num.standby.replicas group.streams.session.timeout.ms
+    initial.broker.registration.timeout.ms kafka.metrics.polling.interval.secs kafka.metrics.reporters
+    log.dir log.dir.failure.timeout.ms log.flush.offset.checkpoint.interval.ms
+    max.request.partition.size.limit
+    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
+    metadata.max.retention.ms
+    metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    num.replica.alter.log.dirs.threads offsets.load.buffer.size process.roles
+    producer.purgatory.purge.interval.requests queued.max.requests quota.window.num quota.window.size.seconds
+    remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
+    remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
+    remote.log.manager.task.interval.ms remote.log.manager.thread.pool.size
+    remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.name
+    remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
+    remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks
+    remote.log.storage.manager.class.name remote.log.storage.manager.class.path
+    remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
+    replica.socket.receive.buffer.bytes replication.quota.window.num replication.quota.window.size.seconds
+    request.timeout.ms
+    sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
+    sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms
+    sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol sasl.oauthbearer.assertion.algorithm
+    sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
+    sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
+    sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub
+    sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+    sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+    sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+    sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+    sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+    sasl.server.callback.handler.class sasl.server.max.receive.size
+    security.inter.broker.protocol security.providers
+    share.coordinator.append.linger.ms share.coordinator.load.buffer.size
+    share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
+    share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
+    share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
+    share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
+    ssl.allow.dn.changes ssl.allow.san.changes ssl.principal.mapping.rules
+    telemetry.max.bytes
+    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+    transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
+    transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
+    transaction.state.log.segment.bytes transaction.two.phase.commit.enable
+    transactional.id.expiration.ms
+    """
 )
 """Keys that Kafka reads only from a broker's properties file."""
 
@@ -215,28 +125,13 @@ DYNAMIC_KEYS: Mapping[str, str] = MappingProxyType(
 SINGLE_BROKER_KEYS = frozenset(k for k in DYNAMIC_KEYS if k.startswith("sasl.") or k == "principal.builder.class")
 """Keys that Kafka changes only on a single broker, never on all of them."""
 
-LISTENER_KEYS = frozenset(
-    (
-        "ssl.cipher.suites",
-        "ssl.client.auth",
-        "ssl.enabled.protocols",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.engine.factory.class",
-        "ssl.key.password",
-        "ssl.keymanager.algorithm",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.protocol",
-        "ssl.provider",
-        "ssl.secure.random.implementation",
-        "ssl.trustmanager.algorithm",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    )
+LISTENER_KEYS = _keys(
+    """
+    ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm
+    ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain
+    ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider
+    ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location
+    ssl.truststore.password ssl.truststore.type
+    """
 )
 """TLS keys, which Kafka changes only per listener: ``listener.name.<listener>.<key>``."""

@@ -198,96 +198,39 @@ class DynamicBrokerConfig:
 DYNAMIC_BROKER_KEYS = frozenset(map(config_key, dataclasses.fields(DynamicBrokerConfig)))
 """The node keys that IncrementalAlterConfigs accepts."""
 
-READ_ONLY_BROKER_KEYS = frozenset(
-    (
-        "advertised.listeners",
-        "auto.create.topics.enable",
-        "auto.leader.rebalance.enable",
-        "broker.heartbeat.interval.ms",
-        "broker.rack",
-        "broker.session.timeout.ms",
-        "cluster.id",
-        "connections.max.idle.ms",
-        "controlled.shutdown.timeout.ms",
-        "controller.quorum.append.max.bytes",
-        "controller.quorum.append.max.inflight",
-        "controller.quorum.append.max.inflight.bytes",
-        "controller.quorum.bootstrap.servers",
-        "controller.quorum.election.timeout.ms",
-        "controller.quorum.engine",
-        "controller.quorum.heartbeat.interval.ms",
-        "controller.quorum.observers.max",
-        "controller.quorum.pysyncobj.voters",
-        "controller.quorum.snapshot.chunk.bytes",
-        "controller.quorum.snapshot.trailing.bytes",
-        "controller.quorum.snapshot.trailing.entries",
-        "controller.quorum.voters",
-        "default.replication.factor",
-        "delete.topic.enable",
-        "fetch.max.bytes",
-        "group.consumer.assignors",
-        "group.consumer.heartbeat.interval.ms",
-        "group.consumer.max.heartbeat.interval.ms",
-        "group.consumer.max.session.timeout.ms",
-        "group.consumer.max.size",
-        "group.consumer.migration.policy",
-        "group.consumer.min.heartbeat.interval.ms",
-        "group.consumer.min.session.timeout.ms",
-        "group.consumer.regex.refresh.interval.ms",
-        "group.consumer.session.timeout.ms",
-        "group.initial.rebalance.delay.ms",
-        "group.max.session.timeout.ms",
-        "group.max.size",
-        "group.min.session.timeout.ms",
-        "inter.broker.listener.name",
-        "leader.imbalance.check.interval.seconds",
-        "leader.imbalance.per.broker.percentage",
-        "listener.security.protocol.map",
-        "listeners",
-        "log.cleaner.enable",
-        "log.dirs",
-        "log.flush.scheduler.interval.ms",
-        "log.flush.start.offset.checkpoint.interval.ms",
-        "log.retention.check.interval.ms",
-        "log.retention.hours",
-        "log.retention.minutes",
-        "log.roll.hours",
-        "log.roll.jitter.hours",
-        "max.connections",
-        "max.connections.per.ip",
-        "max.incremental.fetch.session.cache.slots",
-        "metadata.log.dir",
-        "metadata.log.max.record.bytes.between.snapshots",
-        "metadata.log.max.snapshot.interval.ms",
-        "node.id",
-        "num.partitions",
-        "num.recovery.threads.per.data.dir",
-        "offset.metadata.max.bytes",
-        "offsets.commit.timeout.ms",
-        "offsets.retention.check.interval.ms",
-        "offsets.retention.minutes",
-        "offsets.topic.compression.codec",
-        "offsets.topic.num.partitions",
-        "offsets.topic.replication.factor",
-        "offsets.topic.segment.bytes",
-        "producer.id.expiration.check.interval.ms",
-        "producer.id.expiration.ms",
-        "queued.max.request.bytes",
-        "queued.max.response.bytes",
-        "replica.fetch.backoff.ms",
-        "replica.fetch.max.bytes",
-        "replica.fetch.min.bytes",
-        "replica.fetch.response.max.bytes",
-        "replica.fetch.wait.max.ms",
-        "replica.high.watermark.checkpoint.interval.ms",
-        "replica.lag.time.max.ms",
-        "replica.selector.class",
-        "replica.socket.timeout.ms",
-        "socket.receive.buffer.bytes",
-        "socket.request.max.bytes",
-        "socket.send.buffer.bytes",
-    )
-)
+_READ_ONLY_KEYS = """
+    advertised.listeners auto.create.topics.enable auto.leader.rebalance.enable
+    broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms
+    cluster.id connections.max.idle.ms controlled.shutdown.timeout.ms
+    controller.quorum.append.max.bytes controller.quorum.append.max.inflight
+    controller.quorum.append.max.inflight.bytes controller.quorum.bootstrap.servers
+    controller.quorum.election.timeout.ms controller.quorum.engine controller.quorum.heartbeat.interval.ms
+    controller.quorum.observers.max controller.quorum.pysyncobj.voters controller.quorum.snapshot.chunk.bytes
+    controller.quorum.snapshot.trailing.bytes controller.quorum.snapshot.trailing.entries controller.quorum.voters
+    default.replication.factor delete.topic.enable fetch.max.bytes
+    group.consumer.assignors group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
+    group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
+    group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
+    group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms group.initial.rebalance.delay.ms
+    group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
+    inter.broker.listener.name leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
+    listener.security.protocol.map listeners
+    log.cleaner.enable log.dirs log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms
+    log.retention.check.interval.ms log.retention.hours log.retention.minutes log.roll.hours log.roll.jitter.hours
+    max.connections max.connections.per.ip max.incremental.fetch.session.cache.slots
+    metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+    node.id num.partitions num.recovery.threads.per.data.dir offset.metadata.max.bytes
+    offsets.commit.timeout.ms offsets.retention.check.interval.ms offsets.retention.minutes
+    offsets.topic.compression.codec offsets.topic.num.partitions offsets.topic.replication.factor
+    offsets.topic.segment.bytes
+    producer.id.expiration.check.interval.ms producer.id.expiration.ms queued.max.request.bytes
+    queued.max.response.bytes
+    replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
+    replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
+    replica.selector.class replica.socket.timeout.ms
+    socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
+"""
+READ_ONLY_BROKER_KEYS = frozenset(_READ_ONLY_KEYS.split())
 """The other keys of nodes and controllers, which are read from the properties file at startup and cannot change."""
 
 
