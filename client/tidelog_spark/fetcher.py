@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Broker, ClusterClient
+from tidelog.cluster.backoff import now_ms
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import iter_headers
@@ -77,7 +78,7 @@ class RangeFetcher:
             TidelogError: as `fetch_range`.
         """
         with ReportedWait(f"records of {self._planned}") as wait:
-            deadline = _now_ms() + self._timeout_ms
+            deadline = now_ms() + self._timeout_ms
             attempt = 0
             reason: TidelogError | None = None
             while True:
@@ -90,7 +91,7 @@ class RangeFetcher:
                     reason = reason if reason and error.code is ErrorCode.REQUEST_TIMED_OUT else error
                     attempt += 1
                     wait_ms = self._client.backoff.wait_ms(attempt)
-                    if not error.code.retriable or _now_ms() + wait_ms >= deadline:
+                    if not error.code.retriable or now_ms() + wait_ms >= deadline:
                         raise reason from error.__cause__
                     wait.note(error)
                 await asyncio.sleep(wait_ms / 1000)
@@ -165,8 +166,4 @@ def _offset_after(records: bytes, offset: int) -> int:
 
 
 def _left_ms(deadline: float) -> float:
-    return max(deadline - _now_ms(), 1)
-
-
-def _now_ms() -> float:
-    return asyncio.get_running_loop().time() * 1000
+    return max(deadline - now_ms(), 1)

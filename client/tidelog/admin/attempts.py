@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from tidelog.admin.operations import Outcomes
 from tidelog.cluster import ClusterClient, Connection, Coordinators, TopicPartitionKey
-from tidelog.cluster.backoff import Backoff
+from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.coordinator import MOVED
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.waiting import ReportedWait
@@ -56,11 +56,6 @@ async def settle_each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> di
 
     wanted = list(keys)
     return dict(zip(wanted, await asyncio.gather(*map(settle, wanted)), strict=True))
-
-
-def now_ms() -> float:
-    """Return the time of the running loop, in milliseconds."""
-    return asyncio.get_running_loop().time() * 1000
 
 
 async def _one_round(missing: frozenset[K], ask: AskRound[K, T], left_ms: float) -> Mapping[K, T | TidelogError]:

@@ -1,7 +1,8 @@
-"""The wait before the next attempt: exponential back-off with jitter (KIP-580)."""
+"""The time of attempts, and the wait before the next one: exponential back-off with jitter (KIP-580)."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,3 +22,8 @@ class Backoff:
         """Return the wait after ``attempt`` consecutive failures (1 after the first)."""
         wait: float = self.initial_ms * 2.0 ** min(attempt - 1, 30)
         return min(wait * (1 - JITTER + 2 * JITTER * self.random()), self.max_ms)
+
+
+def now_ms() -> float:
+    """Return the time of the running loop, in milliseconds."""
+    return asyncio.get_running_loop().time() * 1000

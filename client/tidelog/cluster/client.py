@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.cluster.backoff import Backoff
+from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.bootstrap import PROBED, Bootstrap, parse_bootstrap_servers
 from tidelog.cluster.connections import Connection, Connections, ConnectTiming
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
@@ -131,11 +131,11 @@ class ClusterClient:
         if known is not None and known.error is None:
             return known
         deadline = self._deadline(timeout_ms)
-        grace = min(deadline, _now_ms() + _UNKNOWN_TOPIC_GRACE_MS)
+        grace = min(deadline, now_ms() + _UNKNOWN_TOPIC_GRACE_MS)
         with ReportedWait(f'topic "{name}"') as wait:
             attempt = 0
             while True:
-                metadata = await self.refresh([name], timeout_ms=deadline - _now_ms())
+                metadata = await self.refresh([name], timeout_ms=deadline - now_ms())
                 known = metadata.topics.get(name)
                 if known is not None and known.error is None:
                     return known
@@ -144,7 +144,7 @@ class ClusterClient:
                 attempt += 1
                 wait_ms = self.backoff.wait_ms(attempt)
                 give_up = grace if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else deadline
-                if not error.code.retriable or _now_ms() + wait_ms >= give_up:
+                if not error.code.retriable or now_ms() + wait_ms >= give_up:
                     raise error
                 await asyncio.sleep(wait_ms / 1000)
 
@@ -158,7 +158,7 @@ class ClusterClient:
         with ReportedWait(f"a leader of {topic}-{partition}"):
             attempt = 0
             while True:
-                known = await self.topic(topic, timeout_ms=deadline - _now_ms())
+                known = await self.topic(topic, timeout_ms=deadline - now_ms())
                 if partition not in known.partitions:
                     raise unknown_partition(topic, partition, len(known.partitions))
                 leader = self._metadata.leader(topic, partition)
@@ -166,10 +166,10 @@ class ClusterClient:
                     return leader
                 attempt += 1
                 wait_ms = self.backoff.wait_ms(attempt)
-                if _now_ms() + wait_ms >= deadline:
+                if now_ms() + wait_ms >= deadline:
                     raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
                 await asyncio.sleep(wait_ms / 1000)
-                await self.refresh([topic], timeout_ms=deadline - _now_ms())
+                await self.refresh([topic], timeout_ms=deadline - now_ms())
 
     async def list_offsets(
         self,
@@ -265,7 +265,7 @@ class ClusterClient:
         attempt = 0
         while True:
             for address in self._addresses():
-                timeout_s = min(max(deadline - _now_ms(), 1), attempt_ms) / 1000
+                timeout_s = min(max(deadline - now_ms(), 1), attempt_ms) / 1000
                 wait.note(_reasons(failures) or address)
                 try:
                     return await self._ask_one(address, ask, timeout_s)
@@ -273,28 +273,28 @@ class ClusterClient:
                     if not error.code.retriable:
                         raise
                     failures[address] = error
-                if _now_ms() >= deadline:
+                if now_ms() >= deadline:
                     raise _no_answer(failures)
             attempt += 1
             wait_ms = self.backoff.wait_ms(attempt)
-            if _now_ms() + wait_ms >= deadline or self._bootstrap.are_foreign(self._addresses()):
+            if now_ms() + wait_ms >= deadline or self._bootstrap.are_foreign(self._addresses()):
                 raise _no_answer(failures)
             wait.note(_reasons(failures))
             await asyncio.sleep(wait_ms / 1000)
 
     async def _ask_one(self, address: str, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float) -> T:
-        deadline = _now_ms() + timeout_s * 1000
+        deadline = now_ms() + timeout_s * 1000
         try:
             answer = await self._ask_at(self._bootstrap.target(address), ask, timeout_s)
         except TidelogError as error:
             is_known = address in self._broker_addresses()
             if error.code not in PROBED or is_known or address not in self._bootstrap.servers:
                 raise
-            target = await self._bootstrap.find(address, error, (deadline - _now_ms()) / 1000)
+            target = await self._bootstrap.find(address, error, (deadline - now_ms()) / 1000)
             if target is None:
                 raise
             await self._connections.drop(address)
-            answer = await self._ask_at(target, ask, max(deadline - _now_ms(), 1) / 1000)
+            answer = await self._ask_at(target, ask, max(deadline - now_ms(), 1) / 1000)
         self._answered_last = address
         if not self._may_be_doubted(address):
             self._doubted = None
@@ -320,7 +320,7 @@ class ClusterClient:
         return self._doubted is not None and (address == self._doubted or address not in known)
 
     def _deadline(self, timeout_ms: float | None) -> float:
-        return _now_ms() + (self.request_timeout_ms if timeout_ms is None else timeout_ms)
+        return now_ms() + (self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
 
 def _names(keys: Collection[TopicPartitionKey]) -> str:
@@ -363,7 +363,3 @@ def _reasons(failures: Mapping[str, TidelogError]) -> str:
 def _reason(address: str, error: KafkaError) -> str:
     text = error.str()
     return text if text.startswith(address) else f"{address}: {text}"
-
-
-def _now_ms() -> float:
-    return asyncio.get_running_loop().time() * 1000

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tidelog.cluster.answers import error_of
+from tidelog.cluster.backoff import now_ms
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.connections import Connection
 from tidelog.v1 import group_service_pb2 as pb
@@ -89,7 +90,7 @@ class Coordinators:
         """
         deadline_ms = self._deadline(timeout_ms)
         connection = await self.find(group_id, timeout_ms=timeout_ms)
-        timeout_s = max(deadline_ms - _now_ms(), 1) / 1000
+        timeout_s = max(deadline_ms - now_ms(), 1) / 1000
         try:
             response = await connection.call(lambda c: ask(c, timeout_s))
         except TidelogError:
@@ -131,7 +132,7 @@ class Coordinators:
         attempt = 0
         answers: list[T] = []
         while True:
-            left_ms = max(deadline_ms - _now_ms(), 1)
+            left_ms = max(deadline_ms - now_ms(), 1)
             outcome: T | TidelogError
             try:
                 outcome = await self.ask_once(group_id, ask, errors_of, timeout_ms=min(left_ms, attempt_ms or left_ms))
@@ -143,11 +144,11 @@ class Coordinators:
             wait_ms = self._cluster.backoff.wait_ms(attempt)
             if not isinstance(outcome, TidelogError):
                 transient = [e for e in errors_of(outcome) if ErrorCode.of(e.code) in TRANSIENT]
-                if not transient or _now_ms() + wait_ms >= deadline_ms:
+                if not transient or now_ms() + wait_ms >= deadline_ms:
                     return outcome
                 answers = [outcome]
                 wait.note(error_for(transient[0].code, transient[0].message))
-            elif _now_ms() + wait_ms >= deadline_ms:
+            elif now_ms() + wait_ms >= deadline_ms:
                 # The deadline cut this attempt short.
                 if answers:
                     return answers[0]
@@ -162,13 +163,13 @@ class Coordinators:
         refused: dict[str, TidelogError] = {}
         attempt = 0
         while missing := [g for g in wanted if g not in self._located and not _is_final(refused.get(g))]:
-            refused.update(await self._locate(missing, deadline_ms - _now_ms()))
+            refused.update(await self._locate(missing, deadline_ms - now_ms()))
             if not any(g not in self._located and not _is_final(refused[g]) for g in missing):
                 break
             wait.note(refused[missing[0]])
             attempt += 1
             wait_ms = self._cluster.backoff.wait_ms(attempt)
-            if _now_ms() + wait_ms >= deadline_ms:
+            if now_ms() + wait_ms >= deadline_ms:
                 break
             await asyncio.sleep(wait_ms / 1000)
         return refused
@@ -195,7 +196,7 @@ class Coordinators:
             self.forget(group_id)
 
     def _deadline(self, timeout_ms: float | None) -> float:
-        return _now_ms() + (self._cluster.request_timeout_ms if timeout_ms is None else timeout_ms)
+        return now_ms() + (self._cluster.request_timeout_ms if timeout_ms is None else timeout_ms)
 
 
 def _names(group_ids: Sequence[str]) -> str:
@@ -212,7 +213,3 @@ def _is_final(error: TidelogError | None) -> bool:
 
 def _may_pass(error: TidelogError) -> bool:
     return error.code.retriable or error.code in OUTAGES
-
-
-def _now_ms() -> float:
-    return asyncio.get_running_loop().time() * 1000

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.cluster.answers import error_of
+from tidelog.cluster.backoff import now_ms
 from tidelog.cluster.connections import Connection
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -134,7 +135,7 @@ class OffsetLookup:
         await self._client.refresh({topic for topic, _ in self._missing}, timeout_ms=self._left_ms())
 
     def _left_ms(self) -> float:
-        return max(self._deadline_ms - asyncio.get_running_loop().time() * 1000, 1)
+        return max(self._deadline_ms - now_ms(), 1)
 
 
 """The longest wait for a leader's answer. The client then refreshes its metadata, since the leader may be replaced."""

@@ -63,13 +63,8 @@ def release_ports(ports: Iterable[int]) -> None:
 def _lease_any(host: str) -> int:
     for _ in range(1000):
         port = random.randrange(_LOWEST, _HIGHEST)
-        lease = socket.socket(type=socket.SOCK_DGRAM)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            lease.bind((host, port))
-            probe.bind((host, port))
-            _leases[port] = lease
+        if lease_port(port, host):
             return port
-        lease.close()
     raise OSError(f"no free port from {_LOWEST} to {_HIGHEST} on {host}")
 
 

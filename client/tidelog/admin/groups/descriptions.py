@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from tidelog.admin.attempts import ask_coordinators, now_ms
+from tidelog.admin.attempts import ask_coordinators
 from tidelog.admin.groups.model import (
     ConsumerGroupDescription,
     ConsumerGroupListing,
@@ -23,6 +23,7 @@ from tidelog.admin.operations import Outcomes
 from tidelog.admin.topics import Node
 from tidelog.cluster import ClusterClient, Connection, Coordinators
 from tidelog.cluster.answers import error_of
+from tidelog.cluster.backoff import now_ms
 from tidelog.consumer.assignors.protocol import PROTOCOL_TYPE, decode_assignment
 from tidelog.message import TopicPartition
 from tidelog.v1 import group_service_pb2 as pb
