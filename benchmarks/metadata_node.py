@@ -79,10 +79,10 @@ class _Nobody:
     def submit(self, *_: Any) -> None:
         pass
 
-    def hold_back(self) -> None:
+    def pause_additions(self) -> None:
         pass
 
-    def go_on(self) -> None:
+    def resume_additions(self) -> None:
         pass
 
 

@@ -19,7 +19,6 @@ from tidelog_foundation.records import Record, iter_headers, read_records, valid
 from tidelog_foundation.records.control import ControlType
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.log.cleaner import (
-    CleanerCheckpoint,
     CleanerMemory,
     Cleaning,
     LogCleaner,
@@ -30,6 +29,7 @@ from tidelog_node.log.cleaner import (
     Throttle,
     cleanable_range,
 )
+from tidelog_node.log.directory.offset_checkpoint_file import CLEANER_OFFSETS, OffsetCheckpointFile
 from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.log.segments.segment import Segment
 
@@ -87,7 +87,7 @@ class CleanedLog:
             recovery_point=recovery_point,
             now_ms=self.now_ms,
         )
-        self.checkpoint = CleanerCheckpoint(self.disk, DIRECTORY.parent, {KEY})
+        self.checkpoint = OffsetCheckpointFile(self.disk, DIRECTORY.parent / CLEANER_OFFSETS, {KEY})
 
     def append(self, pairs: Sequence[Pair], *, compression: str = "none", producer_id: int | None = None) -> None:
         """Append a batch of plain records, or of a producer's transaction."""
@@ -127,7 +127,7 @@ class CleanedLog:
             if written.record.offset < task.first_uncleanable_offset and written.cleaned_at_ms is None:
                 written.cleaned_at_ms = self.now_ms
         cleaning = cleaner.clean(task, self.now_ms, self.replace)
-        self.checkpoint.update(KEY, cleaning.end_offset)
+        self.checkpoint.put(KEY, cleaning.end_offset)
         self.clean_below = max(self.clean_below, cleaning.end_offset)
         return cleaning
 

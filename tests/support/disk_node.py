@@ -79,10 +79,10 @@ class DiskNode:
         """Act as the fetchers."""
         self.fetching.discard(str(partition))
 
-    def hold_back(self) -> None:
+    def pause_additions(self) -> None:
         """Act as the fetchers before many additions."""
 
-    def go_on(self) -> None:
+    def resume_additions(self) -> None:
         """Act as the fetchers after the additions."""
 
     async def change(self, *records: MetadataRecord) -> None:

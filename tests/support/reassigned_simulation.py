@@ -16,7 +16,7 @@ from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2, metadata_record_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_node.hosting.brokers import brokers_of
+from tidelog_node.hosting.replicas import brokers_of
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.events import (
     IsrChangeAccepted,

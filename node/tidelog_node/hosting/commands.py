@@ -71,13 +71,13 @@ class RemoveFromFetcher(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class HoldFetches:
-    """Delay added partitions until ``ReleaseFetches``: many follow, and each would interrupt a poll."""
+class PauseFetches:
+    """Delay added partitions until ``ResumeFetches``: many follow, and each would interrupt a poll."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseFetches:
-    """Start the fetches that ``HoldFetches`` delayed."""
+class ResumeFetches:
+    """Start the fetches that ``PauseFetches`` delayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class MeasureSpace(Work):
     directory: Path
 
 
-FetcherCommand: TypeAlias = BeginFetcher | EndFetcher | AddToFetcher | RemoveFromFetcher | HoldFetches | ReleaseFetches
+FetcherCommand: TypeAlias = BeginFetcher | EndFetcher | AddToFetcher | RemoveFromFetcher | PauseFetches | ResumeFetches
 Effect: TypeAlias = (
     ChangeEligible
     | ChangeRegistration

@@ -44,7 +44,7 @@ class ConfigsStep:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldStep:
+class PauseStep:
     """Delay the fetchers."""
 
 
@@ -63,11 +63,11 @@ class ReplicaStep(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseStep:
+class ResumeStep:
     """Let the fetchers continue."""
 
 
-Step: TypeAlias = BrokersStep | RemovalStep | ConfigsStep | HoldStep | CreationStep | ReplicaStep | ReleaseStep
+Step: TypeAlias = BrokersStep | RemovalStep | ConfigsStep | PauseStep | CreationStep | ReplicaStep | ResumeStep
 
 
 class _Phase(enum.Enum):
@@ -76,10 +76,10 @@ class _Phase(enum.Enum):
     BROKERS = enum.auto()
     REMOVALS = enum.auto()
     CONFIGS = enum.auto()
-    HOLD = enum.auto()
+    PAUSE = enum.auto()
     CREATION = enum.auto()
     REPLICAS = enum.auto()
-    RELEASE = enum.auto()
+    RESUME = enum.auto()
     OVER = enum.auto()
 
 
@@ -110,19 +110,19 @@ class Plan:
             case _Phase.REMOVALS:
                 return self._next_removal()
             case _Phase.CONFIGS:
-                self._phase = _Phase.HOLD
+                self._phase = _Phase.PAUSE
                 return self._configs()
-            case _Phase.HOLD:
+            case _Phase.PAUSE:
                 self._phase = _Phase.CREATION
-                return HoldStep() if len(self._ours) >= _MANY_CHANGES else None
+                return PauseStep() if len(self._ours) >= _MANY_CHANGES else None
             case _Phase.CREATION:
                 self._phase = _Phase.REPLICAS
                 return CreationStep(self._ours[self._done : self._done + _CHANGES_AT_A_TIME])
             case _Phase.REPLICAS:
                 return self._next_replica()
-            case _Phase.RELEASE:
+            case _Phase.RESUME:
                 self._phase = _Phase.OVER
-                return ReleaseStep() if len(self._ours) >= _MANY_CHANGES else None
+                return ResumeStep() if len(self._ours) >= _MANY_CHANGES else None
             case _Phase.OVER:
                 return None
 
@@ -143,7 +143,7 @@ class Plan:
 
     def _next_replica(self) -> Step | None:
         if self._done == len(self._ours):
-            self._phase = _Phase.RELEASE
+            self._phase = _Phase.RESUME
             return None
         change = self._ours[self._done]
         self._done += 1

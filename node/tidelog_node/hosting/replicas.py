@@ -29,17 +29,16 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LOST_DIRECTORY, NO_BROKER, BrokerId, DirectoryId, TopicId
 from tidelog_node.broker.report import Level, Report
 from tidelog_node.hosting import commands, events
-from tidelog_node.hosting.brokers import brokers_of
 from tidelog_node.hosting.fetch_sources import FetchSources
 from tidelog_node.hosting.plan import (
     BrokersStep,
     ConfigsStep,
     CreationStep,
-    HoldStep,
+    PauseStep,
     Plan,
-    ReleaseStep,
     RemovalStep,
     ReplicaStep,
+    ResumeStep,
     Step,
 )
 from tidelog_node.hosting.states import (
@@ -221,10 +220,10 @@ class HostedReplicas:
                 return self._change_configs(step.topics)
             case CreationStep():
                 return self._create(step)
-            case HoldStep():
-                return [commands.HoldFetches()]
-            case ReleaseStep():
-                return [commands.ReleaseFetches()]
+            case PauseStep():
+                return [commands.PauseFetches()]
+            case ResumeStep():
+                return [commands.ResumeFetches()]
             case _:
                 assert_never(step)
 
@@ -487,6 +486,14 @@ class HostedReplicas:
 
     def _lose(self, key: PartitionKey, topic_id: TopicId) -> Sequence[commands.Command]:
         return [commands.AssignDirectory(topic_id, key[1], LOST_DIRECTORY)]
+
+
+def brokers_of(image: MetadataImage) -> EligibleBrokersChanged:
+    """Return the epochs of all registered brokers, and of those that may join an ISR."""
+    brokers = image.brokers.values()
+    return EligibleBrokersChanged(
+        {b.broker_id: b.broker_epoch for b in brokers if b.is_active}, {b.broker_id: b.broker_epoch for b in brokers}
+    )
 
 
 def _offline_line(key: PartitionKey, error: TidelogError) -> Report:

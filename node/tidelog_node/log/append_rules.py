@@ -7,30 +7,49 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog_foundation.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION
-from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, KafkaError, TidelogError, error_for
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_foundation.records import (
     CODECS,
     HEADER_SIZE,
     MAX_EXPANSION,
     OversizedRecordsError,
+    ProducedBatch,
     RecordBatchHeader,
     assign_offsets,
     check_timestamps,
     compress_records,
     encode_batch,
     inspect_produced,
+    keyless_records,
     parse_header,
+    records_outside,
     validate_batch,
 )
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.disk.files import Buffer
 from tidelog_node.log.producers import Duplicate
-from tidelog_node.log.refused_records import keyless_error, time_error
 
 NO_APPEND_TIME = -1
 _ASSIGNED = struct.Struct(">qii")
 _CODEC_POSITION, _CODEC_MASK = 22, 0x07
+_MAX_NAMED = 100
+"""The maximum number of records that an error names; a batch may have tens of thousands."""
+
+
+class RecordError(NamedTuple):
+    """The reason why a record makes its batch invalid; ``batch_index`` is the record's place in the batch, from 0."""
+
+    batch_index: int
+    message: str
+
+
+class RefusedRecordsError(TidelogError):
+    """A batch is refused because of some of its records; ``records`` has the first 100 of them."""
+
+    def __init__(self, error: KafkaError, records: tuple[RecordError, ...] = ()) -> None:
+        super().__init__(error)
+        self.records = records
 
 
 class AppendInfo(NamedTuple):
@@ -146,12 +165,12 @@ class ProduceRules:
             raise self._oversized(error.limit) from error
         header, summary, plain = produced
         if self._is_compacted and summary.has_keyless:
-            raise keyless_error(produced)
+            raise _keyless_error(produced)
         if not self._has_append_time:
             try:
                 check_timestamps(produced, now_ms, self._before_max_ms, self._after_max_ms)
             except TidelogError as error:
-                raise time_error(error, produced, now_ms, self._before_max_ms, self._after_max_ms) from error
+                raise _time_error(error, produced, now_ms, self._before_max_ms, self._after_max_ms) from error
         plain_size = len(plain)
         if self._codec is not None and _codec_id_of(records) != self._codec_id:
             header, packed = compress_records(header, plain, self._codec, self._level)
@@ -254,3 +273,20 @@ def replicated_headers(records: Buffer, offset: int, epoch: LeaderEpoch) -> list
 
 def _codec_id_of(records: Buffer) -> int:
     return records[_CODEC_POSITION] & _CODEC_MASK if len(records) > _CODEC_POSITION else 0
+
+
+def _keyless_error(produced: ProducedBatch) -> RefusedRecordsError:
+    """Return the error for a batch of a compacted topic that has records without a key."""
+    text = "a record without a key, which a compacted topic does not take"
+    found = tuple(RecordError(index, text) for index in keyless_records(produced, _MAX_NAMED))
+    return RefusedRecordsError(KafkaError(ErrorCode.INVALID_RECORD, text), found)
+
+
+def _time_error(
+    error: TidelogError, produced: ProducedBatch, now_ms: int, before_max_ms: int, after_max_ms: int
+) -> RefusedRecordsError:
+    """Return ``error``, for a batch with records that are too old or too new, together with those records."""
+    outside = records_outside(produced, now_ms - before_max_ms, now_ms + after_max_ms, _MAX_NAMED)
+    limits = f"from {now_ms} - {before_max_ms} to {now_ms} + {after_max_ms}"
+    found = tuple(RecordError(index, f"timestamp {time} is not {limits}") for index, time in outside)
+    return RefusedRecordsError(error.error, found)

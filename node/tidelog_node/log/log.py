@@ -24,13 +24,12 @@ from tidelog_node.log.directory.deletion import delete_directory, rename_for_del
 from tidelog_node.log.directory.new_folder import NewFolder
 from tidelog_node.log.disk.files import OS_FILES, Buffer, Files, storage_errors
 from tidelog_node.log.epochs import EPOCH_CHECKPOINT, LeaderEpochCache
-from tidelog_node.log.expiry import find_expired_segments
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.log_reader import LogReader
 from tidelog_node.log.producer_replay import ProducerReplay
 from tidelog_node.log.producers import ProducerStates
 from tidelog_node.log.recovery import RecoveryInput, RecoveryReport, load_segments
-from tidelog_node.log.retention import RetentionPoint
+from tidelog_node.log.retention import Reason, RetentionPoint, SegmentExtent, find_expired
 from tidelog_node.log.segments.file_names import LOG_SUFFIX
 from tidelog_node.log.segments.segment import Segment
 
@@ -262,7 +261,7 @@ class PartitionLog(LogReader):
         segments = self._local.segments
         point = RetentionPoint(self._log_start_offset, high_watermark, now_ms)
         with storage_errors("Looking for expired segments of", self.directory):
-            reasons = find_expired_segments(segments, self.log_end_offset, self.config, point)
+            reasons = self._find_expired(point)
         if not reasons:
             return []
         if len(reasons) == len(segments) and not self._has_successor(now_ms, is_needed=len(reasons) == 1):
@@ -378,6 +377,12 @@ class PartitionLog(LogReader):
         self._cancel_new_folder()
         self._local.close_files()
         delete_directory(self._files, self.directory)
+
+    def _find_expired(self, point: RetentionPoint) -> list[Reason]:
+        segments = self._local.segments
+        ends = [*segments.base_offsets[1:], self.log_end_offset]
+        extents = [SegmentExtent(end, segment.size) for end, segment in zip(ends, segments, strict=True)]
+        return find_expired(extents, lambda index: segments[index].largest_timestamp, self.config, point)
 
     def _cancel_new_folder(self) -> None:
         if self._new_folder is not None:

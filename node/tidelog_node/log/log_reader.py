@@ -22,7 +22,6 @@ from tidelog_node.log.timestamps import (
     search_greatest,
     search_timestamp,
 )
-from tidelog_node.log.transactions import find_aborted
 
 
 class LogReader:
@@ -136,8 +135,15 @@ class LogReader:
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in [start_offset, end_offset), all of them decided."""
         self._local.check_online()
+        aborted: list[AbortedTransaction] = []
         with storage_errors("Searching", self.directory):
-            return find_aborted(self._local.segments.from_offset(start_offset), start_offset, end_offset)
+            # A marker may come later than the records that it ends, so an index states whether later ones have more.
+            for segment in self._local.segments.from_offset(start_offset):
+                found, is_complete = segment.transaction_index.aborted(start_offset, end_offset)
+                aborted += found
+                if is_complete:
+                    break
+        return aborted
 
     def active_producers(self) -> list[ProducerEntry]:
         """Return the known idempotent producers, in no particular order."""

@@ -27,7 +27,6 @@ from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import OS_FILES, Files, LogConfig, PartitionLog
 from tidelog_node.log.cleaner import (
     Cleanable,
-    CleanerCheckpoint,
     CleanerMemory,
     Cleaning,
     CleaningAborted,
@@ -40,6 +39,7 @@ from tidelog_node.log.cleaner import (
     cleanable_range,
     filthiest,
 )
+from tidelog_node.log.directory.offset_checkpoint_file import OffsetCheckpointFile
 from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.log.segments.segment import Segment
 from tidelog_node.partitions.directories.log_manager import LogManager
@@ -93,7 +93,7 @@ class _Watched:
     """The cleaner's state of a partition's log; ``failures`` counts consecutive disk errors."""
 
     log: PartitionLog
-    checkpoint: CleanerCheckpoint
+    checkpoint: OffsetCheckpointFile
     is_in_progress: bool = False
     is_uncleanable: bool = False
     failures: int = 0
@@ -282,7 +282,7 @@ class _Cleaners:
 
         cleaning = cleaner.clean(job.log, self._clock.wall_ms(), replace, check)
         self._check(job)
-        job.watched.checkpoint.update(job.key, cleaning.end_offset)
+        job.watched.checkpoint.put(job.key, cleaning.end_offset)
         return cleaning
 
     def _check(self, job: _Job) -> None:

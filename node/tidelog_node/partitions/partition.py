@@ -132,10 +132,6 @@ class Partition:
         self.throttled = ThrottledSides.of(config, self.index, self.state.local_id)
         self.step(MinIsrChanged(config.min_insync_replicas))
 
-    def change_eligible(self, brokers: EligibleBrokersChanged) -> None:
-        """Apply the set of registered brokers and the set of brokers that may be in an ISR."""
-        self.step(brokers)
-
     def pass_time(self) -> None:
         """Let a leader check for lagging followers."""
         self.step(TimePassed())

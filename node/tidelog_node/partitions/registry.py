@@ -23,6 +23,7 @@ from tidelog_node.broker.report import Report
 from tidelog_node.event_loop.clock import Clock
 from tidelog_node.hosting import HostedReplicas, PartitionKey, commands, events
 from tidelog_node.log import LogDirectory, PartitionLog
+from tidelog_node.log.directory.deletion import remove_directory
 from tidelog_node.log.disk.disk_errors import is_directory_failure, is_disk_failure
 from tidelog_node.partitions.directories.checkpoint_writer import CheckpointWriter
 from tidelog_node.partitions.directories.closing_logs import ClosingLogs
@@ -290,7 +291,7 @@ class PartitionRegistry:
                 if held is not None:
                     self._feed(change_registration(held, command.registration))
             case commands.ChangeEligible():
-                self._partitions[command.key].change_eligible(command.brokers)
+                self._partitions[command.key].step(command.brokers)
             case commands.TakeOffline():
                 partition = self._partitions.pop(command.key)
                 partition.go_offline(command.error)
@@ -321,10 +322,10 @@ class PartitionRegistry:
                 fetchers.begin(command.leader_id)
             case commands.EndFetcher():
                 fetchers.end(command.leader_id)
-            case commands.HoldFetches():
-                fetchers.hold_back()
-            case commands.ReleaseFetches():
-                fetchers.go_on()
+            case commands.PauseFetches():
+                fetchers.pause_additions()
+            case commands.ResumeFetches():
+                fetchers.resume_additions()
             case _:
                 assert_never(command)
 
@@ -336,7 +337,7 @@ class PartitionRegistry:
                 await self._logs.create_ahead(command.logs)
             case commands.ChangeBrokers():
                 async for partition in TimeSlices().of(self):
-                    partition.change_eligible(command.brokers)
+                    partition.step(command.brokers)
             case commands.ChangeConfigs():
                 async for key, config in TimeSlices().of(command.configs):
                     held = self._partitions.get(key)
@@ -428,6 +429,6 @@ class PartitionRegistry:
 
     async def _remove_folder(self, path: Path) -> None:
         try:
-            await asyncio.to_thread(self._directories.remove_deleted_folder, path)
+            await asyncio.to_thread(remove_directory, self._directories.files, path)
         except TidelogError as error:
             logger.error("The next start removes a deleted replica: %s", error.message)

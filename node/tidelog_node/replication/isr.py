@@ -32,16 +32,22 @@ class CommittedIsr:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingExpand:
-    """A proposal to add ``joining``. The controller may have stored it already."""
+class _Pending:
+    """A proposal that the controller has not confirmed."""
 
     committed: CommittedIsr
-    joining: BrokerId
 
     @property
     def members(self) -> frozenset[BrokerId]:
-        """Members that count toward min.insync.replicas; a replica that may not have joined does not count."""
+        """Members that count toward min.insync.replicas: the old set until the controller confirms the new one."""
         return self.committed.members
+
+
+@dataclass(frozen=True, slots=True)
+class PendingExpand(_Pending):
+    """A proposal to add ``joining``. The controller may have stored it already."""
+
+    joining: BrokerId
 
     @property
     def maximal(self) -> frozenset[BrokerId]:
@@ -55,16 +61,10 @@ class PendingExpand:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingShrink:
+class PendingShrink(_Pending):
     """A proposal to remove ``leaving``. The controller may not have stored it yet."""
 
-    committed: CommittedIsr
     leaving: frozenset[BrokerId]
-
-    @property
-    def members(self) -> frozenset[BrokerId]:
-        """Members that count toward min.insync.replicas: the old set until the controller confirms the new one."""
-        return self.committed.members
 
     @property
     def maximal(self) -> frozenset[BrokerId]:
@@ -78,19 +78,13 @@ class PendingShrink:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingWithdrawal:
+class PendingWithdrawal(_Pending):
     """A proposal of the committed set that replaces an expand of unknown outcome.
 
     The controller stores it with a new partition epoch, so it cannot store a copy of the expand afterwards.
     """
 
-    committed: CommittedIsr
     joining: BrokerId
-
-    @property
-    def members(self) -> frozenset[BrokerId]:
-        """Members that count toward min.insync.replicas."""
-        return self.committed.members
 
     @property
     def maximal(self) -> frozenset[BrokerId]:

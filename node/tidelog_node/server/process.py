@@ -44,7 +44,7 @@ from tidelog_node.partitions import LogManager, MetadataCache, PartitionRegistry
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
-from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings
+from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings, LeaderFetcher
 from tidelog_node.partitions.fetchers.transport import GrpcReplicaTransport, ReplicaTransport
 from tidelog_node.partitions.housekeeping import (
     delete_expired_segments,
@@ -58,7 +58,6 @@ from tidelog_node.partitions.housekeeping import (
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.server.admin_service import admin_service
-from tidelog_node.server.allocator import keep_freed_memory
 from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
@@ -68,7 +67,7 @@ from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_node.server.liveness_connection import LivenessConnection
 from tidelog_node.server.log_service import log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
-from tidelog_node.server.open_files import raise_open_files_limit
+from tidelog_node.server.process_resources import keep_freed_memory, raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
 from tidelog_node.server.topic_creation import TopicCreation
 
@@ -241,19 +240,21 @@ class Node:
             raise self._storage_failure
         await self._shut_down(fetchers, background)
 
-    def _start_background(self, tasks: asyncio.TaskGroup) -> tuple[FetcherPool, list[asyncio.Task[None]]]:
-        config = self._config
-        fetchers = FetcherPool(
-            tasks,
-            self._broker_id,
-            self._broker_epoch,
+    def _fetcher_of(self, leader_id: BrokerId) -> LeaderFetcher:
+        return LeaderFetcher(
+            leader_id,
+            lambda: (self._broker_id, self._broker_epoch()),
             self._cache.broker_address,
-            config.cluster_id,
+            self._config.cluster_id,
             self._transport,
-            _fetcher_settings(config),
+            _fetcher_settings(self._config),
             self._clock,
             self._throttles.follower,
         )
+
+    def _start_background(self, tasks: asyncio.TaskGroup) -> tuple[FetcherPool, list[asyncio.Task[None]]]:
+        config = self._config
+        fetchers = FetcherPool(tasks, self._fetcher_of)
         isr_changes = IsrChanges(self._controller, self._broker_id, self._broker_epoch)
         assignments = DirectoryAssignments(self._controller, self._broker_id, self._broker_epoch, self._clock)
         self._registry.connect(fetchers, isr_changes, assignments, self._lifecycle.request_heartbeat)

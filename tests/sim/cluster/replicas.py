@@ -22,10 +22,12 @@ from tidelog_node.broker.report import Report
 from tidelog_node.hosting import HostedReplicas, commands, events
 from tidelog_node.hosting.assignments import AssignmentEvent, AssignmentQueue, AssignmentsDue, AssignmentsFailed
 from tidelog_node.log import PartitionLog
+from tidelog_node.log.directory.deletion import remove_directory
 from tidelog_node.partitions import LogManager
 from tidelog_node.partitions.directories.checkpoint_writer import CheckpointWriter
+from tidelog_node.partitions.directories.closing_logs import close_offline
 from tidelog_node.partitions.directories.directory_assignments import assignments_answered, assignments_request
-from tidelog_node.partitions.directories.loading import FoundPartition, close_offline
+from tidelog_node.partitions.directories.loading import FoundPartition
 from tidelog_node.partitions.directories.replica_logs import OpenedLog, ReplicaLogs, open_log
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.replica_events import change_registration, key_of
@@ -161,7 +163,7 @@ class Replicas:
                 if held is not None:
                     self.feed(change_registration(held, command.registration))
             case commands.ChangeEligible():
-                self.partitions[command.key].change_eligible(command.brokers)
+                self.partitions[command.key].step(command.brokers)
             case commands.TakeOffline():
                 partition = self.partitions.pop(command.key)
                 partition.go_offline(command.error)
@@ -181,7 +183,7 @@ class Replicas:
                 self.fail_directory(command.directory, command.error)
             case commands.FailNode():
                 node.soon(node.fail)
-            case commands.HoldFetches() | commands.ReleaseFetches() | commands.ReportDirectories() | Report():
+            case commands.PauseFetches() | commands.ResumeFetches() | commands.ReportDirectories() | Report():
                 pass
             case _:
                 assert_never(command)
@@ -192,7 +194,7 @@ class Replicas:
                 self._open(command)
             case commands.ChangeBrokers():
                 for partition in list(self.partitions.values()):
-                    partition.change_eligible(command.brokers)
+                    partition.step(command.brokers)
             case commands.ChangeConfigs():
                 for key, config in command.configs:
                     held = self.partitions.get(key)
@@ -204,7 +206,7 @@ class Replicas:
                 self._schedule_deletion(command.key, command.delay_ms)
             case commands.RemoveFolder():
                 with contextlib.suppress(TidelogError):
-                    self.directories.remove_deleted_folder(command.path)
+                    remove_directory(self.directories.files, command.path)
             case commands.SetAside():
                 self._set_aside(command.key)
             case commands.MeasureSpace():

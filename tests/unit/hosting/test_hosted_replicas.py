@@ -44,13 +44,13 @@ from tidelog_node.hosting.commands import (
     EndFetcher,
     FailDirectory,
     FailNode,
-    HoldFetches,
     MeasureSpace,
     OpenLog,
-    ReleaseFetches,
+    PauseFetches,
     RemoveFolder,
     RemoveFromFetcher,
     ReportDirectories,
+    ResumeFetches,
     ScheduleDeletion,
     SetAside,
     TakeOffline,
@@ -137,8 +137,8 @@ def test_topic_created_again_under_its_name_is_deleted_before_it_is_opened(host:
 
 def test_many_new_replicas_are_created_together_while_fetches_are_held(host: Host) -> None:
     host.create(partitions=64)
-    done = host.look(HoldFetches, CreateLogs, OpenLog, ReleaseFetches)
-    assert [type(c) for c in done] == [HoldFetches, CreateLogs, *[OpenLog] * 64, ReleaseFetches]
+    done = host.look(PauseFetches, CreateLogs, OpenLog, ResumeFetches)
+    assert [type(c) for c in done] == [PauseFetches, CreateLogs, *[OpenLog] * 64, ResumeFetches]
     [created] = [c for c in done if isinstance(c, CreateLogs)]
     assert len(created.logs) == 64
 

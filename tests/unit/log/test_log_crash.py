@@ -132,7 +132,7 @@ def test_crash_of_a_stop_leaves_a_marker_only_when_all_is_on_the_disk():
     def act(disk, prepared):
         directory, log = prepared
         log.close()
-        directory.write_recovery_points({("topic", 0): log.recovery_point})
+        directory.recovery_points.replace({("topic", 0): log.recovery_point})
         directory.close(clean=True, broker_epoch=BrokerEpoch(4))
 
     def verify(disk, prepared, is_done):

@@ -22,7 +22,7 @@ def _open(disk, **changes):
 
 def _stop(directory, log, clean=True):
     log.close()
-    directory.write_recovery_points({("topic", 0): log.recovery_point})
+    directory.recovery_points.replace({("topic", 0): log.recovery_point})
     directory.close(clean=clean, broker_epoch=BrokerEpoch(9))
 
 
@@ -113,9 +113,9 @@ def test_deletion_is_finished_by_the_next_start(disk, config):
 
 def test_high_watermarks_are_found_after_a_restart(disk):
     directory = _open(disk)
-    directory.write_high_watermarks({("topic", 0): 5})
+    directory.high_watermarks.replace({("topic", 0): 5})
     directory.close(clean=False)
-    assert _open(disk).high_watermarks == {("topic", 0): 5}
+    assert _open(disk).high_watermarks.get(("topic", 0)) == 5
 
 
 @pytest.mark.costly
@@ -167,10 +167,11 @@ def test_directory_with_partitions_but_without_meta_properties_is_refused(disk, 
 
 def test_new_partition_inherits_no_checkpoint_of_an_earlier_one_of_its_name(disk, config, batch_of):
     directory = _open(disk)
-    directory.write_recovery_points({("topic", 0): 5_000, ("other", 0): 7})
-    directory.write_high_watermarks({("topic", 0): 5_000, ("other", 0): 7})
+    directory.recovery_points.replace({("topic", 0): 5_000, ("other", 0): 7})
+    directory.high_watermarks.replace({("topic", 0): 5_000, ("other", 0): 7})
     directory.open_log("topic", 0, TOPIC_ID, config).append_as_leader(batch_of(b"a"), 0, now_ms=0)
     disk.crash(random.Random(0))
 
     directory = _open(disk)
-    assert directory.high_watermarks == directory.recovery_points == {("other", 0): 7}
+    for file in (directory.high_watermarks, directory.recovery_points):
+        assert (file.get(("topic", 0)), file.get(("other", 0))) == (None, 7)

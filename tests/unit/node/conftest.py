@@ -16,7 +16,7 @@ from tidelog_node.event_loop import SystemClock
 from tidelog_node.handlers import NodeContext
 from tidelog_node.partitions import LogManager, MetadataCache, PartitionRegistry, ReplicationThrottles
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
-from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings
+from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings, LeaderFetcher
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.server import log_service
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
@@ -119,14 +119,16 @@ class InProcessNode:
         self.throttles = ReplicationThrottles(clock)
         self.fetchers = FetcherPool(
             tasks,
-            node_id,
-            lambda: 0,
-            self.cache.broker_address,
-            CLUSTER_ID,
-            transport,
-            settings,
-            clock,
-            self.throttles.follower,
+            lambda leader_id: LeaderFetcher(
+                leader_id,
+                lambda: (node_id, 0),
+                self.cache.broker_address,
+                CLUSTER_ID,
+                transport,
+                settings,
+                clock,
+                self.throttles.follower,
+            ),
         )
         isr_changes = IsrChanges(controller, node_id, lambda: 0)
         self.registry.connect(self.fetchers, isr_changes)

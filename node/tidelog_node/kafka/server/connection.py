@@ -11,15 +11,15 @@ from functools import partial
 from typing import Final, Protocol, cast
 
 from tidelog_node.event_loop import Pending
+from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.kafka.apis.api_versions import unsupported_version
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.frames import FrameReceiver
-from tidelog_node.kafka.protocol.headers import read_request_header, response_has_tags
+from tidelog_node.kafka.protocol.headers import RequestHeader, read_request_header, response_has_tags
 from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
-from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
-from tidelog_node.kafka.server.callers import Callers
+from tidelog_node.kafka.served import Api, Body, Caller, CloseConnection, KafkaNode, Request
 from tidelog_node.kafka.server.connection_timeouts import ConnectionTimeouts
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.kafka.server.log_limit import LogLimit
@@ -123,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
         self.file = transport.get_extra_info("socket").fileno()
-        self._callers = Callers(self.listener, self.host)
+        self._callers = _Callers(self.listener, self.host)
         if not peer or not self._owner.admit(self):
             self.abort()
 
@@ -370,3 +370,40 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_closed:
             self._flush()
             self.abort()
+
+
+class _Callers:
+    """The callers of a connection by version, since nearly all requests have the same client id.
+
+    ``host`` is the client's address, shown in Kafka's form: /1.2.3.4.
+    """
+
+    __slots__ = ("_client", "_client_id", "_listener", "_of_versions")
+
+    def __init__(self, listener: str, host: str) -> None:
+        self._listener = listener
+        self._client_id: bytes | None = None
+        self._client = ClientIdentity("", "/" + host)
+        self._of_versions: dict[int, Caller] = {}
+
+    def caller_of(self, header: RequestHeader) -> Caller:
+        """Return the caller of a request of a supported version. A client without an id has an empty one.
+
+        Raises:
+            MalformedMessageError: The client id is not UTF-8.
+        """
+        if header.client_id != self._client_id:
+            self._take_client_id(header.client_id)
+        caller = self._of_versions.get(header.version)
+        if caller is None:
+            caller = self._of_versions[header.version] = Caller(self._listener, self._client, header.version)
+        return caller
+
+    def _take_client_id(self, client_id: bytes | None) -> None:
+        try:
+            text = (client_id or b"").decode()
+        except UnicodeDecodeError as error:
+            raise MalformedMessageError(f"the client id is not UTF-8: {error}") from error
+        self._client = ClientIdentity(text, self._client.host)
+        self._client_id = client_id
+        self._of_versions.clear()

@@ -1,7 +1,6 @@
 """Log compaction: keeps the last record of each key in sealed segments, while the log serves appends and reads."""
 
 from tidelog_node.log.cleaner._engine import COMPILED
-from tidelog_node.log.cleaner.cleaner_checkpoint import CLEANER_OFFSETS, CleanerCheckpoint
 from tidelog_node.log.cleaner.job import CleanerMemory, Cleaning, LogToClean, SourceSegment
 from tidelog_node.log.cleaner.log_cleaner import LogCleaner, ReplaceSegments
 from tidelog_node.log.cleaner.policy import Cleanable, LogState, SealedSegment, cleanable_range, filthiest
@@ -10,10 +9,8 @@ from tidelog_node.log.cleaner.statistics import CleaningStatistics
 from tidelog_node.log.cleaner.throttle import Throttle
 
 __all__ = [
-    "CLEANER_OFFSETS",
     "COMPILED",
     "Cleanable",
-    "CleanerCheckpoint",
     "CleanerMemory",
     "Cleaning",
     "CleaningAborted",

@@ -11,15 +11,12 @@ another directory may still exist; and ``-stray``, which is left to the operator
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
-from tidelog_node.log.cleaner import CleanerCheckpoint
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.directory.deletion import remove_deleted, remove_directory, rename_for_deletion
 from tidelog_node.log.directory.folder_names import (
@@ -40,12 +37,12 @@ from tidelog_node.log.directory.meta_properties import (
 )
 from tidelog_node.log.directory.new_folder import NewFolder
 from tidelog_node.log.directory.offset_checkpoint_file import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
+    OffsetCheckpointFile,
     TopicPartitionKey,
-    read_offsets,
-    write_offsets,
 )
 from tidelog_node.log.directory.partition_metadata import ensure_topic_id, read_topic_id
 from tidelog_node.log.disk.files import OS_FILES, Files, read_file, replace_file, storage_errors
@@ -78,8 +75,9 @@ class LogDirectory:
     """A locked log directory; opened once by the process, closed once after its logs.
 
     ``clean_shutdown_epoch`` is the broker epoch of the last clean shutdown, -1 if unknown, and None after an unclean
-    one. ``recovery_points``, ``high_watermarks`` and ``log_start_offsets`` mirror the checkpoint files;
-    ``cleaner_offsets`` is the cleaner's. Any thread may open logs and write checkpoints.
+    one. Any thread may open logs and write checkpoints. Losing an entry of ``cleaner_offsets``, the ends of the clean
+    parts of the logs, costs a cleaning of the whole log. An entry that is too high would leave keys uncleaned forever,
+    so truncating, deleting or moving a log lowers or removes its entry.
     """
 
     def __init__(self, files: Files, path: Path, lock: int, properties: MetaProperties) -> None:
@@ -88,15 +86,14 @@ class LogDirectory:
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
         self._files = files
         self._lock: int | None = lock
-        self._writing = threading.Lock()
         self.clean_shutdown_epoch = take_clean_shutdown(files, path)
-        self.recovery_points = read_offsets(files, path / RECOVERY_POINTS)
-        self.high_watermarks = read_offsets(files, path / HIGH_WATERMARKS)
-        self.log_start_offsets = read_offsets(files, path / LOG_START_OFFSETS)
+        self.recovery_points = OffsetCheckpointFile(files, path / RECOVERY_POINTS)
+        self.high_watermarks = OffsetCheckpointFile(files, path / HIGH_WATERMARKS)
+        self.log_start_offsets = OffsetCheckpointFile(files, path / LOG_START_OFFSETS)
         remove_deleted(files, path)
         names = _names(files, path)
-        self._held = {key for key in map(parse_partition_folder, names) if key is not None}
-        self.cleaner_offsets = CleanerCheckpoint(files, path, self._held)
+        self._keys = {key for key in map(parse_partition_folder, names) if key is not None}
+        self.cleaner_offsets = OffsetCheckpointFile(files, path / CLEANER_OFFSETS, self._keys)
         self._clean = set() if self.clean_shutdown_epoch is None else set(names)
 
     @classmethod
@@ -122,7 +119,7 @@ class LogDirectory:
 
     def partitions(self) -> list[TopicPartitionKey]:
         """Return the partitions that have a folder here, in order."""
-        return sorted(self._held)
+        return sorted(self._keys)
 
     def copies(self) -> list[CopiedPartition]:
         """Return the folders that moves have left, in order.
@@ -135,11 +132,11 @@ class LogDirectory:
 
     def __contains__(self, key: TopicPartitionKey) -> bool:
         """Return whether a partition has its folder here."""
-        return key in self._held
+        return key in self._keys
 
     def __len__(self) -> int:
         """Return the number of partitions with a folder here."""
-        return len(self._held)
+        return len(self._keys)
 
     def partition_path(self, topic: str, partition: int) -> Path:
         """Return the directory of a partition."""
@@ -169,14 +166,14 @@ class LogDirectory:
                 KAFKA_STORAGE_ERROR.
         """
         path, key = self.partition_path(topic, partition), (topic, partition)
-        if may_create_later and key not in self._held and self._has_no_folder(path):
-            self._held.add(key)
+        if may_create_later and key not in self._keys and self._has_no_folder(path):
+            self._keys.add(key)
             self._forget_checkpoints(key)
             new_folder = NewFolder(self._files, path, topic_id)
             return self._open(path, config, self._files, path.name, PartitionCheckpoint(0, 0, 0), new_folder)
         with storage_errors("Creating", path):
             self._files.mkdir(path)
-        self._held.add(key)
+        self._keys.add(key)
         if read_topic_id(self._files, path) is None:
             self._forget_checkpoints(key)
         ensure_topic_id(self._files, path, topic_id)
@@ -202,7 +199,7 @@ class LogDirectory:
     def checkpoint(self, key: TopicPartitionKey) -> PartitionCheckpoint:
         """Return the checkpoints of a partition; zeros where there is none."""
         offsets = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
-        return PartitionCheckpoint(*(of_kind.get(key, 0) for of_kind in offsets))
+        return PartitionCheckpoint(*(of_kind.get(key) or 0 for of_kind in offsets))
 
     def check_folder(self, topic: str, partition: int) -> None:
         """Check that a partition has its folder.
@@ -226,38 +223,11 @@ class LogDirectory:
 
     def forget(self, topic: str, partition: int) -> None:
         """Remove a partition whose folder was deleted or renamed."""
-        self._held.discard((topic, partition))
+        self._keys.discard((topic, partition))
 
     def adopt(self, topic: str, partition: int) -> None:
         """Add a partition whose folder was renamed into this directory."""
-        self._held.add((topic, partition))
-
-    def write_recovery_points(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        """Replace the checkpoint of the recovery points, as each log's ``flush`` returned them; no write if up to date.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
-        with self._writing:
-            self._write_recovery_points(offsets)
-
-    def write_high_watermarks(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        """Replace the checkpoint of the high watermarks; no write if it is up to date.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
-        with self._writing:
-            self._write_high_watermarks(offsets)
-
-    def write_log_start_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        """Replace the checkpoint of the log start offsets; no write if it is up to date.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
-        with self._writing:
-            self._write_log_start_offsets(offsets)
+        self._keys.add((topic, partition))
 
     def note(self, key: TopicPartitionKey, checkpoint: PartitionCheckpoint) -> None:
         """Add the checkpoints of one partition that was moved here.
@@ -266,10 +236,9 @@ class LogDirectory:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         self.cleaner_offsets.remove([key])
-        with self._writing:
-            self._write_log_start_offsets({**self.log_start_offsets, key: checkpoint.log_start_offset})
-            self._write_high_watermarks({**self.high_watermarks, key: checkpoint.high_watermark})
-            self._write_recovery_points({**self.recovery_points, key: checkpoint.recovery_point})
+        self.log_start_offsets.put(key, checkpoint.log_start_offset)
+        self.high_watermarks.put(key, checkpoint.high_watermark)
+        self.recovery_points.put(key, checkpoint.recovery_point)
 
     def close(self, *, clean: bool, broker_epoch: BrokerEpoch = NO_BROKER_EPOCH) -> None:
         """Release the lock. ``clean`` means that every log was closed without an error; it leaves the marker.
@@ -326,32 +295,10 @@ class LogDirectory:
                 return True
         return False
 
-    def _write_recovery_points(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        if offsets != self.recovery_points:
-            write_offsets(self._files, self.path / RECOVERY_POINTS, offsets)
-            self.recovery_points = dict(offsets)
-
-    def _write_high_watermarks(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        if offsets != self.high_watermarks:
-            write_offsets(self._files, self.path / HIGH_WATERMARKS, offsets)
-            self.high_watermarks = dict(offsets)
-
-    def _write_log_start_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        if offsets != self.log_start_offsets:
-            write_offsets(self._files, self.path / LOG_START_OFFSETS, offsets)
-            self.log_start_offsets = dict(offsets)
-
     def _forget_checkpoints(self, key: TopicPartitionKey) -> None:
         """Remove the checkpoints of an earlier partition of that name: a new one has nothing committed or flushed."""
-        with self._writing:
-            self._write_recovery_points(_without(self.recovery_points, key))
-            self._write_high_watermarks(_without(self.high_watermarks, key))
-            self._write_log_start_offsets(_without(self.log_start_offsets, key))
-        self.cleaner_offsets.remove([key])
-
-
-def _without(offsets: Mapping[TopicPartitionKey, int], key: TopicPartitionKey) -> Mapping[TopicPartitionKey, int]:
-    return {k: o for k, o in offsets.items() if k != key} if key in offsets else offsets
+        for file in (self.recovery_points, self.high_watermarks, self.log_start_offsets, self.cleaner_offsets):
+            file.remove([key])
 
 
 def _check_owner_is_known(files: Files, path: Path) -> None:

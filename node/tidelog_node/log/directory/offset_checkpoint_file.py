@@ -7,7 +7,8 @@ warning; recovery then relies on the log itself, so a bad checkpoint never block
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 from tidelog_node.log.disk.files import Files, read_file, replace_file, storage_errors
@@ -20,7 +21,55 @@ TopicPartitionKey = tuple[str, int]
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 _VERSION = 0
+
+
+class OffsetCheckpointFile:
+    """An offset checkpoint of a log directory with its content in memory, loaded on creation. Thread-safe.
+
+    Only entries of partitions in ``known`` are loaded, if given. A change is on the disk when the call returns, and
+    nothing is written if nothing changes. The changing methods raise KAFKA_STORAGE_ERROR if the disk refuses; the
+    change is then not in memory, and may or may not be on the disk.
+    """
+
+    def __init__(self, files: Files, path: Path, known: Container[TopicPartitionKey] | None = None) -> None:
+        self._files = files
+        self._path = path
+        self._lock = threading.Lock()
+        offsets = read_offsets(files, path)
+        self._offsets = {key: offset for key, offset in offsets.items() if known is None or key in known}
+
+    def get(self, key: TopicPartitionKey) -> int | None:
+        """Return the offset of a partition; None if it has none."""
+        return self._offsets.get(key)
+
+    def put(self, key: TopicPartitionKey, offset: int) -> None:
+        """Set the offset of a partition."""
+        with self._lock:
+            self._write({**self._offsets, key: offset})
+
+    def lower(self, key: TopicPartitionKey, offset: int) -> None:
+        """Lower the offset of a partition to ``offset``, if it has a larger one."""
+        with self._lock:
+            if self._offsets.get(key, 0) > offset:
+                self._write({**self._offsets, key: offset})
+
+    def remove(self, keys: Iterable[TopicPartitionKey]) -> None:
+        """Remove the entries of partitions."""
+        gone = set(keys)
+        with self._lock:
+            self._write({key: offset for key, offset in self._offsets.items() if key not in gone})
+
+    def replace(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        """Replace all entries."""
+        with self._lock:
+            self._write(offsets)
+
+    def _write(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        if offsets != self._offsets:
+            write_offsets(self._files, self._path, offsets)
+            self._offsets = dict(offsets)
 
 
 def format_checkpoint(rows: Iterable[tuple[object, ...]]) -> bytes:

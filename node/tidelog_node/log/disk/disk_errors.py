@@ -69,11 +69,6 @@ def fault_of(error: TidelogError) -> Fault | None:
     return next((fault for fault, numbers in _FAULTS.items() if cause.errno in numbers), Fault.REPLICA)
 
 
-def is_out_of_space(error: TidelogError) -> bool:
-    """Return whether a disk operation failed because the disk is full."""
-    return fault_of(error) is Fault.FULL
-
-
 def is_disk_failure(error: TidelogError) -> bool:
     """Return whether the disk itself failed, which makes all of its replicas unusable."""
     return fault_of(error) is Fault.DISK

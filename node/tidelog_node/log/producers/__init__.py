@@ -1,6 +1,5 @@
 """Idempotent and transactional producers of a partition: the rules, the snapshots, the markers."""
 
-from tidelog_node.log.producers.markers import read_marker
 from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
 from tidelog_node.log.producers.state import (
     BatchMetadata,
@@ -9,6 +8,7 @@ from tidelog_node.log.producers.state import (
     EndTransactionMarker,
     ProducerEntry,
     ProducerState,
+    read_marker,
 )
 from tidelog_node.log.producers.states import ProducerStates, snapshot_offset, snapshot_path
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatchHeader
+from tidelog_foundation.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, ControlType, RecordBatchHeader, read_control
 
 RETAINED_BATCHES = 5
 MAX_SEQUENCE = 2**31 - 1
@@ -50,6 +50,20 @@ class EndTransactionMarker:
 
     is_commit: bool
     coordinator_epoch: int
+
+
+def read_marker(batch: bytes | bytearray | memoryview, position: int = 0) -> EndTransactionMarker | None:
+    """Return the marker in the whole batch at a position.
+
+    None for a data batch, a control batch of another kind, and one whose marker was compacted away.
+
+    Raises:
+        CorruptRecordError: the batch is truncated or altered, or its control record is malformed.
+    """
+    record = read_control(batch, position)
+    if record is None:
+        return None
+    return EndTransactionMarker(record.kind is ControlType.COMMIT, record.coordinator_epoch)
 
 
 @dataclass(frozen=True, slots=True)

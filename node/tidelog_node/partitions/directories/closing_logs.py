@@ -1,13 +1,15 @@
-"""Background closing of the logs of offline replicas."""
+"""Closing of the logs of offline replicas, also in the background."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_node.log import PartitionLog
-from tidelog_node.partitions.directories.loading import close_offline
+
+logger = logging.getLogger(__name__)
 
 
 class ClosingLogs:
@@ -31,3 +33,12 @@ class ClosingLogs:
         """Wait until no file is being closed."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def close_offline(log: PartitionLog, failure: TidelogError) -> None:
+    """Close the files of a log in an offline directory and ignore disk errors."""
+    log.go_offline(failure)
+    try:
+        log.close()
+    except TidelogError as error:
+        logger.debug("Closing %s: %s", log.directory, error)

@@ -23,6 +23,7 @@ from tidelog_node.log.directory.folder_names import PARTITION_NAME
 from tidelog_node.log.directory.partition_metadata import read_topic_id
 from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.log.disk.files import remove_if_there, storage_errors
+from tidelog_node.partitions.directories.closing_logs import close_offline
 
 logger = logging.getLogger(__name__)
 
@@ -233,18 +234,9 @@ class _DirectoryLoad:
             self._has_failed = is_disk_failure(error)
             raise
         self._progress.note(log)
-        checkpoint = self.directory.high_watermarks.get(key, 0)
+        checkpoint = self.directory.checkpoint(key).high_watermark
         high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
         return FoundPartition(topic_id, log, high_watermark, self.directory.id)
-
-
-def close_offline(log: PartitionLog, failure: TidelogError) -> None:
-    """Close the files of a log in an offline directory and ignore disk errors."""
-    log.go_offline(failure)
-    try:
-        log.close()
-    except TidelogError as error:
-        logger.debug("Closing %s: %s", log.directory, error)
 
 
 def _end_moves(directories: Sequence[LogDirectory], files: Files, loaded: LoadedPartitions) -> None:

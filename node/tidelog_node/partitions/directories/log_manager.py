@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,7 +21,7 @@ from tidelog_node.hosting import PartitionKey
 from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.hosting.placement import Candidate, place
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory
-from tidelog_node.log.directory.deletion import delete_directory, remove_directory, rename_for_deletion
+from tidelog_node.log.directory.deletion import rename_for_deletion
 from tidelog_node.log.directory.folder_names import STRAY_SUFFIX, aside_folder
 from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.partitions.directories.loading import EndedMove, FoundPartition, load_partitions
@@ -220,22 +220,6 @@ class LogManager:
         """Record that a log in a directory was not closed cleanly."""
         self._unclean.add(path)
 
-    def remove_folder(self, path: Path) -> None:
-        """Remove a folder that is not a replica's own.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
-        delete_directory(self.files, path)
-
-    def remove_deleted_folder(self, path: Path) -> None:
-        """Remove a folder with the suffix ``-delete``.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
-        remove_directory(self.files, path)
-
     def forget(self, path: Path) -> None:
         """Remove the folder of a partition from its directory's list, because it no longer exists."""
         topic, _, number = path.name.rpartition("-")
@@ -249,21 +233,22 @@ class LogManager:
 
         Returns the directories whose files could not be written, with their errors.
         """
-        failures: dict[Path, TidelogError] = {}
-        for directory in self.online:
-            try:
-                directory.write_recovery_points(recovery_points.get(directory.path, {}))
-                directory.write_high_watermarks(high_watermarks.get(directory.path, {}))
-            except TidelogError as error:
-                failures[directory.path] = error
-        return failures
+
+        def write(directory: LogDirectory) -> None:
+            directory.recovery_points.replace(recovery_points.get(directory.path, {}))
+            directory.high_watermarks.replace(high_watermarks.get(directory.path, {}))
+
+        return self._write_all(write)
 
     def write_log_start_offsets(self, offsets: Mapping[Path, Offsets]) -> dict[Path, TidelogError]:
         """Replace the checkpoint of log start offsets, as :meth:`write_checkpoints` does."""
+        return self._write_all(lambda directory: directory.log_start_offsets.replace(offsets.get(directory.path, {})))
+
+    def _write_all(self, write: Callable[[LogDirectory], None]) -> dict[Path, TidelogError]:
         failures: dict[Path, TidelogError] = {}
         for directory in self.online:
             try:
-                directory.write_log_start_offsets(offsets.get(directory.path, {}))
+                write(directory)
             except TidelogError as error:
                 failures[directory.path] = error
         return failures

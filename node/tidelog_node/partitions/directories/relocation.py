@@ -34,6 +34,7 @@ from tidelog_node.log.directory.log_directory import PartitionCheckpoint
 from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.log.disk.files import Files, remove_if_there, storage_errors
 from tidelog_node.log.disk.moving_files import MovingFiles
+from tidelog_node.partitions.directories.closing_logs import close_offline
 from tidelog_node.partitions.directories.copy_steps import (
     MAX_RECORDS_AT_ONCE,
     Append,
@@ -42,7 +43,6 @@ from tidelog_node.partitions.directories.copy_steps import (
     catch_up,
     next_step,
 )
-from tidelog_node.partitions.directories.loading import close_offline
 from tidelog_node.partitions.directories.log_manager import LogManager
 from tidelog_node.partitions.partition import Partition
 
@@ -140,7 +140,7 @@ class Relocations:
             if partition is None:
                 await asyncio.to_thread(directories.set_aside, copy.path)
             elif partition.log.directory.parent == target.path or copy.key in self._moves:
-                await asyncio.to_thread(directories.remove_folder, copy.path)
+                await asyncio.to_thread(delete_directory, self._files, copy.path)
             else:
                 self.start(partition, target, copy.path)
 

@@ -14,7 +14,8 @@ from tidelog_node.hosting import PartitionKey
 from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.disk.disk_errors import is_disk_failure
-from tidelog_node.partitions.directories.loading import FoundPartition, close_offline
+from tidelog_node.partitions.directories.closing_logs import close_offline
+from tidelog_node.partitions.directories.loading import FoundPartition
 from tidelog_node.partitions.directories.log_manager import LogManager
 
 logger = logging.getLogger(__name__)

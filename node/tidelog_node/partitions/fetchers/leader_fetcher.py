@@ -29,7 +29,6 @@ from tidelog_node.event_loop.clock import Clock
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey, SessionStep
 from tidelog_node.partitions.directories.folder_creation import create_folders
 from tidelog_node.partitions.fetchers.catch_up import CatchUp
-from tidelog_node.partitions.fetchers.fetched_partition import FetchedPartition, WantedRecords
 from tidelog_node.partitions.fetchers.transport import ReplicaTransport
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.throttles import ReplicationThrottle, ThrottledSides
@@ -68,6 +67,38 @@ class FetcherSettings:
     timeout_ms: int = 30_000
 
 
+@dataclass(slots=True, eq=False)
+class _FetchedPartition:
+    """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with consecutive errors.
+
+    ``failing_with`` is the last of these errors, None after a success. ``is_in_sync`` is True if the log had reached
+    the leader's high watermark after the last answer.
+    """
+
+    partition: Partition
+    leader_epoch: LeaderEpoch
+    pause_until_ms: int = 0
+    backoff_ms: int = 0
+    failing_with: ErrorCode | None = None
+    is_in_sync: bool = False
+
+    @property
+    def is_limited(self) -> bool:
+        """True if the partition waits while the node's limit is exceeded."""
+        return self.partition.throttled.follower and not self.is_in_sync
+
+
+@dataclass(frozen=True, slots=True)
+class _WantedRecords:
+    """A partition's request as the leader's session stores it."""
+
+    fetched: _FetchedPartition
+    offset: int
+    max_bytes: int
+    last_fetched_epoch: LeaderEpoch
+    log_start_offset: int
+
+
 class LeaderFetcher:
     """The fetcher of one leader. ``run`` is its task; callers use ``add`` and ``remove`` on the same event loop.
 
@@ -94,12 +125,12 @@ class LeaderFetcher:
         self._settings = settings
         self._clock = clock
         self._throttle = throttle
-        self._session: FetchSessionHandler[PartitionKey, WantedRecords] = FetchSessionHandler()
-        self._partitions: dict[Partition, FetchedPartition] = {}
-        self._held_back: dict[Partition, FetchedPartition] = {}
-        self._idle: dict[Partition, FetchedPartition] = {}
-        self._limited: dict[Partition, FetchedPartition] = {}
-        self._turns: deque[FetchedPartition] = deque()
+        self._session: FetchSessionHandler[PartitionKey, _WantedRecords] = FetchSessionHandler()
+        self._partitions: dict[Partition, _FetchedPartition] = {}
+        self._deferred: dict[Partition, _FetchedPartition] = {}
+        self._idle: dict[Partition, _FetchedPartition] = {}
+        self._limited: dict[Partition, _FetchedPartition] = {}
+        self._turns: deque[_FetchedPartition] = deque()
         self._added = asyncio.Event()
         self._waiting_poll: tuple[str, FetchRequest] | None = None
         self._ending_wait: asyncio.Task[None] | None = None
@@ -107,23 +138,23 @@ class LeaderFetcher:
         self._failures = 0
         self._session_errors = 0
 
-    def add(self, partition: Partition, leader_epoch: LeaderEpoch, *, is_held_back: bool = False) -> None:
-        """Fetch ``partition`` in ``leader_epoch``, from now or from the next :meth:`begin_held_back`."""
+    def add(self, partition: Partition, leader_epoch: LeaderEpoch, *, is_deferred: bool = False) -> None:
+        """Fetch ``partition`` in ``leader_epoch``, from now or from the next :meth:`begin_deferred`."""
         self.remove(partition)
-        if is_held_back:
-            self._held_back[partition] = FetchedPartition(partition, leader_epoch)
+        if is_deferred:
+            self._deferred[partition] = _FetchedPartition(partition, leader_epoch)
         else:
-            self._begin(FetchedPartition(partition, leader_epoch))
+            self._begin(_FetchedPartition(partition, leader_epoch))
 
-    def begin_held_back(self) -> None:
-        """Fetch the partitions that were held back, all with one new poll."""
-        held_back, self._held_back = self._held_back, {}
-        for fetched in held_back.values():
+    def begin_deferred(self) -> None:
+        """Fetch the partitions that were deferred, all with one new poll."""
+        deferred, self._deferred = self._deferred, {}
+        for fetched in deferred.values():
             self._begin(fetched)
 
     def remove(self, partition: Partition) -> None:
         """Stop fetching a partition and ignore an answer in flight."""
-        for partitions in (self._partitions, self._held_back, self._idle, self._limited):
+        for partitions in (self._partitions, self._deferred, self._idle, self._limited):
             partitions.pop(partition, None)
         self._catch_up.remove(partition)
         self._session.forget(_key(partition))
@@ -150,7 +181,7 @@ class LeaderFetcher:
                 logger.exception("Fetching from node %d failed with an unexpected error", self.leader_id)
                 await self._back_off(TidelogError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
 
-    def _begin(self, fetched: FetchedPartition) -> None:
+    def _begin(self, fetched: _FetchedPartition) -> None:
         self._partitions[fetched.partition] = fetched
         self._turns.append(fetched)
         self._ask_for(fetched)
@@ -272,7 +303,7 @@ class LeaderFetcher:
                 self._ask_for(fetched)
                 left -= 1
 
-    def _ask_for(self, fetched: FetchedPartition) -> None:
+    def _ask_for(self, fetched: _FetchedPartition) -> None:
         """Put a partition into the next request, from its log's end, or leave it out while it has to wait."""
         partition = fetched.partition
         if partition in self._catch_up:
@@ -286,12 +317,12 @@ class LeaderFetcher:
             return
         self._idle.pop(partition, None)
         log = partition.log
-        wanted = WantedRecords(
+        wanted = _WantedRecords(
             fetched, log.log_end_offset, self._max_bytes(fetched), log.latest_epoch, log.log_start_offset
         )
         self._session.want(_key(partition), wanted)
 
-    def _max_bytes(self, fetched: FetchedPartition) -> int:
+    def _max_bytes(self, fetched: _FetchedPartition) -> int:
         most = self._settings.partition_max_bytes
         return min(self._throttle.transfer_bytes // max(len(self._limited), 1), most) if fetched.is_limited else most
 
@@ -300,7 +331,7 @@ class LeaderFetcher:
         now_ms, throttled_ms = self._clock.monotonic_ms(), min(self._throttle.wait_ms(), _THROTTLED_LOOK_MS)
         return [max(f.pause_until_ms - now_ms, throttled_ms if f.is_limited else 0) for f in self._idle.values()]
 
-    def _request(self, asked: SessionRequest[PartitionKey, WantedRecords]) -> FetchRequest:
+    def _request(self, asked: SessionRequest[PartitionKey, _WantedRecords]) -> FetchRequest:
         return FetchRequest(
             {key: _spec(wanted) for key, wanted in asked.wanted.items()},
             self._settings.response_max_bytes,
@@ -336,7 +367,7 @@ class LeaderFetcher:
             if self._partitions.get(item.fetched.partition) is item.fetched:
                 self._ask_for(item.fetched)
 
-    async def _take_partition(self, item: WantedRecords, result: FetchResult) -> None:
+    async def _take_partition(self, item: _WantedRecords, result: FetchResult) -> None:
         fetched, partition = item.fetched, item.fetched.partition
         if result.error is not None:
             if result.error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -357,7 +388,7 @@ class LeaderFetcher:
             self._session.forget(_key(partition))
             self._catch_up.add(partition, fetched.leader_epoch)
 
-    def _may_read_ahead(self, fetched: FetchedPartition) -> bool:
+    def _may_read_ahead(self, fetched: _FetchedPartition) -> bool:
         if fetched.is_in_sync or not self._catch_up.is_running:
             return False
         partition = fetched.partition
@@ -371,7 +402,7 @@ class LeaderFetcher:
         self._ask_for(self._partitions[partition])
         self._note_added()
 
-    def _pause(self, fetched: FetchedPartition, error: TidelogError) -> None:
+    def _pause(self, fetched: _FetchedPartition, error: TidelogError) -> None:
         """Pause a partition. Log a warning only for the first of several consecutive failures with the same error."""
         is_news = error.code not in _REDIRECTED and error.code is not fetched.failing_with
         level = logging.WARNING if is_news else logging.DEBUG
@@ -387,7 +418,7 @@ def _key(partition: Partition) -> PartitionKey:
     return partition.topic_id, partition.index
 
 
-def _spec(wanted: WantedRecords) -> FetchSpec:
+def _spec(wanted: _WantedRecords) -> FetchSpec:
     return FetchSpec(
         wanted.fetched.partition.topic_id,
         wanted.offset,

@@ -11,8 +11,9 @@ from cleaner_batches import data_batch
 from memory_disk import MemoryFiles
 
 from tidelog_foundation.errors import CorruptRecordError, TidelogError
-from tidelog_node.log.cleaner import CleanerCheckpoint, CleanerMemory, CleaningAborted, CleaningStatistics, Throttle
+from tidelog_node.log.cleaner import CleanerMemory, CleaningAborted, CleaningStatistics, Throttle
 from tidelog_node.log.cleaner.source import BatchSource
+from tidelog_node.log.directory.offset_checkpoint_file import CLEANER_OFFSETS, OffsetCheckpointFile
 
 DIRECTORY = Path("/logs")
 PATH = DIRECTORY / "t-0" / "00000000000000000000.log"
@@ -58,38 +59,42 @@ def test_throttle_refuses_a_rate_that_is_not_positive(rate: float) -> None:
         Throttle(rate, lambda: 0.0, lambda seconds: None)
 
 
-HELD = {("a", 0), ("b", 1), ("c", 2)}
+KNOWN = {("a", 0), ("b", 1), ("c", 2)}
+
+
+def loaded(disk: MemoryFiles) -> OffsetCheckpointFile:
+    return OffsetCheckpointFile(disk, DIRECTORY / CLEANER_OFFSETS, KNOWN)
 
 
 def test_checkpoint_survives_and_follows_cuts_and_removals(disk: MemoryFiles) -> None:
     disk.mkdir(DIRECTORY)
-    checkpoint = CleanerCheckpoint(disk, DIRECTORY, HELD)
-    checkpoint.update(("a", 0), 100)
-    checkpoint.update(("b", 1), 50)
+    checkpoint = loaded(disk)
+    checkpoint.put(("a", 0), 100)
+    checkpoint.put(("b", 1), 50)
     checkpoint.lower(("a", 0), 70)
     checkpoint.lower(("b", 1), 70)
     checkpoint.lower(("c", 2), 70)
     disk.kill()
     assert disk.read_bytes(DIRECTORY / "cleaner-offset-checkpoint") == b"0\n2\na 0 70\nb 1 50\n"
-    checkpoint = CleanerCheckpoint(disk, DIRECTORY, HELD)
+    checkpoint = loaded(disk)
     checkpoint.remove([("a", 0), ("z", 9)])
-    assert [CleanerCheckpoint(disk, DIRECTORY, HELD).get(key) for key in (("a", 0), ("b", 1))] == [None, 50]
+    assert [loaded(disk).get(key) for key in (("a", 0), ("b", 1))] == [None, 50]
 
 
 def test_checkpoint_does_not_take_the_entry_of_a_partition_that_has_no_folder(disk: MemoryFiles) -> None:
     disk.write_bytes(DIRECTORY / "cleaner-offset-checkpoint", b"0\n2\na 0 70\nb 1 50\n")
-    checkpoint = CleanerCheckpoint(disk, DIRECTORY, {("b", 1)})
+    checkpoint = OffsetCheckpointFile(disk, DIRECTORY / CLEANER_OFFSETS, {("b", 1)})
     assert [checkpoint.get(key) for key in (("a", 0), ("b", 1))] == [None, 50]
 
 
 def test_checkpoint_is_as_it_was_when_the_disk_refuses(disk: MemoryFiles) -> None:
     disk.mkdir(DIRECTORY)
-    checkpoint = CleanerCheckpoint(disk, DIRECTORY, HELD)
-    checkpoint.update(("a", 0), 100)
+    checkpoint = loaded(disk)
+    checkpoint.put(("a", 0), 100)
     disk.capacity = 0
     with pytest.raises(TidelogError):
-        checkpoint.update(("a", 0), 200)
-    assert checkpoint.get(("a", 0)) == 100 == CleanerCheckpoint(disk, DIRECTORY, HELD).get(("a", 0))
+        checkpoint.put(("a", 0), 200)
+    assert checkpoint.get(("a", 0)) == 100 == loaded(disk).get(("a", 0))
 
 
 def test_memory_gives_a_small_log_a_small_map_and_a_large_one_its_share() -> None:

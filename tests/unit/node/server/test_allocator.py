@@ -11,7 +11,7 @@ _ROUNDS = 50
 _FAULTS_OF_ONE = (2 << 20) // 4096
 _PROGRAM = f"""
 import resource
-from tidelog_node.server.allocator import keep_freed_memory
+from tidelog_node.server.process_resources import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

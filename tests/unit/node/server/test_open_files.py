@@ -3,7 +3,7 @@ import resource
 
 import pytest
 
-from tidelog_node.server import open_files
+from tidelog_node.server import process_resources
 
 
 @pytest.fixture
@@ -18,14 +18,14 @@ def test_soft_limit_is_raised_to_the_hard_one(limits, caplog):
     soft, hard = limits
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
     with caplog.at_level(logging.WARNING):
-        open_files.raise_open_files_limit()
+        process_resources.raise_open_files_limit()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
-    assert len(caplog.records) == (hard < open_files._ENOUGH and hard != resource.RLIM_INFINITY)
+    assert len(caplog.records) == (hard < process_resources._MIN_FILES and hard != resource.RLIM_INFINITY)
 
 
 def test_low_hard_limit_is_told(limits, caplog, monkeypatch):
-    monkeypatch.setattr(open_files, "_ENOUGH", limits[1] + 1)
+    monkeypatch.setattr(process_resources, "_MIN_FILES", limits[1] + 1)
     with caplog.at_level(logging.WARNING):
-        open_files.raise_open_files_limit()
+        process_resources.raise_open_files_limit()
     [record] = caplog.records
     assert f"No more than {limits[1]} files can be open" in record.getMessage()

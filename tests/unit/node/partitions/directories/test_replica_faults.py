@@ -243,7 +243,7 @@ def test_checkpoint_for_which_the_process_has_no_files_is_written_later(disk, nu
         assert node.directories.failures == {}
         disk.fail = healthy
         await node.registry.checkpoints.write()
-        assert node.directories.online[0].recovery_points["t", 0] == 3
+        assert node.directories.online[0].recovery_points.get(("t", 0)) == 3
         await node.close()
 
     asyncio.run(run())
