@@ -47,7 +47,7 @@ class Appender:
         if leader_epoch < latest_epoch:
             raise self._fenced(leader_epoch)
         if header.producer_id >= 0:
-            duplicate = self._producers.states.check(header)
+            duplicate = self._producers.snapshots.state.check(header)
             if duplicate is not None:
                 return rules.describe_duplicate(duplicate, len(records), leader_epoch)
         assigned = rules.assign(checked, local.log_end_offset, leader_epoch, now_ms)
@@ -91,7 +91,7 @@ class Appender:
 
     def roll(self, first_offset: int, now_ms: int) -> None:
         """Close the active segment and start one for a batch at ``first_offset``, with a snapshot of the producers."""
-        self._producers.states.take_snapshot(self._local.log_end_offset)
+        self._producers.snapshots.take(self._local.log_end_offset)
         self._local.roll(first_offset, now_ms)
 
     def _fenced(self, leader_epoch: int) -> TidelogError:

@@ -37,10 +37,10 @@ def check_segment(segment: Segment) -> None:
         positions[position] = header
         end = header.next_offset
     assert end <= segment.next_offset, (segment.path, end, segment.next_offset)
-    for offset, position in segment.offset_entries():
+    for offset, position in segment.indexes.lookup()[0].entries():
         assert positions[position].last_offset == offset, (segment.path, offset, position)
     last_offsets = {header.last_offset: header for header in positions.values()}
-    for timestamp, offset in segment.time_entries():
+    for timestamp, offset in segment.indexes.lookup()[1].entries():
         assert last_offsets[offset].max_timestamp == timestamp, (segment.path, offset, timestamp)
     newest = max((header.max_timestamp for header in positions.values()), default=NO_TIMESTAMP)
     assert newest == segment.max_timestamp, (segment.path, newest, segment.max_timestamp)

@@ -122,7 +122,7 @@ class LocalLog:
             if base_offset > self.log_end_offset or is_below_recovery_point:
                 active.fsync()
             if base_offset > self.log_end_offset:
-                active.save_indexes()
+                active.indexes.save()
                 self._files.fsync_directory(self.directory)
         if is_below_recovery_point:
             with self._flushing:
@@ -236,12 +236,12 @@ class LocalLog:
                 return False
             assert cleaned.next_offset <= self.segments[place + len(sources)].base_offset, cleaned.path
             cleaned.fsync()
-            cleaned.save_indexes()
+            cleaned.indexes.save()
             cleaned.set_modified_ms(sources[-1].last_modified_ms)
             self.segments.replace(place, len(sources), cleaned)
             due_ms = now_ms + self.config.file_delete_delay_ms
             swap_in(self._files, self.directory, cleaned, sources, self.deleted_files, due_ms)
-            cleaned.release_indexes()
+            cleaned.indexes.release()
         return True
 
     def flush(self) -> int:
@@ -309,17 +309,17 @@ class LocalLog:
             raise failure
 
     def _save_indexes(self) -> None:
-        unsaved = [segment for segment in self.segments if segment.has_unsaved_indexes]
+        unsaved = [segment for segment in self.segments if not segment.indexes.is_saved]
         for segment in unsaved:
-            segment.save_indexes()
+            segment.indexes.save()
         if unsaved:
             self._files.fsync_directory(self.directory)
 
     def _save_sealed(self, segment: Segment) -> None:
-        if segment.has_unsaved_indexes:
-            segment.save_indexes()
+        if not segment.indexes.is_saved:
+            segment.indexes.save()
             self._is_directory_dirty = True
-        segment.release_indexes()
+        segment.indexes.release()
 
     def _undo_append(self, segment: Segment, cause: OSError) -> TidelogError:
         try:

@@ -27,7 +27,7 @@ from tidelog_node.log.epochs import EPOCH_CHECKPOINT, LeaderEpochCache
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.log_reader import LogReader
 from tidelog_node.log.producer_replay import ProducerReplay
-from tidelog_node.log.producers import ProducerStates
+from tidelog_node.log.producers import ProducerSnapshots
 from tidelog_node.log.recovery import RecoveryInput, RecoveryReport, load_segments
 from tidelog_node.log.retention import Reason, RetentionPoint, SegmentExtent, find_expired
 from tidelog_node.log.segments.file_names import LOG_SUFFIX
@@ -95,15 +95,15 @@ class PartitionLog(LogReader):
         with storage_errors("Opening the log", directory):
             names = () if is_new else _names_in(files, directory)
             epochs = LeaderEpochCache(files, directory, exists=EPOCH_CHECKPOINT in names)
-            producers = ProducerReplay(ProducerStates(files, directory, producer_id_expiration_ms), now_ms)
+            producers = ProducerReplay(ProducerSnapshots(files, directory, producer_id_expiration_ms), now_ms)
             segments, report = load_segments(known, names, epochs, producers)
             active = segments[-1]
-            is_untouched = clean and not report.checked_segments and not active.has_unsaved_indexes
+            is_untouched = clean and not report.checked_segments and active.indexes.is_saved
             point = active.next_offset if clean else recovery_point
             local = LocalLog(files, directory, config, segments, epochs, point, is_untouched)
             log_start = max(log_start_offset, segments[0].base_offset)
             log = cls(local, epochs, producers, files, report, log_start, new_folder)
-            producers.states.retain_snapshots(local.segments.base_offsets)
+            producers.snapshots.retain(local.segments.base_offsets)
         if log_start > log.log_end_offset:
             logger.warning(
                 "%s ends at offset %d and restarts at its log start offset %d", directory, log.log_end_offset, log_start
@@ -229,7 +229,7 @@ class PartitionLog(LogReader):
             self._local.truncate_fully_and_start_at(offset)
             self._log_start_offset = offset
             self._epochs.clear()
-            self._producers.states.clear()
+            self._producers.snapshots.clear()
 
     def advance_log_start_offset(self, offset: int) -> bool:
         """Hide the records below ``offset``, which is not above the high watermark. Return False if they are hidden.
@@ -271,7 +271,7 @@ class PartitionLog(LogReader):
         start = segments[len(reasons)].base_offset
         self.advance_log_start_offset(start)
         names = self._local.delete_oldest(len(reasons), now_ms)
-        self._producers.states.delete_snapshots_below(start)
+        self._producers.snapshots.delete_below(start)
         return names
 
     def remove_deleted_files(self, now_ms: int) -> int:
@@ -308,7 +308,7 @@ class PartitionLog(LogReader):
 
     def expire_producers(self, now_ms: int) -> int:
         """Remove the producers that were idle for ``producer.id.expiration.ms`` and return their number."""
-        return self._producers.states.expire(now_ms)
+        return self._producers.snapshots.state.expire(now_ms)
 
     def needs_flush(self, now_ms: int) -> bool:
         """Return whether a flush is due: because of ``flush.ms``, or for a sealed segment that is not on the disk."""
@@ -332,7 +332,7 @@ class PartitionLog(LogReader):
             return self.log_end_offset
         self._unflushed_since_ms = None
         recovery_point = self._local.flush()
-        self._producers.states.flush()
+        self._producers.snapshots.flush()
         return recovery_point
 
     def close(self) -> None:
@@ -348,8 +348,8 @@ class PartitionLog(LogReader):
                 return
             self._cancel_new_folder()
             self._local.close()
-            if self.log_end_offset > self._local.segments.first.base_offset or len(self._producers.states):
-                self._producers.states.take_snapshot(self.log_end_offset, durable=True)
+            if self.log_end_offset > self._local.segments.first.base_offset or len(self._producers.snapshots.state):
+                self._producers.snapshots.take(self.log_end_offset, durable=True)
 
     def go_offline(self, error: TidelogError) -> None:
         """Refuse all further calls, as after a failure of this log, because the disk failed under another log."""
@@ -364,7 +364,7 @@ class PartitionLog(LogReader):
         for entry in original.epoch_entries:
             if entry.epoch > self.latest_epoch:
                 self.assign_epoch_start(entry.epoch, entry.start_offset)
-        self._producers.states.take_over(original._producers.states, self.log_end_offset)
+        self._producers.snapshots.take_over(original._producers.snapshots, self.log_end_offset)
 
     def rename_for_deletion(self) -> Path:
         """Close the files and rename the directory to ``topic-N.<uuid>-delete`` for a later removal."""

@@ -127,9 +127,9 @@ class LogReader:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the offset below which every transaction is decided and replicated (KIP-98)."""
-        states = self._producers.states
-        states.advance_high_watermark(high_watermark)
-        unstable = states.first_unstable_offset
+        state = self._producers.snapshots.state
+        state.advance_high_watermark(high_watermark)
+        unstable = state.first_unstable_offset
         return high_watermark if unstable is None else min(high_watermark, max(unstable, self._log_start_offset))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -147,7 +147,7 @@ class LogReader:
 
     def active_producers(self) -> list[ProducerEntry]:
         """Return the known idempotent producers, in no particular order."""
-        return self._producers.states.entries()
+        return self._producers.snapshots.state.entries()
 
     @property
     def deleted_file_count(self) -> int:
@@ -157,4 +157,4 @@ class LogReader:
     def check_invariants(self) -> None:
         """Assert the invariants of the log; see :func:`check_log`."""
         check_log(self._local, self._epochs, self._log_start_offset)
-        self._producers.states.check_invariants()
+        self._producers.snapshots.check_invariants()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.disk.files import Buffer
-from tidelog_node.log.producers import ProducerStates, read_marker
+from tidelog_node.log.producers import ProducerSnapshots, read_marker
 from tidelog_node.log.segments.segment import Segment
 from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
@@ -22,17 +22,17 @@ _NO_TIME = -1
 
 
 class ProducerReplay:
-    """The replay into the :class:`ProducerStates` of one log, on its thread. Methods raise OSError.
+    """The replay into the :class:`ProducerSnapshots` of one log, on its thread. Methods raise OSError.
 
     ``names`` is the content of the log's directory until the first :meth:`load`; None if unknown. Replayed batches
     count as appended at the latest time that the log was given: the time of the append is unknown, and a producer whose
     records have old timestamps would otherwise expire at once.
     """
 
-    __slots__ = ("_now_ms", "names", "states")
+    __slots__ = ("_now_ms", "names", "snapshots")
 
-    def __init__(self, states: ProducerStates, now_ms: int) -> None:
-        self.states = states
+    def __init__(self, snapshots: ProducerSnapshots, now_ms: int) -> None:
+        self.snapshots = snapshots
         self.names: Sequence[str] | None = None
         self._now_ms = now_ms
 
@@ -42,7 +42,7 @@ class ProducerReplay:
         The transaction indexes are complete and stay unchanged.
         """
         names, self.names = self.names, None
-        replay_from = self.states.load(log_start_offset, end_offset, self._now_ms, names)
+        replay_from = self.snapshots.load(log_start_offset, end_offset, self._now_ms, names)
         if replay_from < end_offset:
             self.replay(segments, replay_from, end_offset)
 
@@ -59,11 +59,11 @@ class ProducerReplay:
         """Process a batch that is in the log; ``segment`` holds it and gets the transaction that it aborts."""
         self._now_ms = max(self._now_ms, now_ms)
         marker = read_marker(batch) if header.is_control else None
-        ended = self.states.append(header, marker, self._now_ms)
+        ended = self.snapshots.state.append(header, marker, self._now_ms)
         if ended is not None:
             if not ended.is_commit:
                 segment.transaction_index.append(AbortedTransaction.of(ended))
-            self.states.complete(ended)
+            self.snapshots.state.complete(ended)
 
     def _replay_segment(self, segment: Segment, offset: int, end_offset: int) -> None:
         try:
@@ -82,6 +82,6 @@ class ProducerReplay:
             if header.producer_id < 0:
                 continue
             marker = read_marker(segment.read_at(position, header.size_in_bytes)) if header.is_control else None
-            ended = self.states.append(header, marker, self._now_ms)
+            ended = self.snapshots.state.append(header, marker, self._now_ms)
             if ended is not None:
-                self.states.complete(ended)
+                self.snapshots.state.complete(ended)

@@ -206,7 +206,7 @@ class _Recovery:
             self._cut(segment, valid, cause.message)
             return False
         if is_whole:
-            segment.confirm_indexes()
+            segment.indexes.confirm()
         return True
 
     def _cut(self, segment: Segment, size: int, fault: str) -> None:

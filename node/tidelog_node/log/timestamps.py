@@ -71,7 +71,7 @@ def next_candidate(segments: Iterable[Segment], timestamp_ms: int, min_offset: i
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
             continue
-        start = segment.locate(max(segment.offset_before(timestamp_ms), min_offset))
+        start = segment.locate(max(segment.indexes.offset_before(timestamp_ms), min_offset))
         for position, header in () if start is None else segment.headers(start[0]):
             if header.max_timestamp >= timestamp_ms:
                 return Candidate(segment.read_at(position, header.size_in_bytes), header)

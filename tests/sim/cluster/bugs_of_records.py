@@ -10,7 +10,7 @@ from tidelog.producer.core.numbering import Numbering
 from tidelog.producer.core.partition_queue import PartitionQueue
 from tidelog_node.log.appender import Appender
 from tidelog_node.log.log import PartitionLog
-from tidelog_node.log.producers import ProducerStates
+from tidelog_node.log.producers import ProducerState
 from tidelog_node.partitions import partition as partition_module
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.reads import read_for_consumer
@@ -83,16 +83,16 @@ def _answer_duplicates_with_the_end() -> list[Patch]:
 
 def _append_duplicates_again() -> list[Patch]:
     """The sequence is looked at when it is too high alone."""
-    original = ProducerStates.check
+    original = ProducerState.check
 
-    def check(self: ProducerStates, header: Any) -> None:
+    def check(self: ProducerState, header: Any) -> None:
         original(self, header)
 
-    return [(ProducerStates, "check", check)]
+    return [(ProducerState, "check", check)]
 
 
 def _no_sequence_check() -> list[Patch]:
-    return [(ProducerStates, "check", lambda _self, _header: None)]
+    return [(ProducerState, "check", lambda _self, _header: None)]
 
 
 def _keep_producers_after_truncation() -> list[Patch]:
@@ -104,7 +104,7 @@ def _forget_producers_as_a_follower() -> list[Patch]:
 
     def append_as_follower(self: Appender, records: Any, now_ms: int) -> Any:
         info = original(self, records, now_ms)
-        self._producers.states.clear()
+        self._producers.snapshots.clear()
         return info
 
     return [(Appender, "append_as_follower", append_as_follower)]

@@ -225,7 +225,7 @@ def _compact(disk: MemoryFiles, log: PartitionLog, removed: set[int]) -> tuple[b
     cleaned = Segment.create(disk, DIRECTORY, sources[0].base_offset, CONFIG, suffix=".cleaned")
     if kept:
         cleaned.append(b"".join(batch.data for batch in kept), [batch.header for batch in kept])
-    cleaned.save_indexes()
+    cleaned.indexes.save()
     cleaned.fsync()
     return log.replace_segments(cleaned, sources), len(sources)
 
@@ -262,7 +262,7 @@ def test_crash_of_a_swap_for_an_empty_segment_leaves_the_old_or_the_new_one():
     def act(disk, log):
         sealed = log.sealed_segments()[0]
         cleaned = Segment.create(disk, DIRECTORY, sealed.base_offset, CONFIG, suffix=".cleaned")
-        cleaned.save_indexes()
+        cleaned.indexes.save()
         cleaned.fsync()
         assert log.replace_segments(cleaned, [sealed])
 
@@ -294,7 +294,7 @@ def test_gap_that_compaction_left_survives_any_number_of_kills_without_a_flush(d
     held = [b for b in state.batches if source.base_offset <= b.base < source.next_offset]
     if kept:
         cleaned.append(b"".join(b.data for b in held[:kept]), [b.header for b in held[:kept]])
-    cleaned.save_indexes()
+    cleaned.indexes.save()
     cleaned.fsync()
     assert log.replace_segments(cleaned, [source])
     after = state.without(set(held[kept:]))

@@ -154,14 +154,14 @@ def test_index_of_a_sealed_segment_is_mapped_and_not_kept_in_memory(disk, config
     log.flush()
     disk.trace = []
     sealed = log.sealed_segments()[0]
-    entries = sealed.offset_entries()
+    entries = sealed.indexes.lookup()[0].entries()
     assert entries
     assert {path.name for operation, path in disk.trace if operation == "map"} == {
         "00000000000000000000.index",
         "00000000000000000000.timeindex",
     }
     disk.trace = []
-    assert sealed.offset_entries() == entries
+    assert sealed.indexes.lookup()[0].entries() == entries
     assert sealed.locate(2) is not None
     assert "map" not in {operation for operation, _ in disk.trace}
 

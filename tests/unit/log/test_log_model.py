@@ -197,7 +197,7 @@ class LogMachine(TroubledLog):
             cleaned.append(b"".join(batch.data for batch in kept), [batch.header for batch in kept])
         for transaction in [entry for source in sources for entry in source.transaction_index.entries]:
             cleaned.transaction_index.append(transaction)
-        cleaned.save_indexes()
+        cleaned.indexes.save()
         cleaned.transaction_index.flush()
         cleaned.fsync()
         self.is_compacted = True

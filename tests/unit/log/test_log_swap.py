@@ -40,7 +40,7 @@ def _clean(disk, sources, kept, aborted=()):
     for transaction in aborted:
         segment.transaction_index.append(transaction)
     segment.fsync()
-    segment.save_indexes()
+    segment.indexes.save()
     return segment
 
 

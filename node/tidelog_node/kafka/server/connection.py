@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._frames = FrameReceiver(served.scratch, served.limits.request_max_bytes)
         self._pipeline = Pipeline(served.limits.max_in_flight)
-        self._patience = ConnectionTimeouts(served.limits, self._loop.time())
+        self._timeouts = ConnectionTimeouts(served.limits, self._loop.time())
         self._memory: Reservation | None = None
         """The memory of the next frame."""
         self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False
@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def last_active(self) -> float:
         """The time, in the loop's seconds, at which bytes last arrived or responses left."""
-        return self._patience.last_active
+        return self._timeouts.last_active
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start, unless there are too many connections."""
@@ -135,18 +135,18 @@ class Connection(asyncio.BufferedProtocol):
         """Process received bytes."""
         if self._is_closed:
             return
-        self._patience.has_received(self._loop.time())
+        self._timeouts.has_received(self._loop.time())
         self._frames.received(nbytes)
         self._pump()
 
     def pause_writing(self) -> None:
         """Note that responses wait for the client."""
-        self._patience.has_stopped_taking(self._loop.time())
+        self._timeouts.has_stopped_taking(self._loop.time())
         self._outbox.pause()
 
     def resume_writing(self) -> None:
         """Note that no response waits any more."""
-        self._patience.has_answered(self._loop.time())
+        self._timeouts.has_answered(self._loop.time())
         self._outbox.resume()
         self._schedule()
 
@@ -187,14 +187,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closed:
             return None
         if self._outbox.is_paused:
-            reason = self._patience.check_reader(self._outbox.waiting_bytes, now)
+            reason = self._timeouts.check_reader(self._outbox.waiting_bytes, now)
         elif self.is_idle and not self._is_blocked:
-            reason = self._patience.check_idle(now)
+            reason = self._timeouts.check_idle(now)
         if reason is None and self._frames.is_partial:
             announced = self._frames.announced()
             is_wanted = self._memory is not None and self._memory.is_wanted
             size = announced.size if announced else 0
-            reason = self._patience.check_frame(size, self._frames.partial_bytes, now, is_wanted=is_wanted)
+            reason = self._timeouts.check_frame(size, self._frames.partial_bytes, now, is_wanted=is_wanted)
         return reason
 
     def _pump(self) -> None:
@@ -216,9 +216,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
             return
         if is_blocked or not self._frames.is_partial:
-            self._patience.waits_for_no_frame()
+            self._timeouts.waits_for_no_frame()
         else:
-            self._patience.waits_for_frame(self._loop.time())
+            self._timeouts.waits_for_frame(self._loop.time())
         if is_blocked is not self._is_blocked:
             self._is_blocked = is_blocked
             self._set_reading(not is_blocked)
@@ -238,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
             api = apis.get(announced.api_key)
             if self._outbox.is_paused or not self._pipeline.may_begin(overlaps=api is not None and api.overlaps):
                 return True
-            self._patience.waits_for_no_frame()
+            self._timeouts.waits_for_no_frame()
             self._begin(api, frames.take())
         if frames.announced() is None:
             return False
@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._outbox.is_paused:
             answered = self._pipeline.take_answered()
             if answered:
-                self._patience.has_answered(self._loop.time())
+                self._timeouts.has_answered(self._loop.time())
                 self._outbox.send(answered)
 
     def _set_reading(self, is_reading: bool) -> None:

@@ -59,7 +59,7 @@ class CleanedOutput:
         self._write()
         self._segment.set_modified_ms(modified_ms)
         self._segment.fsync()
-        self._segment.save_indexes()
+        self._segment.indexes.save()
         return self._segment
 
     def discard(self) -> None:

@@ -1,6 +1,7 @@
 """Idempotent and transactional producers of a partition: the rules, the snapshots, the markers."""
 
 from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
+from tidelog_node.log.producers.snapshots import ProducerSnapshots, snapshot_offset, snapshot_path
 from tidelog_node.log.producers.state import (
     BatchMetadata,
     CompletedTransaction,
@@ -10,7 +11,6 @@ from tidelog_node.log.producers.state import (
     ProducerState,
     read_marker,
 )
-from tidelog_node.log.producers.states import ProducerStates, snapshot_offset, snapshot_path
 
 __all__ = [
     "BatchMetadata",
@@ -18,8 +18,8 @@ __all__ = [
     "Duplicate",
     "EndTransactionMarker",
     "ProducerEntry",
+    "ProducerSnapshots",
     "ProducerState",
-    "ProducerStates",
     "decode_snapshot",
     "encode_snapshot",
     "read_marker",

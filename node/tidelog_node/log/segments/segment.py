@@ -36,9 +36,9 @@ class Segment:
     """The batches from ``base_offset`` to ``next_offset`` (exclusive); owned by one log, on its thread.
 
     An opened segment is sealed: it has not been read, and ``next_offset``, once its log has set it, is an upper bound,
-    the base of its successor. :meth:`load_tail`, :meth:`rebuild` and :meth:`truncate_to` make it growable, with an
-    exact ``next_offset``. ``created_ms`` is the time when this process opened or created it; its log sets it. Methods
-    raise OSError if the disk refuses.
+    the base of its successor. :meth:`load_tail`, :meth:`rebuild` and :meth:`truncated_to` make it growable, with an
+    exact ``next_offset``. ``indexes`` has the offset index and the time index. ``created_ms`` is the time when this
+    process opened or created it; its log sets it. Methods raise OSError if the disk refuses.
     """
 
     __slots__ = (
@@ -46,13 +46,13 @@ class Segment:
         "_config",
         "_files",
         "_first_timestamp",
-        "_indexes",
         "_last_stop",
         "_paths",
         "_tail",
         "_transaction_index",
         "base_offset",
         "created_ms",
+        "indexes",
         "next_offset",
     )
 
@@ -63,7 +63,7 @@ class Segment:
         self._config = config
         self._paths = SegmentPaths(directory, base_offset, suffix)
         self._batches = batches
-        self._indexes = SegmentIndexes(files, batches, base_offset, config, self._paths)
+        self.indexes = SegmentIndexes(files, batches, base_offset, config, self._paths)
         self._transaction_index: TransactionIndex | None = None
         self._first_timestamp: int | None = None
         # The position where the last read stopped, for a reader that continues there.
@@ -100,7 +100,7 @@ class Segment:
         allocated = config.segment_bytes if config.preallocate and not suffix else 0
         if is_made_later:
             segment = cls(files, directory, base_offset, config, BatchFile.create_later(files, path, allocated), suffix)
-            segment._indexes.start()
+            segment.indexes.start()
             return segment
         for index_suffix in INDEX_SUFFIXES:
             remove_if_there(files, directory / segment_name(base_offset, index_suffix + suffix))
@@ -112,7 +112,7 @@ class Segment:
                 files.remove(path)
             raise
         segment = cls(files, directory, base_offset, config, batches, suffix)
-        segment._indexes.start()
+        segment.indexes.start()
         return segment
 
     def make_file(self) -> None:
@@ -148,7 +148,7 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp of the segment in milliseconds, or -1."""
-        return self._indexes.max_timestamp
+        return self.indexes.max_timestamp
 
     @property
     def last_modified_ms(self) -> int:
@@ -173,20 +173,7 @@ class Segment:
     @property
     def is_whole(self) -> bool:
         """True if the index files exist. They are written once the batches are on the disk."""
-        return self._indexes.has_files
-
-    @property
-    def has_unsaved_indexes(self) -> bool:
-        """True if the indexes exist only in memory."""
-        return not self._indexes.is_saved
-
-    def offset_entries(self) -> list[tuple[int, int]]:
-        """Return the entries (offset, position) of the offset index."""
-        return self._indexes.lookup()[0].entries()
-
-    def time_entries(self) -> list[tuple[int, int]]:
-        """Return the entries (timestamp, offset) of the time index."""
-        return self._indexes.lookup()[1].entries()
+        return self.indexes.has_files
 
     def has_room_for(self, size: int, last_offset: int, segment_bytes: int) -> bool:
         """Return whether batches can be added, by bytes, index entries and the range of relative offsets."""
@@ -195,7 +182,7 @@ class Segment:
         held = self._batches.size
         if held == 0:
             return True
-        growing = self._indexes.growing
+        growing = self.indexes.growing
         return held + size <= segment_bytes and growing is not None and not growing.is_full
 
     def append(self, data: Buffer, headers: Iterable[RecordBatchHeader]) -> None:
@@ -259,7 +246,7 @@ class Segment:
 
         Raises CorruptRecordError if the batches on the way cannot be read.
         """
-        for position, header in self._indexes.headers_from(lambda index: index.lookup(offset)):
+        for position, header in self.indexes.headers_from(lambda index: index.lookup(offset)):
             if header.next_offset > offset:
                 return position, header
         return None
@@ -271,10 +258,6 @@ class Segment:
         """
         return self._batches.headers(position)
 
-    def offset_before(self, timestamp_ms: int) -> int:
-        """Return an offset before which every record is earlier than ``timestamp_ms``."""
-        return self._indexes.offset_before(timestamp_ms)
-
     def truncated_to(self, offset: int) -> Segment:
         """Remove the batch that contains ``offset`` and all later ones, durably, and return the segment to continue.
 
@@ -282,14 +265,14 @@ class Segment:
         """
         segment = copy.copy(self)
         segment._last_stop = segment._tail = None
-        segment._indexes = SegmentIndexes(self._files, self._batches, self.base_offset, self._config, self._paths)
-        segment._indexes.take(self._indexes)
+        segment.indexes = SegmentIndexes(self._files, self._batches, self.base_offset, self._config, self._paths)
+        segment.indexes.take(self.indexes)
         segment._truncate(offset)
         return segment
 
     def truncate_bytes(self, size: int) -> None:
         """Truncate the file, durably, to the size that :meth:`rebuild` found valid."""
-        self._indexes.discard_files()
+        self.indexes.discard_files()
         self._batches.truncate(size)
         if size == 0:
             self._first_timestamp = None
@@ -300,7 +283,7 @@ class Segment:
         Return a description of the fault, or None; after a fault :meth:`rebuild` must follow.
         """
         try:
-            growing = self._indexes.load()
+            growing = self.indexes.load()
             scan = self._batches.scan(growing.offset_index.last_entry[1])
             self._replay_tail(growing, ((position, header) for position, header, _ in scan))
         except (CorruptIndexError, CorruptRecordError) as cause:
@@ -314,9 +297,9 @@ class Segment:
 
         Yields position, header and bytes; the bytes are valid until the next step. No batch may reach ``end_bound``.
         Raises CorruptRecordError at the first invalid batch; ``next_offset`` is then the end of the valid part. Only
-        the index files are removed from the disk; with ``keeps_files`` they stay for :meth:`confirm_indexes`.
+        the index files are removed from the disk; with ``keeps_files`` they stay for :meth:`SegmentIndexes.confirm`.
         """
-        growing = self._indexes.start_beside_files() if keeps_files else self._indexes.start_anew()
+        growing = self.indexes.start_beside_files() if keeps_files else self.indexes.start_anew()
         add_batch = growing.add_batch
         self.next_offset, self._first_timestamp = self.base_offset, None
         # This loop visits each batch of possibly gigabytes: besides the checksum, lookups and calls are its cost.
@@ -344,23 +327,8 @@ class Segment:
         Return whether the file was ever truncated; it must then be synced before its end counts as the end of the
         batches.
         """
-        self._indexes.seal()
+        self.indexes.seal()
         return self._batches.trim()
-
-    def save_indexes(self) -> None:
-        """Replace both index files, each atomically, unless they are up to date.
-
-        Call it when the batches are on the disk. The new files survive a crash once the directory is synced.
-        """
-        self._indexes.save()
-
-    def confirm_indexes(self) -> None:
-        """Rewrite index files that differ from the rebuilt indexes, after a :meth:`rebuild` with ``keeps_files``."""
-        self._indexes.confirm()
-
-    def release_indexes(self) -> None:
-        """Drop saved indexes from memory; they are mapped when needed. Not for a growing segment."""
-        self._indexes.release()
 
     def fsync(self) -> None:
         """Put the batches and the aborted transactions on the disk."""
@@ -381,7 +349,7 @@ class Segment:
     def close(self) -> None:
         """Close the files, once; the segment cannot be used afterwards."""
         self._batches.close()
-        self._indexes.close()
+        self.indexes.close()
 
     def remove(self) -> None:
         """Close and remove the segment's files."""
@@ -392,10 +360,10 @@ class Segment:
         self.transaction_index.remove()
 
     def _growing(self) -> GrowingIndexes:
-        growing = self._indexes.growing
+        growing = self.indexes.growing
         assert growing is not None, f"{self.path} is sealed"
-        if self._indexes.may_have_files:
-            self._indexes.discard_files()
+        if self.indexes.may_have_files:
+            self.indexes.discard_files()
         return growing
 
     def _note(self, last_offset: int, max_timestamp: int) -> None:
@@ -404,10 +372,10 @@ class Segment:
             self._first_timestamp = max_timestamp
 
     def _truncate(self, offset: int) -> None:
-        growing, found = self._indexes.grow(), self.locate(offset)
+        growing, found = self.indexes.grow(), self.locate(offset)
         if found is not None:
             position, header = found
-            self._indexes.discard_files()
+            self.indexes.discard_files()
             self._batches.truncate(position)
             growing.truncate(position, header.base_offset)
             self._first_timestamp = None
@@ -418,7 +386,7 @@ class Segment:
         """Return the end of the last batch that is not beyond ``target``; at least ``least``, where a batch ends."""
         if target < least:
             return least
-        for position, header in self._indexes.headers_from(lambda index: index.before(target)):
+        for position, header in self.indexes.headers_from(lambda index: index.before(target)):
             if position + header.size_in_bytes > target:
                 self._last_stop = position, header
                 return position
@@ -437,7 +405,7 @@ class Segment:
             growing.add(header, position)
             self.next_offset = header.next_offset
         if len(growing.offset_index) != entries:
-            self._indexes.discard_files()
+            self.indexes.discard_files()
 
     def _check_order(self, header: RecordBatchHeader, position: int) -> None:
         if header.base_offset < self.next_offset:

@@ -19,7 +19,7 @@ from producer_headers import CONTROL, TRANSACTIONAL, header_of
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import RecordBatchHeader
-from tidelog_node.log.producers import Duplicate, EndTransactionMarker, ProducerStates, snapshot_path
+from tidelog_node.log.producers import Duplicate, EndTransactionMarker, ProducerSnapshots, snapshot_path
 
 DIRECTORY = Path("/data/flights-0")
 SEQUENCES = 2**31
@@ -114,12 +114,12 @@ class ProducerMachine(RuleBasedStateMachine):
         self.disk.fsync_directory(DIRECTORY.parent)
         self.history = History()
         self.start = 0
-        self.states = ProducerStates(self.disk, DIRECTORY, expiration_ms=10**9)
-        assert self.states.load(0, 0, now_ms=0) == 0
+        self.snapshots = ProducerSnapshots(self.disk, DIRECTORY, expiration_ms=10**9)
+        assert self.snapshots.load(0, 0, now_ms=0) == 0
 
     def ask(self, header: RecordBatchHeader) -> Duplicate | ErrorCode | None:
         try:
-            return self.states.check(header)
+            return self.snapshots.state.check(header)
         except TidelogError as error:
             return error.code
 
@@ -133,7 +133,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def take_in(self, header: RecordBatchHeader, marker: EndTransactionMarker | None) -> None:
         opened = self.history.transactions()[0]
         first_offset = opened.pop(header.producer_id, None)
-        completed = self.states.append(header, marker)
+        completed = self.snapshots.state.append(header, marker)
         if marker is None or first_offset is None:
             assert completed is None
         else:
@@ -141,7 +141,7 @@ class ProducerMachine(RuleBasedStateMachine):
             assert (completed.first_offset, completed.last_offset) == (first_offset, header.base_offset)
             assert completed.last_stable_offset == min(opened.values(), default=header.next_offset)
             assert completed.is_commit == marker.is_commit
-            self.states.complete(completed)
+            self.snapshots.state.complete(completed)
         self.history.batches.append(Batch(header, marker))
         self.history.end = header.next_offset
 
@@ -199,7 +199,7 @@ class ProducerMachine(RuleBasedStateMachine):
         attributes = TRANSACTIONAL | CONTROL
         header = header_of(producer_id, epoch, -1, offset=self.history.end, attributes=attributes)
         marker = EndTransactionMarker(is_commit, coordinator_epoch=0)
-        assert self.states.check(header, marker) is None
+        assert self.snapshots.state.check(header, marker) is None
         self.take_in(header, marker)
 
     @rule()
@@ -214,25 +214,25 @@ class ProducerMachine(RuleBasedStateMachine):
         if ahead:
             offset = choice.choice(markers or ahead).header.base_offset + beside
             self.history.high_watermark = max(self.history.high_watermark, offset)
-            self.states.advance_high_watermark(offset)
+            self.snapshots.state.advance_high_watermark(offset)
 
     @rule(durable=st.booleans())
     def take_snapshot(self, durable: bool) -> None:
-        self.states.take_snapshot(self.history.end, durable=durable)
+        self.snapshots.take(self.history.end, durable=durable)
 
     @rule()
     def flush(self) -> None:
-        self.states.flush()
+        self.snapshots.flush()
 
-    @precondition(lambda self: self.states.snapshot_offsets)
+    @precondition(lambda self: self.snapshots.offsets)
     @rule(choice=st.randoms(use_true_random=False))
     def delete_oldest(self, choice: random.Random) -> None:
         """Retention: the log begins at a snapshot; what is before is known through it alone."""
-        start = choice.choice(self.states.snapshot_offsets)
-        self.states.delete_snapshots_below(start)
+        start = choice.choice(self.snapshots.offsets)
+        self.snapshots.delete_below(start)
         self.start = start
         self.history.high_watermark = max(self.history.high_watermark, start)
-        self.states.advance_high_watermark(start)
+        self.snapshots.state.advance_high_watermark(start)
 
     @rule(choice=st.randoms(use_true_random=False))
     def truncate(self, choice: random.Random) -> None:
@@ -242,17 +242,17 @@ class ProducerMachine(RuleBasedStateMachine):
         self.history.batches = [b for b in self.history.batches if b.header.next_offset <= end]
         self.history.end = end
         self.history.high_watermark = min(self.history.high_watermark, end)
-        self.replay(self.states.truncate_from(end, start, now_ms=0))
+        self.replay(self.snapshots.load(start, end, now_ms=0))
 
     @rule(seed=st.integers(0, 1000), flip=st.booleans())
     def crash(self, seed: int, flip: bool) -> None:
         """The log keeps its batches; of the snapshots only the synced ones surely stay, and one may be damaged."""
         self.disk.crash(random.Random(seed))
-        self.states = ProducerStates(self.disk, DIRECTORY, expiration_ms=10**9)
+        self.snapshots = ProducerSnapshots(self.disk, DIRECTORY, expiration_ms=10**9)
         newest = max((p for p in self.disk.paths() if p.name.endswith(".snapshot")), default=None)
         if flip and newest is not None and self.disk.size_of(newest) > 0:
             self.disk.flip_bit(newest, seed % self.disk.size_of(newest))
-        replay_from = self.states.load(self.start, self.history.end, now_ms=0)
+        replay_from = self.snapshots.load(self.start, self.history.end, now_ms=0)
         self.history.pending_from = replay_from
         self.replay(replay_from)
 
@@ -263,16 +263,16 @@ class ProducerMachine(RuleBasedStateMachine):
         self.history.pending_from = min(self.history.pending_from, replay_from)
         for header, marker in self.history.batches:
             if header.base_offset >= replay_from:
-                completed = self.states.append(header, marker)
+                completed = self.snapshots.state.append(header, marker)
                 if completed is not None:
-                    self.states.complete(completed)
-        self.states.advance_high_watermark(self.history.high_watermark)
+                    self.snapshots.state.complete(completed)
+        self.snapshots.state.advance_high_watermark(self.history.high_watermark)
 
     @invariant()
     def everything_is_known(self) -> None:
-        self.states.check_invariants()
-        assert self.states.first_unstable_offset == self.history.first_unstable_offset()
-        assert {entry.producer_id for entry in self.states.entries()} == {
+        self.snapshots.check_invariants()
+        assert self.snapshots.state.first_unstable_offset == self.history.first_unstable_offset()
+        assert {entry.producer_id for entry in self.snapshots.state.entries()} == {
             batch.header.producer_id for batch in self.history.known() if batch.header.producer_id >= 0
         }
 

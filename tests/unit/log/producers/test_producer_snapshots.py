@@ -17,7 +17,7 @@ from tidelog_node.log.producers import (
     BatchMetadata,
     Duplicate,
     ProducerEntry,
-    ProducerStates,
+    ProducerSnapshots,
     decode_snapshot,
     encode_snapshot,
     snapshot_offset,
@@ -64,16 +64,16 @@ def disk() -> MemoryFiles:
 
 
 @pytest.fixture
-def states(disk: MemoryFiles) -> ProducerStates:
+def snapshots(disk: MemoryFiles) -> ProducerSnapshots:
     return loaded(disk, 0, 0)
 
 
-def loaded(disk: MemoryFiles, start: int, end: int, *, replay_from: int | None = None) -> ProducerStates:
-    states = ProducerStates(disk, DIRECTORY, EXPIRATION_MS)
-    found = states.load(start, end, now_ms=0)
+def loaded(disk: MemoryFiles, start: int, end: int, *, replay_from: int | None = None) -> ProducerSnapshots:
+    snapshots = ProducerSnapshots(disk, DIRECTORY, EXPIRATION_MS)
+    found = snapshots.load(start, end, now_ms=0)
     assert replay_from in (None, found)
-    states.check_invariants()
-    return states
+    snapshots.check_invariants()
+    return snapshots
 
 
 def offsets(disk: MemoryFiles) -> list[int]:
@@ -195,161 +195,171 @@ def test_snapshot_name_gives_its_offset(name: str, offset: int | None) -> None:
 
 
 def test_load_takes_the_newest_snapshot_and_tells_where_to_replay_from(
-    disk: MemoryFiles, states: ProducerStates, header: Header
+    disk: MemoryFiles, snapshots: ProducerSnapshots, header: Header
 ) -> None:
-    states.append(header(7, 0, 0, 5, offset=0))
-    states.take_snapshot(5, durable=True)
-    states.append(header(7, 0, 5, 5, offset=5))
-    states.take_snapshot(10, durable=True)
-    states.append(header(7, 0, 10, 5, offset=10))
+    snapshots.state.append(header(7, 0, 0, 5, offset=0))
+    snapshots.take(5, durable=True)
+    snapshots.state.append(header(7, 0, 5, 5, offset=5))
+    snapshots.take(10, durable=True)
+    snapshots.state.append(header(7, 0, 10, 5, offset=10))
     again = loaded(disk, 0, 15, replay_from=10)
-    assert again.check(header(7, 0, 5, 5)) == Duplicate(5, 9, 1000)
-    again.append(header(7, 0, 10, 5, offset=10))
-    assert again.check(header(7, 0, 10, 5)) == Duplicate(10, 14, 1000)
-    assert again.check(header(7, 0, 15)) is None
+    assert again.state.check(header(7, 0, 5, 5)) == Duplicate(5, 9, 1000)
+    again.state.append(header(7, 0, 10, 5, offset=10))
+    assert again.state.check(header(7, 0, 10, 5)) == Duplicate(10, 14, 1000)
+    assert again.state.check(header(7, 0, 15)) is None
 
 
 def test_load_knows_the_last_five_batches_without_a_replay(
-    disk: MemoryFiles, states: ProducerStates, header: Header
+    disk: MemoryFiles, snapshots: ProducerSnapshots, header: Header
 ) -> None:
     for number in range(7):
-        states.append(header(7, 0, 3 * number, 3, offset=3 * number, timestamp_ms=1000 + number))
-    states.append(header(8, 0, 0, offset=21))
-    states.take_snapshot(22, durable=True)
+        snapshots.state.append(header(7, 0, 3 * number, 3, offset=3 * number, timestamp_ms=1000 + number))
+    snapshots.state.append(header(8, 0, 0, offset=21))
+    snapshots.take(22, durable=True)
     again = loaded(disk, 0, 22, replay_from=22)
     for number in range(2, 7):
-        assert again.check(header(7, 0, 3 * number, 3)) == Duplicate(3 * number, 3 * number + 2, 1000 + number)
-    assert again.check(header(8, 0, 0)) == Duplicate(21, 21, 1000)
+        assert again.state.check(header(7, 0, 3 * number, 3)) == Duplicate(3 * number, 3 * number + 2, 1000 + number)
+    assert again.state.check(header(8, 0, 0)) == Duplicate(21, 21, 1000)
     with pytest.raises(TidelogError) as caught:
-        again.check(header(7, 0, 3, 3))
+        again.state.check(header(7, 0, 3, 3))
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_load_removes_damaged_snapshots_and_takes_an_older_one(
-    disk: MemoryFiles, states: ProducerStates, header: Header
+    disk: MemoryFiles, snapshots: ProducerSnapshots, header: Header
 ) -> None:
     for number in range(4):
-        states.append(header(7, 0, number, offset=number))
-        states.take_snapshot(number + 1, durable=True)
+        snapshots.state.append(header(7, 0, number, offset=number))
+        snapshots.take(number + 1, durable=True)
     disk.flip_bit(snapshot_path(DIRECTORY, 4), 30)
     disk.write_bytes(snapshot_path(DIRECTORY, 3), b"")
     again = loaded(disk, 0, 4, replay_from=2)
-    assert again.check(header(7, 0, 1)) == Duplicate(1, 1, 1000)
+    assert again.state.check(header(7, 0, 1)) == Duplicate(1, 1, 1000)
     assert offsets(disk) == [1, 2]
 
 
-def test_load_replays_from_the_start_when_no_snapshot_is_good(disk: MemoryFiles, states: ProducerStates) -> None:
-    states.take_snapshot(5)
+def test_load_replays_from_the_start_when_no_snapshot_is_good(disk: MemoryFiles, snapshots: ProducerSnapshots) -> None:
+    snapshots.take(5)
     disk.flip_bit(snapshot_path(DIRECTORY, 5), 3)
     again = loaded(disk, 3, 9, replay_from=3)
-    assert again.entries() == []
+    assert again.state.entries() == []
     assert offsets(disk) == []
 
 
-def test_load_ignores_snapshots_outside_of_the_log_and_removes_them(disk: MemoryFiles, states: ProducerStates) -> None:
+def test_load_ignores_snapshots_outside_of_the_log_and_removes_them(
+    disk: MemoryFiles, snapshots: ProducerSnapshots
+) -> None:
     for offset in (2, 5, 9):
-        states.take_snapshot(offset)
+        snapshots.take(offset)
     loaded(disk, 3, 8, replay_from=5)
     assert offsets(disk) == [5]
 
 
-def test_load_removes_what_a_crash_left_of_a_snapshot(disk: MemoryFiles, states: ProducerStates) -> None:
+def test_load_removes_what_a_crash_left_of_a_snapshot(disk: MemoryFiles, snapshots: ProducerSnapshots) -> None:
     disk.write_bytes(DIRECTORY / "00000000000000000004.snapshot.tmp", b"half")
     disk.write_bytes(DIRECTORY / "leader-epoch-checkpoint.tmp", b"another's")
     loaded(disk, 0, 9, replay_from=0)
     assert disk.listdir(DIRECTORY) == ["leader-epoch-checkpoint.tmp"]
 
 
-def test_load_leaves_out_producers_that_have_expired(disk: MemoryFiles, states: ProducerStates, header: Header) -> None:
-    states.append(header(7, 0, 0, offset=0, timestamp_ms=1000))
-    states.append(header(8, 0, 0, offset=1, timestamp_ms=5000))
-    states.take_snapshot(2)
-    again = ProducerStates(disk, DIRECTORY, EXPIRATION_MS)
+def test_load_leaves_out_producers_that_have_expired(
+    disk: MemoryFiles, snapshots: ProducerSnapshots, header: Header
+) -> None:
+    snapshots.state.append(header(7, 0, 0, offset=0, timestamp_ms=1000))
+    snapshots.state.append(header(8, 0, 0, offset=1, timestamp_ms=5000))
+    snapshots.take(2)
+    again = ProducerSnapshots(disk, DIRECTORY, EXPIRATION_MS)
     assert again.load(0, 2, now_ms=12_000) == 2
-    assert [entry.producer_id for entry in again.entries()] == [8]
+    assert [entry.producer_id for entry in again.state.entries()] == [8]
 
 
 def test_truncation_goes_back_to_a_snapshot_and_removes_those_above(
-    disk: MemoryFiles, states: ProducerStates, header: Header
+    disk: MemoryFiles, snapshots: ProducerSnapshots, header: Header
 ) -> None:
     for number in range(6):
-        states.append(header(7, 0, number, offset=number))
+        snapshots.state.append(header(7, 0, number, offset=number))
         if number % 2:
-            states.take_snapshot(number + 1)
-    assert states.truncate_from(5, 0, now_ms=0) == 4
+            snapshots.take(number + 1)
+    assert snapshots.load(0, 5, now_ms=0) == 4
     assert offsets(disk) == [2, 4]
-    states.append(header(7, 0, 4, offset=4))
-    assert states.check(header(7, 0, 5)) is None
-    states.check_invariants()
+    snapshots.state.append(header(7, 0, 4, offset=4))
+    assert snapshots.state.check(header(7, 0, 5)) is None
+    snapshots.check_invariants()
 
 
-def test_truncation_to_a_snapshot_needs_no_replay(disk: MemoryFiles, states: ProducerStates, header: Header) -> None:
-    states.append(header(7, 0, 0, offset=0))
-    states.take_snapshot(1)
-    states.append(header(7, 0, 1, offset=1))
-    assert states.truncate_from(1, 0, now_ms=0) == 1
-    assert states.check(header(7, 0, 1)) is None
+def test_truncation_to_a_snapshot_needs_no_replay(
+    disk: MemoryFiles, snapshots: ProducerSnapshots, header: Header
+) -> None:
+    snapshots.state.append(header(7, 0, 0, offset=0))
+    snapshots.take(1)
+    snapshots.state.append(header(7, 0, 1, offset=1))
+    assert snapshots.load(0, 1, now_ms=0) == 1
+    assert snapshots.state.check(header(7, 0, 1)) is None
 
 
-def test_truncated_snapshots_never_come_back_after_a_crash(disk: MemoryFiles, states: ProducerStates) -> None:
+def test_truncated_snapshots_never_come_back_after_a_crash(disk: MemoryFiles, snapshots: ProducerSnapshots) -> None:
     for offset in (2, 4, 6):
-        states.take_snapshot(offset, durable=True)
-    states.retain_snapshots([2, 4])
-    states.delete_snapshots_below(3)
+        snapshots.take(offset, durable=True)
+    snapshots.retain([2, 4])
+    snapshots.delete_below(3)
     assert offsets(disk) == [4, 6]
-    states.truncate_from(5, 0, now_ms=0)
+    snapshots.load(0, 5, now_ms=0)
     disk.crash(random.Random(3))
     assert offsets(disk) == [4]
 
 
 def test_snapshots_that_were_removed_without_a_sync_are_gone_after_a_truncation_below_them(
-    disk: MemoryFiles, states: ProducerStates
+    disk: MemoryFiles, snapshots: ProducerSnapshots
 ) -> None:
     for offset in (2, 4, 6):
-        states.take_snapshot(offset, durable=True)
-    states.retain_snapshots([2])
-    states.delete_snapshots_from(6)
-    states.truncate_from(3, 0, now_ms=0)
+        snapshots.take(offset, durable=True)
+    snapshots.retain([2])
+    snapshots.delete_from(6)
+    snapshots.load(0, 3, now_ms=0)
     disk.crash(random.Random(0))
     assert offsets(disk) == [2]
 
 
-def test_snapshot_at_an_offset_that_has_one_is_not_written_again(disk: MemoryFiles, states: ProducerStates) -> None:
-    states.take_snapshot(5)
-    states.take_snapshot(7)
+def test_snapshot_at_an_offset_that_has_one_is_not_written_again(
+    disk: MemoryFiles, snapshots: ProducerSnapshots
+) -> None:
+    snapshots.take(5)
+    snapshots.take(7)
     disk.fail = failing(28, "open", "pwrite", "rename")
-    states.take_snapshot(5)
-    states.take_snapshot(7, durable=True)
-    assert states.snapshot_offsets == (5, 7)
+    snapshots.take(5)
+    snapshots.take(7, durable=True)
+    assert snapshots.offsets == [5, 7]
 
 
-def test_snapshots_are_retained_at_segment_bases_and_at_the_end(disk: MemoryFiles, states: ProducerStates) -> None:
+def test_snapshots_are_retained_at_segment_bases_and_at_the_end(
+    disk: MemoryFiles, snapshots: ProducerSnapshots
+) -> None:
     for offset in (0, 3, 5, 8, 10, 12):
-        states.take_snapshot(offset)
-    states.retain_snapshots([0, 5, 10])
+        snapshots.take(offset)
+    snapshots.retain([0, 5, 10])
     assert offsets(disk) == [0, 5, 10, 12]
-    states.check_invariants()
+    snapshots.check_invariants()
 
 
-def test_clear_forgets_producers_and_files(disk: MemoryFiles, states: ProducerStates, header: Header) -> None:
-    states.append(header(7, 0, 0))
-    states.take_snapshot(1)
-    states.clear()
-    assert states.entries() == []
+def test_clear_forgets_producers_and_files(disk: MemoryFiles, snapshots: ProducerSnapshots, header: Header) -> None:
+    snapshots.state.append(header(7, 0, 0))
+    snapshots.take(1)
+    snapshots.clear()
+    assert snapshots.state.entries() == []
     assert offsets(disk) == []
 
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("operation", ["open", "pwrite", "rename"])
 def test_snapshot_on_a_failing_disk_is_a_storage_error_and_leaves_no_file(
-    disk: MemoryFiles, states: ProducerStates, operation: str, durable: bool
+    disk: MemoryFiles, snapshots: ProducerSnapshots, operation: str, durable: bool
 ) -> None:
     disk.fail = failing(28, operation)
     with pytest.raises(TidelogError, match="snapshot") as caught:
-        states.take_snapshot(5, durable=durable)
+        snapshots.take(5, durable=durable)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert disk.listdir(DIRECTORY) == []
-    assert states.snapshot_offsets == ()
+    assert snapshots.offsets == []
 
 
 def test_snapshot_is_whole_or_absent_when_the_machine_stops_at_any_step() -> None:
@@ -358,25 +368,27 @@ def test_snapshot_is_whole_or_absent_when_the_machine_stops_at_any_step() -> Non
         files.fsync_directory(DIRECTORY.parent)
 
     def act(files: MemoryFiles, _: None) -> None:
-        states = ProducerStates(files, DIRECTORY, EXPIRATION_MS)
-        states.load(0, 0, now_ms=0)
-        states.take_snapshot(3, durable=True)
-        states.take_snapshot(5)
-        states.flush()
-        states.truncate_from(4, 0, now_ms=0)
+        snapshots = ProducerSnapshots(files, DIRECTORY, EXPIRATION_MS)
+        snapshots.load(0, 0, now_ms=0)
+        snapshots.take(3, durable=True)
+        snapshots.take(5)
+        snapshots.flush()
+        snapshots.load(0, 4, now_ms=0)
 
     def verify(files: MemoryFiles, _: None, is_done: bool) -> None:
-        there = loaded(files, 0, 5).snapshot_offsets
+        there = tuple(loaded(files, 0, 5).offsets)
         assert there == (3,) if is_done else set(there) <= {3, 5}
 
     crash_at_every_step(prepare, act, verify)
 
 
-def test_flush_makes_snapshots_durable_and_passes_over_removed_ones(disk: MemoryFiles, states: ProducerStates) -> None:
-    states.take_snapshot(3)
-    states.take_snapshot(5)
-    states.delete_snapshots_below(4)
-    states.flush()
+def test_flush_makes_snapshots_durable_and_passes_over_removed_ones(
+    disk: MemoryFiles, snapshots: ProducerSnapshots
+) -> None:
+    snapshots.take(3)
+    snapshots.take(5)
+    snapshots.delete_below(4)
+    snapshots.flush()
     disk.crash(random.Random(1))
     assert offsets(disk) == [5]
     assert decode_snapshot(disk.read_bytes(snapshot_path(DIRECTORY, 5))) == []

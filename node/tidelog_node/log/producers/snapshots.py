@@ -1,4 +1,4 @@
-"""Producer state with its snapshot files, as a :class:`PartitionLog` uses it.
+"""Snapshot files of a log's producer state, and the state itself, as a :class:`PartitionLog` uses them.
 
 Owns the ``%020d.snapshot`` files of a partition's directory; the rules are in :class:`ProducerState`. The snapshot
 named ``offset`` has the producer state after the batches below ``offset``. A loaded snapshot always describes the
@@ -7,25 +7,26 @@ be lost at any time: an older one and a longer replay give the same state.
 
 Usage::
 
-    states = ProducerStates(files, directory, expiration_ms)
-    replay_from = states.load(start_offset, end_offset, now_ms)     # at open, once the log's end is known
-    for each batch with header.producer_id >= 0 in [replay_from, end_offset): states.append(header, read_marker(batch))
-    states.retain_snapshots(segment base offsets)                   # at open: removes those of earlier shutdowns
+    snapshots = ProducerSnapshots(files, directory, expiration_ms)
+    replay_from = snapshots.load(start_offset, end_offset, now_ms)    # at open, once the log's end is known
+    for each batch with header.producer_id >= 0 in [replay_from, end_offset):
+        snapshots.state.append(header, read_marker(batch))
+    snapshots.retain(segment base offsets)                  # at open: removes those of earlier shutdowns
 
-    leader:   duplicate = states.check(header)      # before offsets are assigned; only when header.producer_id >= 0
+    leader:   duplicate = snapshots.state.check(header)     # before offsets are assigned; if header.producer_id >= 0
               ... write the batch ...
-    all:      ended = states.append(header, read_marker(batch) if header.is_control else None, now_ms)
+    all:      ended = snapshots.state.append(header, read_marker(batch) if header.is_control else None, now_ms)
               if ended is not None:
                   if not ended.is_commit:
                       transaction_index.append(AbortedTransaction.of(ended))
-                  states.complete(ended)
-    lso:      states.advance_high_watermark(high_watermark)
-              unstable = states.first_unstable_offset   # may lie below the log start: use max(unstable, log start)
-    roll:     states.take_snapshot(new_base_offset)     # page cache only; states.flush() makes it durable
-    close:    states.take_snapshot(log_end_offset, durable=True)
-    truncate: replay_from = states.truncate_from(new_end_offset, start_offset, now_ms), then replay as at open
-    retention: states.delete_snapshots_below(first segment's base offset)
-    start anew: states.clear()
+                  snapshots.state.complete(ended)
+    lso:      snapshots.state.advance_high_watermark(high_watermark)
+              unstable = snapshots.state.first_unstable_offset    # may lie below the log start
+    roll:     snapshots.take(new_base_offset)               # page cache only; snapshots.flush() makes it durable
+    close:    snapshots.take(log_end_offset, durable=True)
+    truncate: replay_from = snapshots.load(start_offset, new_end_offset, now_ms), then replay as at open
+    retention: snapshots.delete_below(first segment's base offset)
+    start anew: snapshots.clear()
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.disk.files import (
     TEMPORARY_SUFFIX,
     Files,
@@ -47,10 +47,6 @@ from tidelog_node.log.disk.files import (
 )
 from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
 from tidelog_node.log.producers.state import (
-    NO_TIME,
-    CompletedTransaction,
-    Duplicate,
-    EndTransactionMarker,
     ProducerEntry,
     ProducerState,
 )
@@ -73,34 +69,23 @@ def snapshot_offset(name: str) -> int | None:
     return int(stem) if is_snapshot else None
 
 
-class ProducerStates:
-    """The producers of one partition and their snapshots; on the log's thread, except :meth:`flush`.
+class ProducerSnapshots:
+    """The snapshots of one partition's producers; on the log's thread, except :meth:`flush`.
+
+    ``state`` is the current state of the producers, and ``offsets`` those of the existing snapshots, ascending.
 
     Methods that use the disk raise KAFKA_STORAGE_ERROR. Set ``directory`` when the log moves.
     """
 
-    __slots__ = ("_files", "_has_unsynced_removals", "_snapshots", "_state", "_unsynced", "directory")
+    __slots__ = ("_files", "_has_unsynced_removals", "_unsynced", "directory", "offsets", "state")
 
     def __init__(self, files: Files, directory: Path, expiration_ms: int) -> None:
         self.directory = directory
         self._files = files
-        self._state = ProducerState(expiration_ms)
-        self._snapshots: list[int] = []
+        self.state = ProducerState(expiration_ms)
+        self.offsets: list[int] = []
         self._unsynced: list[int] = []
         self._has_unsynced_removals = False
-
-    def __len__(self) -> int:
-        return len(self._state)
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """See :attr:`ProducerState.first_unstable_offset`."""
-        return self._state.first_unstable_offset
-
-    @property
-    def snapshot_offsets(self) -> tuple[int, ...]:
-        """The offsets of the existing snapshots, ascending."""
-        return tuple(self._snapshots)
 
     def load(self, log_start_offset: int, log_end_offset: int, now_ms: int, names: Iterable[str] | None = None) -> int:
         """Load the newest valid snapshot between the log's start and its end, and return the offset to replay from.
@@ -114,44 +99,18 @@ class ProducerStates:
         """
         with storage_errors("Reading the producer snapshots of", self.directory):
             self._list_snapshots(self._files.listdir(self.directory) if names is None else names)
-            self._delete(o for o in self._snapshots if o < log_start_offset)
-            self._delete_durably(o for o in self._snapshots if o > log_end_offset)
-            while self._snapshots:
-                entries = self._read(self._snapshots[-1])
+            self._delete(o for o in self.offsets if o < log_start_offset)
+            self._delete_durably(o for o in self.offsets if o > log_end_offset)
+            while self.offsets:
+                entries = self._read(self.offsets[-1])
                 if entries is not None:
-                    self._state.restore(entries, self._snapshots[-1], now_ms)
-                    return self._snapshots[-1]
-                self._delete(self._snapshots[-1:])
-        self._state.restore((), log_start_offset, now_ms)
+                    self.state.restore(entries, self.offsets[-1], now_ms)
+                    return self.offsets[-1]
+                self._delete(self.offsets[-1:])
+        self.state.restore((), log_start_offset, now_ms)
         return log_start_offset
 
-    def check(self, header: RecordBatchHeader, marker: EndTransactionMarker | None = None) -> Duplicate | None:
-        """See :meth:`ProducerState.check`."""
-        return self._state.check(header, marker)
-
-    def append(
-        self, header: RecordBatchHeader, marker: EndTransactionMarker | None = None, now_ms: int = NO_TIME
-    ) -> CompletedTransaction | None:
-        """See :meth:`ProducerState.append`."""
-        return self._state.append(header, marker, now_ms)
-
-    def complete(self, transaction: CompletedTransaction) -> None:
-        """See :meth:`ProducerState.complete`."""
-        self._state.complete(transaction)
-
-    def advance_high_watermark(self, offset: int) -> None:
-        """See :meth:`ProducerState.advance_high_watermark`."""
-        self._state.advance_high_watermark(offset)
-
-    def expire(self, now_ms: int) -> int:
-        """See :meth:`ProducerState.expire`."""
-        return self._state.expire(now_ms)
-
-    def entries(self) -> list[ProducerEntry]:
-        """Return every producer, in no particular order."""
-        return self._state.entries()
-
-    def take_snapshot(self, offset: int, *, durable: bool = False) -> None:
+    def take(self, offset: int, *, durable: bool = False) -> None:
         """Write the snapshot at ``offset``, the log's end, atomically; an existing one is left as it is.
 
         It is on the disk after :meth:`flush`, or at once if ``durable``.
@@ -159,17 +118,17 @@ class ProducerStates:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; there is no snapshot, or a complete one.
         """
-        if offset in self._snapshots:
+        if offset in self.offsets:
             return
         path = snapshot_path(self.directory, offset)
-        data = encode_snapshot(self._state.entries())
+        data = encode_snapshot(self.state.entries())
         with storage_errors("Writing", path):
             if durable:
                 replace_file(self._files, path, data)
             else:
                 self._write(path, data)
                 self._unsynced.append(offset)
-        bisect.insort(self._snapshots, offset)
+        bisect.insort(self.offsets, offset)
 
     def flush(self) -> None:
         """Put the snapshots on the disk; safe in a thread during any other call.
@@ -186,43 +145,33 @@ class ProducerStates:
                     self._fsync(snapshot_path(self.directory, offset))
             self._files.fsync_directory(self.directory)
 
-    def truncate_from(self, offset: int, log_start_offset: int, now_ms: int) -> int:
-        """Undo the batches from ``offset`` on, and return the offset to replay from, up to ``offset``.
-
-        ``offset`` is the log's end after the truncation. Snapshots above it are durably removed on return.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
-        return self.load(log_start_offset, offset, now_ms)
-
-    def retain_snapshots(self, base_offsets: Iterable[int]) -> None:
+    def retain(self, base_offsets: Iterable[int]) -> None:
         """Remove the snapshots that are not at a segment's base offset, except the newest.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        kept = {*base_offsets, *self._snapshots[-1:]}
+        kept = {*base_offsets, *self.offsets[-1:]}
         with storage_errors("Removing producer snapshots of", self.directory):
-            self._delete(o for o in self._snapshots if o not in kept)
+            self._delete(o for o in self.offsets if o not in kept)
 
-    def delete_snapshots_below(self, offset: int) -> None:
+    def delete_below(self, offset: int) -> None:
         """Remove the snapshots below ``offset``, after the segments there are gone.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         with storage_errors("Removing producer snapshots of", self.directory):
-            self._delete(o for o in self._snapshots if o < offset)
+            self._delete(o for o in self.offsets if o < offset)
 
-    def delete_snapshots_from(self, offset: int) -> None:
+    def delete_from(self, offset: int) -> None:
         """Remove the snapshots at ``offset`` and above, durably.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         with storage_errors("Removing producer snapshots of", self.directory):
-            self._delete_durably(o for o in self._snapshots if o >= offset)
+            self._delete_durably(o for o in self.offsets if o >= offset)
 
     def clear(self) -> None:
         """Remove all producers and all snapshots.
@@ -230,10 +179,10 @@ class ProducerStates:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        self._state.clear()
-        self.delete_snapshots_from(0)
+        self.state.clear()
+        self.delete_from(0)
 
-    def take_over(self, original: ProducerStates, offset: int) -> None:
+    def take_over(self, original: ProducerSnapshots, offset: int) -> None:
         """Take the state of another log with the same end, which must not be used any more.
 
         It may know producers whose records were deleted, which a replay cannot restore.
@@ -241,17 +190,17 @@ class ProducerStates:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        self._state = original._state
+        self.state = original.state
         with storage_errors("Removing producer snapshots of", self.directory):
-            self._delete(o for o in list(self._snapshots) if o == offset)
-        self.take_snapshot(offset)
+            self._delete(o for o in list(self.offsets) if o == offset)
+        self.take(offset)
 
     def check_invariants(self) -> None:
         """Assert that the files match the known snapshots, and the invariants of :class:`ProducerState`."""
-        self._state.check_invariants()
+        self.state.check_invariants()
         names = self._files.listdir(self.directory)
         there = sorted(offset for offset in map(snapshot_offset, names) if offset is not None)
-        assert there == self._snapshots, (there, self._snapshots)
+        assert there == self.offsets, (there, self.offsets)
 
     def _list_snapshots(self, names: Iterable[str]) -> None:
         offsets = []
@@ -260,7 +209,7 @@ class ProducerStates:
                 self._files.remove(self.directory / name)
             elif (offset := snapshot_offset(name)) is not None:
                 offsets.append(offset)
-        self._snapshots = sorted(offsets)
+        self.offsets = sorted(offsets)
 
     def _read(self, offset: int) -> list[ProducerEntry] | None:
         path = snapshot_path(self.directory, offset)
@@ -304,5 +253,5 @@ class ProducerStates:
         for offset in sorted(offsets, reverse=True):
             with contextlib.suppress(FileNotFoundError):
                 self._files.remove(snapshot_path(self.directory, offset))
-            self._snapshots.remove(offset)
+            self.offsets.remove(offset)
             self._has_unsynced_removals = True
