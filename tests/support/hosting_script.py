@@ -31,8 +31,8 @@ from tidelog_node.hosting.events import (
     FolderSetAside,
     ImageChanged,
     LeaderFollowed,
+    LeaderUnfollowed,
     LogOpened,
-    NobodyFollowed,
     OpenRefused,
     Proceed,
     RegistrationTaken,
@@ -142,7 +142,7 @@ class Host:
 
     def lead(self, key: PartitionKey = KEY) -> None:
         """Make the partition's state machine lead."""
-        self.run(NobodyFollowed(key))
+        self.run(LeaderUnfollowed(key))
 
     def fail(self, path: Path, error: TidelogError = DISK_FAILED) -> None:
         """Fail a log directory."""

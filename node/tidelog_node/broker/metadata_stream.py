@@ -234,7 +234,7 @@ class MetadataStream:
         deadline_ms = self.next_deadline_ms
         if deadline_ms is None or now_ms < deadline_ms:
             return []
-        return self._open(now_ms) if isinstance(self.phase, Pausing) else self._turn_from_silence(now_ms)
+        return self._open(now_ms) if isinstance(self.phase, Pausing) else self._time_out(now_ms)
 
     def _take(self, response: Responded, now_ms: int) -> list[Command]:
         phase = self.phase
@@ -246,7 +246,7 @@ class MetadataStream:
             since_ms = now_ms
         commands: list[Command] = [UseLeader(response.leader_id)]
         if since_ms is not None and now_ms - since_ms > self._timings.silence_ms:
-            return commands + self._turn_from_silence(now_ms)
+            return commands + self._time_out(now_ms)
         if response.voters is not None:
             commands += self._take_voters(response.voters, phase.address)
         build = self._assemble(response)
@@ -302,7 +302,7 @@ class MetadataStream:
             return [End(error)]
         return self._turn("the stream ended" if error is None else str(error), now_ms)
 
-    def _turn_from_silence(self, now_ms: int) -> list[Command]:
+    def _time_out(self, now_ms: int) -> list[Command]:
         return self._turn(f"no usable response for {self._timings.silence_ms / 1000} s", now_ms)
 
     def _turn(self, reason: str, now_ms: int) -> list[Command]:

@@ -79,7 +79,7 @@ class LeaderFollowed(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-class NobodyFollowed(NamedTuple):
+class LeaderUnfollowed(NamedTuple):
     """The partition's state machine leads, or has no leader."""
 
     key: PartitionKey
@@ -196,7 +196,7 @@ Event: TypeAlias = (
     | RegistrationTaken
     | ReplicaRefused
     | LeaderFollowed
-    | NobodyFollowed
+    | LeaderUnfollowed
     | AppendRefused
     | SpaceMeasured
     | DirectoryFailed

@@ -93,7 +93,7 @@ class Plan:
         self._concerns_all = concerns_all
         self._phase = _Phase.BROKERS
         self._looked_at = 0
-        self._ours: list[PartitionChange] = []
+        self._hosted_changes: list[PartitionChange] = []
         self._done = 0
 
     @property
@@ -114,15 +114,15 @@ class Plan:
                 return self._configs()
             case _Phase.PAUSE:
                 self._phase = _Phase.CREATION
-                return PauseStep() if len(self._ours) >= _MANY_CHANGES else None
+                return PauseStep() if len(self._hosted_changes) >= _MANY_CHANGES else None
             case _Phase.CREATION:
                 self._phase = _Phase.REPLICAS
-                return CreationStep(self._ours[self._done : self._done + _CHANGES_AT_A_TIME])
+                return CreationStep(self._hosted_changes[self._done : self._done + _CHANGES_AT_A_TIME])
             case _Phase.REPLICAS:
                 return self._next_replica()
             case _Phase.RESUME:
                 self._phase = _Phase.OVER
-                return ResumeStep() if len(self._ours) >= _MANY_CHANGES else None
+                return ResumeStep() if len(self._hosted_changes) >= _MANY_CHANGES else None
             case _Phase.OVER:
                 return None
 
@@ -132,7 +132,7 @@ class Plan:
             self._looked_at += 1
             if change.after is None or self._broker_id not in change.after.replicas:
                 return RemovalStep((change.topic_name, change.index), change.topic_id, change.after is None)
-            self._ours.append(change)
+            self._hosted_changes.append(change)
         if self._looked_at == len(changes):
             self._phase = _Phase.CONFIGS
         return None
@@ -142,10 +142,10 @@ class Plan:
         return ConfigsStep(None if self._concerns_all else topics) if self._concerns_all or topics else None
 
     def _next_replica(self) -> Step | None:
-        if self._done == len(self._ours):
+        if self._done == len(self._hosted_changes):
             self._phase = _Phase.RESUME
             return None
-        change = self._ours[self._done]
+        change = self._hosted_changes[self._done]
         self._done += 1
         if self._done % _CHANGES_AT_A_TIME == 0:
             self._phase = _Phase.CREATION

@@ -120,7 +120,7 @@ class HostedReplicas:
         match event:
             case events.LeaderFollowed():
                 return self._follow(event.key, Source(event.leader_id, event.leader_epoch))
-            case events.NobodyFollowed():
+            case events.LeaderUnfollowed():
                 return self._follow(event.key, None)
             case events.Proceed():
                 return self._proceed()
@@ -184,7 +184,7 @@ class HostedReplicas:
             case events.AppendRefused():
                 return self._step_back(event)
             case events.SpaceMeasured():
-                return self._return_those_in(event.directory, event.free)
+                return self._return_replicas_in(event.directory, event.free)
             case events.DirectoryFailed():
                 return self._fail_directory(event)
             case events.DeletionRefused():
@@ -391,7 +391,7 @@ class HostedReplicas:
             *self._lose(key, state.topic_id),
         ]
 
-    def _return_those_in(self, path: Path, free: int) -> Sequence[commands.Command]:
+    def _return_replicas_in(self, path: Path, free: int) -> Sequence[commands.Command]:
         result: list[commands.Command] = []
         directory = self._directories.get(path)
         for key, state in list(self._replicas.items()):

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 Interval = Callable[[], int]
 """A function that returns the current interval in ms; a running pause adopts a shorter interval within a second."""
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 
 
 async def watch_lag(registry: PartitionRegistry, replica_lag_time_max_ms: int) -> None:
@@ -32,7 +32,7 @@ async def watch_lag(registry: PartitionRegistry, replica_lag_time_max_ms: int) -
         await asyncio.sleep(replica_lag_time_max_ms / 2000)
         slices = TimeSlices()
         for partition in registry:
-            if _is_held(registry, partition):
+            if _is_hosted(registry, partition):
                 partition.pass_time()
             if slices.is_over:
                 await slices.give_way()
@@ -96,7 +96,7 @@ async def write_log_start_offsets(registry: PartitionRegistry, interval_ms: int)
         await registry.checkpoints.write_log_start_offsets()
 
 
-def _is_held(registry: PartitionRegistry, partition: Partition) -> bool:
+def _is_hosted(registry: PartitionRegistry, partition: Partition) -> bool:
     return registry.get(partition.topic, partition.index) is partition
 
 
@@ -107,7 +107,7 @@ async def _pause(interval_ms: Interval) -> None:
         left_s = begin + interval_ms() / 1000 - loop.time()
         if left_s <= 0:
             return
-        await asyncio.sleep(min(left_s, _LOOK_S))
+        await asyncio.sleep(min(left_s, _CHECK_S))
 
 
 class _Round:
@@ -131,7 +131,7 @@ class _Round:
             await _pause(interval_ms)
             slices = TimeSlices()
             for partition in self._registry:
-                is_usable = _is_held(self._registry, partition) and partition.log.failure is None
+                is_usable = _is_hosted(self._registry, partition) and partition.log.failure is None
                 if is_usable and self._is_due(partition):
                     await self._apply(partition)
                 if slices.is_over:
@@ -141,7 +141,7 @@ class _Round:
         try:
             await self._do(partition)
         except Exception as error:
-            if partition not in self._failing and _is_held(self._registry, partition):
+            if partition not in self._failing and _is_hosted(self._registry, partition):
                 self._failing.add(partition)
                 is_named = isinstance(error, TidelogError)
                 logger.error("%s %s failed: %s", self._action, partition, error, exc_info=not is_named)

@@ -238,21 +238,21 @@ class PartitionRegistry:
 
     def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
         """Record that a partition follows a leader."""
-        if self._is_held(partition):
+        if self._is_hosted(partition):
             self._feed(events.LeaderFollowed(key_of(partition), leader_id, leader_epoch))
 
     def stop_fetching(self, partition: Partition) -> None:
         """Record that a partition follows no leader."""
-        if self._is_held(partition):
-            self._feed(events.NobodyFollowed(key_of(partition)))
+        if self._is_hosted(partition):
+            self._feed(events.LeaderUnfollowed(key_of(partition)))
 
     def storage_failed(self, partition: Partition, error: TidelogError) -> None:
         """Take a replica with an unusable log offline for a while, or its whole directory if the disk failed."""
-        self._feed(replica_refused(partition, error, is_hosted=self._is_held(partition)))
+        self._feed(replica_refused(partition, error, is_hosted=self._is_hosted(partition)))
 
     def disk_is_full(self, partition: Partition, error: TidelogError) -> None:
         """Report a log that cannot grow because the disk is full; the log is unchanged."""
-        if self._is_held(partition):
+        if self._is_hosted(partition):
             self._feed(append_refused(partition, error))
 
     def _close_failed(self, log: PartitionLog, error: TidelogError) -> None:
@@ -267,7 +267,7 @@ class PartitionRegistry:
         delay_ms = partition.log.config.file_delete_delay_ms
         self._feed(events.ReplicaMoved(key_of(partition), target.path, renamed, delay_ms))
 
-    def _is_held(self, partition: Partition) -> bool:
+    def _is_hosted(self, partition: Partition) -> bool:
         return self._partitions.get(key_of(partition)) is partition
 
     async def _run(self, event: events.Event) -> None:
@@ -373,10 +373,10 @@ class PartitionRegistry:
                 raise
             await self._run(events.OpenRefused(command.key, None if directory is None else directory.path, error))
             return
-        self._hold(command, opened)
+        self._host(command, opened)
         self._feed(events.LogOpened(command.key, opened.log.directory.parent))
 
-    def _hold(self, command: commands.OpenLog, opened: OpenedLog) -> None:
+    def _host(self, command: commands.OpenLog, opened: OpenedLog) -> None:
         (topic, index), log = command.key, opened.log
         state = PartitionState(
             self.broker_id, opened.high_watermark, command.config.min_insync_replicas, self._max_lag_ms

@@ -231,7 +231,7 @@ class IsrChangeQueue(Generic[P]):
         commands: list[Command[P]] = []
         refused: dict[P, IsrChangeRefused] = {}
         for partition, proposal in phase.batch.items():
-            result = results.get(partition, _LEFT_OUT)
+            result = results.get(partition, _OMITTED)
             commands.append(_report(partition, proposal, result))
             outcome = _outcome(proposal, result)
             if isinstance(outcome, IsrChangeRefused) and outcome.code is not ErrorCode.NEW_LEADER_ELECTED:
@@ -264,7 +264,7 @@ class IsrChangeQueue(Generic[P]):
         self.phase = Due(now_ms) if self._waiting else Idle()
 
 
-_LEFT_OUT = IsrRefused(ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not contain the partition")
+_OMITTED = IsrRefused(ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not contain the partition")
 
 
 def _outcome(proposal: ProposeIsr, result: IsrStored | IsrRefused) -> IsrChangeAccepted | IsrChangeRefused:

@@ -48,7 +48,7 @@ from tidelog_node.replication.progress import NEVER_MS, NO_BROKER_EPOCH, Followe
 HIGH_WATERMARK = -1
 """The requested offset that stands for the high watermark: delete all committed records."""
 
-_METADATA_WILL_TELL = (
+_METADATA_FOLLOWS = (
     ErrorCode.INVALID_UPDATE_VERSION,
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.NEW_LEADER_ELECTED,
@@ -186,7 +186,7 @@ class LeaderState:
         if not self._is_current(event.proposal_id):
             return []
         assert not isinstance(self.isr, CommittedIsr)
-        if event.code in _METADATA_WILL_TELL:
+        if event.code in _METADATA_FOLLOWS:
             return []
         if event.code is not ErrorCode.INELIGIBLE_REPLICA or isinstance(self.isr, PendingWithdrawal):
             self._is_in_doubt = True

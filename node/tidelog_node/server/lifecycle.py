@@ -72,7 +72,7 @@ class BrokerLifecycle:
         self._controller = controller
         self._offline_log_dirs = offline_log_dirs
         self._clock = clock or SystemClock()
-        self._on_heard = on_heard
+        self._on_heartbeat_answered = on_heard
         self._on_registered: Callable[[BrokerEpoch], None] = _do_nothing
         self._calls: asyncio.Queue[Register | SendHeartbeat | End] = asyncio.Queue(maxsize=1)
         self._may_stop = asyncio.Event()
@@ -157,14 +157,14 @@ class BrokerLifecycle:
         if isinstance(call, End):
             raise call.error
         try:
-            answer = await (self._introduce(call) if isinstance(call, Register) else self._send_heartbeat(call))
+            answer = await (self._register_broker(call) if isinstance(call, Register) else self._send_heartbeat(call))
         except TidelogError as error:
             self._step(CallFailed(error))
             return error
         self._step(answer)
         return None
 
-    async def _introduce(self, command: Register) -> Registered:
+    async def _register_broker(self, command: Register) -> Registered:
         response = await self._controller.register_broker(self._registration, command.timeout_ms / 1000)
         return Registered(BrokerEpoch(response.broker_epoch))
 
@@ -185,7 +185,7 @@ class BrokerLifecycle:
             case UseBrokerEpoch():
                 self._on_registered(command.broker_epoch)
             case HoldConnection():
-                self._on_heard(command.broker_epoch)
+                self._on_heartbeat_answered(command.broker_epoch)
             case Stop():
                 self._may_stop.set()
             case Report():

@@ -78,7 +78,7 @@ class TopicCreation:
                     logger.warning("Topics could not be created: %s: %s", ", ".join(part), error)
 
     async def _create(self, names: list[str]) -> None:
-        topics = [self._internal.get(name) or _like_the_others(name) for name in names]
+        topics = [self._internal.get(name) or _default_topic(name) for name in names]
         request = pb.CreateTopicsRequest(
             topics=topics, timeout_ms=int(_TIMEOUT_S * 1000), request_id=os.urandom(REQUEST_ID_SIZE)
         )
@@ -102,5 +102,5 @@ class TopicCreation:
         return any(text != failure for text in known.values())
 
 
-def _like_the_others(name: str) -> pb.CreatableTopic:
+def _default_topic(name: str) -> pb.CreatableTopic:
     return pb.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)

@@ -110,7 +110,7 @@ class SimulatedFetcher(LeaderFetcher):
         if turn != self._turn:
             return
         self._is_backing_off = False
-        self._look_at_some()
+        self._recompute_some()
         if not len(self._session):
             pauses = self._pauses()
             if pauses:

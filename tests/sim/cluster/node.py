@@ -27,7 +27,7 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.broker.lifecycle import ShutdownRequested
-from tidelog_node.hosting.events import LeaderFollowed, NobodyFollowed
+from tidelog_node.hosting.events import LeaderFollowed, LeaderUnfollowed
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.replica_events import append_refused, key_of, replica_refused
 from tidelog_node.replication.commands import ProposeIsr
@@ -237,7 +237,7 @@ class NodeProcess(Process):
     def stop_fetching(self, partition: Partition) -> None:
         """Take note that a partition follows nobody."""
         if self.replicas.is_held(partition):
-            self.replicas.feed(NobodyFollowed(key_of(partition)))
+            self.replicas.feed(LeaderUnfollowed(key_of(partition)))
 
     def storage_failed(self, partition: Partition, error: TidelogError) -> None:
         """A log cannot be used."""

@@ -208,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(str(error))
             return
         except Exception as error:  # noqa: BLE001  # logged; one connection ends, not the node
-            self._fail_unforeseen(error)
+            self._fail_unexpectedly(error)
             return
         self._flush()
         if self._is_draining and self.is_idle:
@@ -318,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(error, (MalformedMessageError, CloseConnection)):
             self._fail(str(error))
         elif error is not None:
-            self._fail_unforeseen(error)
+            self._fail_unexpectedly(error)
         elif is_cancelled and not self._is_closed:
             self._fail(f"request {exchange.correlation_id} was cancelled")
         elif not self._is_closed:
@@ -364,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
             self.abort()
 
-    def _fail_unforeseen(self, error: BaseException) -> None:
+    def _fail_unexpectedly(self, error: BaseException) -> None:
         text = "A request from %s to listener %s failed with an unexpected error"
         self._served.failures.log(logging.ERROR, text, self.host, self.listener, error=error)
         if not self._is_closed:

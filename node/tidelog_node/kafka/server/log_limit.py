@@ -18,7 +18,7 @@ class LogLimit:
         self._clock = clock
         self._period_ends = float("-inf")
         self._passed = 0
-        self._left_out = 0
+        self._suppressed = 0
 
     def warning(self, text: str, *values: object) -> None:
         """Log a line, or count it as omitted."""
@@ -33,10 +33,10 @@ class LogLimit:
             self._period_ends = now + _PERIOD_S
             self._passed = 0
         if self._passed >= _PER_PERIOD:
-            self._left_out += 1
+            self._suppressed += 1
             return
         self._passed += 1
-        if self._left_out:
-            self._logger.log(level, "%d lines like the next were suppressed", self._left_out)
-            self._left_out = 0
+        if self._suppressed:
+            self._logger.log(level, "%d lines like the next were suppressed", self._suppressed)
+            self._suppressed = 0
         self._logger.log(level, text, *values, exc_info=error)

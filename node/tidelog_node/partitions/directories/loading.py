@@ -54,7 +54,7 @@ class FoundPartition:
         if len(right) > 1:
             assigned_ones = [c for c in right if c.directory_id == assigned]
             if not assigned_ones:
-                raise _held_twice(right[0].log.directory, right[1].log.directory)
+                raise _duplicate_partition(right[0].log.directory, right[1].log.directory)
             right = assigned_ones
         return (right[0] if right else None), [c for c in candidates if not right or c is not right[0]]
 
@@ -86,7 +86,7 @@ class EndedMove:
             for source in directories:
                 self._remove_source(source, topic_id, {} if failures is None else failures)
             if self.key in target:
-                raise _held_twice(replica, self.path)
+                raise _duplicate_partition(replica, self.path)
         with storage_errors("Renaming", self.path):
             if has_old_name:
                 files.rename(self.path, replica)
@@ -262,5 +262,5 @@ def _end_move(move: EndedMove, directories: Sequence[LogDirectory], files: Files
         loaded.moves[move.key] = move
 
 
-def _held_twice(one: Path, other: Path) -> ConfigError:
+def _duplicate_partition(one: Path, other: Path) -> ConfigError:
     return ConfigError(f"{one} and {other} contain the same partition: move the outdated one out of the log directory")

@@ -40,9 +40,9 @@ logger = logging.getLogger(__name__)
 _FIRST_BACKOFF_MS = 20
 _FIRST_PAUSE_MS = 5
 """A partition's first pause: its leader may receive a metadata change a few milliseconds later than this node."""
-_THROTTLED_LOOK_MS = 500
+_THROTTLED_CHECK_MS = 500
 """Longest wait for the limit, because an operator may raise or remove it while a fetcher waits."""
-_LOOKED_AT_PER_POLL = 16
+_RECOMPUTED_PER_POLL = 16
 """Number of partitions whose request each poll recomputes although the last answer did not name them."""
 _REDIRECTED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -163,12 +163,12 @@ class LeaderFetcher:
         """Fetch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._catch_up.run(), name=f"catch-up-with-node-{self.leader_id}")
-            await self._poll_again_and_again()
+            await self._poll_forever()
 
-    async def _poll_again_and_again(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
             self._added.clear()
-            self._look_at_some()
+            self._recompute_some()
             if not len(self._session):
                 await self._wait_for_work()
                 continue
@@ -289,12 +289,12 @@ class LeaderFetcher:
         self._failures += 1
         await asyncio.sleep(min(_FIRST_BACKOFF_MS << min(self._failures, 10), self._settings.max_backoff_ms) / 1000)
 
-    def _look_at_some(self) -> None:
+    def _recompute_some(self) -> None:
         """Recompute the requests of all idle partitions, all limited ones, and a few others in turn."""
         self._limited = {p: f for p, f in self._limited.items() if f.is_limited}
         for fetched in [*self._idle.values(), *self._limited.values()]:
             self._ask_for(fetched)
-        left = min(len(self._partitions), _LOOKED_AT_PER_POLL)
+        left = min(len(self._partitions), _RECOMPUTED_PER_POLL)
         while left:
             fetched = self._turns.popleft()
             # A partition that was removed, or added again, has lost this turn.
@@ -328,7 +328,7 @@ class LeaderFetcher:
 
     def _pauses(self) -> list[int]:
         """Return the milliseconds until each idle partition's next check; 0 or less means now."""
-        now_ms, throttled_ms = self._clock.monotonic_ms(), min(self._throttle.wait_ms(), _THROTTLED_LOOK_MS)
+        now_ms, throttled_ms = self._clock.monotonic_ms(), min(self._throttle.wait_ms(), _THROTTLED_CHECK_MS)
         return [max(f.pause_until_ms - now_ms, throttled_ms if f.is_limited else 0) for f in self._idle.values()]
 
     def _request(self, asked: SessionRequest[PartitionKey, _WantedRecords]) -> FetchRequest:

@@ -150,7 +150,7 @@ def test_the_cleaners_failure_is_the_jobs():
 
 
 def test_a_long_pause_takes_a_shorter_one_over(monkeypatch):
-    monkeypatch.setattr("tidelog_node.partitions.housekeeping._LOOK_S", 0.01)
+    monkeypatch.setattr("tidelog_node.partitions.housekeeping._CHECK_S", 0.01)
     interval_ms = 3_600_000
 
     async def run():

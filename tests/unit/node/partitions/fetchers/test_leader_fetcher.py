@@ -75,7 +75,7 @@ def test_fetcher_forgets_the_turns_of_partitions_that_were_added_anew(cluster_of
             partition = cluster.partition(1)
             for epoch in range(100):
                 fetcher.add(partition, epoch)
-            fetcher._look_at_some()
+            fetcher._recompute_some()
             assert [turn.leader_epoch for turn in fetcher._turns] == [99]
 
     asyncio.run(run())
