@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-_USERS = ("arrow", "builder", "control", "reader", "scan", "search", "validation")
+_USERS = ("arrow", "builder", "control", "reader", "scan", "validation")
 
 
 @pytest.fixture(scope="module", params=["_pure", "_fast"], ids=["pure", "compiled"])
