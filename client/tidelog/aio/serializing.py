@@ -140,15 +140,9 @@ class AsyncSerializingProducer(_AwaitedClient, AIOProducer):
         if not isinstance(topic, str):
             raise TypeError(f"topic must be text, not {type(topic).__name__}")
         context = SerializationContext(topic, MessageField.KEY, headers)
-        try:
-            key = await _called(self._serdes.key, key, context)
-        except Exception as error:
-            raise KeySerializationError(error) from error
+        key = await _called(self._serdes.key, key, context, KeySerializationError)
         context.field = MessageField.VALUE
-        try:
-            value = await _called(self._serdes.value, value, context)
-        except Exception as error:
-            raise ValueSerializationError(error) from error
+        value = await _called(self._serdes.value, value, context, ValueSerializationError)
         return await super().produce(topic, value, key, partition, None, timestamp, headers)
 
 
@@ -211,22 +205,22 @@ class AsyncDeserializingConsumer(_AwaitedClient, AIOConsumer):
         topic = message.topic()
         assert topic is not None
         context = SerializationContext(topic, MessageField.KEY, message.headers())
-        try:
-            key = await _called(self._serdes.key, message.key(), context)
-        except Exception as failure:
-            raise KeyDeserializationError(failure, message) from failure
+        key = await _called(self._serdes.key, message.key(), context, KeyDeserializationError, message)
         context.field = MessageField.VALUE
-        try:
-            value = await _called(self._serdes.value, message.value(), context)
-        except Exception as failure:
-            raise ValueDeserializationError(failure, message) from failure
+        value = await _called(self._serdes.value, message.value(), context, ValueDeserializationError, message)
         message.set_key(key)
         message.set_value(value)
         return message
 
 
-async def _called(serde: Any, what: Any, context: SerializationContext) -> Any:
+async def _called(
+    serde: Any, what: Any, context: SerializationContext, failure: Callable[..., Exception], *more: Message
+) -> Any:
+    """Return what the serde makes of an object; raise ``failure`` with the serde's exception and ``more``."""
     if serde is None:
         return what
-    outcome = serde(what, context)
-    return await outcome if inspect.isawaitable(outcome) else outcome
+    try:
+        outcome = serde(what, context)
+        return await outcome if inspect.isawaitable(outcome) else outcome
+    except Exception as error:
+        raise failure(error, *more) from error

@@ -1,10 +1,8 @@
 """The former schema registry client, from confluent-kafka."""
 
-from tidelog.schema_registry.extra import missing
+from tidelog.schema_registry.extra import schema_registry_extra
 
-try:
+with schema_registry_extra(__name__):
     from confluent_kafka.avro.cached_schema_registry_client import CachedSchemaRegistryClient
-except ModuleNotFoundError as error:
-    raise missing(__name__, error) from error
 
 __all__ = ["CachedSchemaRegistryClient"]

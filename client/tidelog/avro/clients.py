@@ -15,12 +15,10 @@ from tidelog.avro.serializer import KeySerializerError, SerializerError, ValueSe
 from tidelog.consumer import Consumer
 from tidelog.message import Message
 from tidelog.producer import Producer
-from tidelog.schema_registry.extra import missing
+from tidelog.schema_registry.extra import schema_registry_extra
 
-try:
+with schema_registry_extra(__name__):
     from confluent_kafka.avro.serializer.message_serializer import MessageSerializer
-except ModuleNotFoundError as error:
-    raise missing(__name__, error) from error
 
 __all__ = ["AvroConsumer", "AvroProducer", "MessageSerializer"]
 

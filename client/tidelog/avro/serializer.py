@@ -1,10 +1,8 @@
 """The errors of the former serializers, from confluent-kafka."""
 
-from tidelog.schema_registry.extra import missing
+from tidelog.schema_registry.extra import schema_registry_extra
 
-try:
+with schema_registry_extra(__name__):
     from confluent_kafka.avro.serializer import KeySerializerError, SerializerError, ValueSerializerError
-except ModuleNotFoundError as error:
-    raise missing(__name__, error) from error
 
 __all__ = ["KeySerializerError", "SerializerError", "ValueSerializerError"]

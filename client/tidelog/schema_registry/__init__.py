@@ -4,9 +4,7 @@ A registry is independent of the log, and its serializers are callables for any 
 wrote a program's records, not another version of it. It requires the extra ``schema-registry``.
 """
 
-from tidelog.schema_registry.extra import missing
+from tidelog.schema_registry.extra import schema_registry_extra
 
-try:
+with schema_registry_extra(__name__):
     from confluent_kafka.schema_registry import *  # noqa: F403
-except ModuleNotFoundError as error:
-    raise missing(__name__, error) from error

@@ -3,9 +3,7 @@
 The classes are confluent-kafka's.
 """
 
-from tidelog.schema_registry.extra import missing
+from tidelog.schema_registry.extra import schema_registry_extra
 
-try:
+with schema_registry_extra(__name__):
     from confluent_kafka.schema_registry.error import *  # noqa: F403
-except ModuleNotFoundError as error:
-    raise missing(__name__, error) from error

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-def missing(module: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """Return the error of importing ``module``, with the extra to install."""
-    text = f"{module} needs {error.name}: install tidelog[schema-registry]"
-    return ModuleNotFoundError(text, name=error.name)
+
+@contextmanager
+def schema_registry_extra(module: str) -> Iterator[None]:
+    """Name the extra to install when an import of ``module`` fails in this block."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        text = f"{module} needs {error.name}: install tidelog[schema-registry]"
+        raise ModuleNotFoundError(text, name=error.name) from error

@@ -1,8 +1,6 @@
 """Confluent's options for Protobuf messages and fields: confluent-kafka's own module, under this name."""
 
-from tidelog.schema_registry.extra import missing
+from tidelog.schema_registry.extra import schema_registry_extra
 
-try:
+with schema_registry_extra(__name__):
     from confluent_kafka.schema_registry.confluent.meta_pb2 import *  # noqa: F403
-except ModuleNotFoundError as error:
-    raise missing(__name__, error) from error
