@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_server import forked_commands
 
 from tidelog import AdminClient
 from tidelog.testing import LocalCluster
@@ -32,13 +33,20 @@ def cluster(shared_cluster: LocalCluster) -> Iterator[LocalCluster]:
             future.result()
 
 
+@pytest.fixture(scope="package")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a quick ``tidelog``: the pages run about a hundred commands, most of whose time are imports."""
+    with forked_commands(tmp_path_factory.mktemp("commands")) as folder:
+        yield folder
+
+
 @pytest.fixture
-def environment(cluster: LocalCluster, tmp_path: Path) -> dict[str, str]:
-    """The environment of a page's commands: ``tidelog`` is this one, and asks the cluster by default."""
+def environment(cluster: LocalCluster, commands: Path, tmp_path: Path) -> dict[str, str]:
+    """The environment of a page's commands: ``tidelog`` is this one, and connects to the cluster by default."""
     return {
         **os.environ,
         "COLUMNS": "200",
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "TIDELOG_BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
         "TIDELOG_PROFILE": str(tmp_path / "profile.toml"),
     }

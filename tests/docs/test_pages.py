@@ -109,6 +109,25 @@ def test_command_that_waits_for_ever_fails_with_its_place_and_ends_with_what_it_
     assert not _is_running(int(started[1]))
 
 
+def test_command_of_a_page_ends_as_the_real_one_does(
+    environment: dict[str, str], commands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    real = {**environment, "PATH": environment["PATH"].removeprefix(f"{commands}:")}
+    steps = [
+        "tidelog topic create t; tidelog topic delete t --yes",
+        "tidelog topic create t; echo 1 | tidelog produce t 2> log; tidelog consume t --from-beginning --exit-at-end",
+        "cd /; tidelog no-such-command || echo $? $OLDPWD",
+        "tidelog consume t 2> log & until grep waiting log; do sleep 0.1; done; kill -TERM $!; wait $! || echo $?",
+        "tidelog topic list | head -c 1; tidelog topic delete t --yes",
+    ]
+    ends: list[list[tuple[int, str, str]]] = []
+    for by in (environment, real):
+        done = [_run("page.md:1", step, by) for step in steps]
+        ends.append([(step.returncode, step.stdout, step.stderr) for step in done])
+    assert ends[0] == ends[1]
+
+
 def test_what_is_not_run_has_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
     left_out = [(p.name, b.line, b.not_run) for p in PAGES for b in blocks_of(p.read_text()) if b.not_run is not None]
     for name, line, reason in left_out:

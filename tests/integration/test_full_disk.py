@@ -41,7 +41,7 @@ def test_full_disk_of_one_node_stops_nobody_and_the_node_comes_back_when_space_r
     cluster = cluster_on(3)
     create_topic(cluster, "orders", PARTITIONS, 3, min_insync_replicas="2")
     disk.fill(leave=1 << 20)
-    with Load(cluster.bootstrap_servers, "orders", value_size=1000, records_per_s=1500) as load:
+    with Load(cluster.bootstrap_servers, "orders", value_size=1000, records_per_s=500) as load:
         wait_for(lambda: "No space left on device" in _output(cluster.nodes[1]), "node 1 to say that its disk is full")
         wait_for(lambda: min(isr_sizes(cluster, "orders")) < 3, "the full replica to leave an ISR")
         load.wait_for_progress(1_000)
@@ -85,7 +85,7 @@ def test_disk_that_becomes_read_only_moves_the_leaderships_and_the_node_comes_ba
     cluster = cluster_on(3)
     create_topic(cluster, "orders", PARTITIONS, 3, min_insync_replicas="2")
     node = cluster.nodes[1]
-    with Load(cluster.bootstrap_servers, "orders", records_per_s=1500) as load:
+    with Load(cluster.bootstrap_servers, "orders", records_per_s=500) as load:
         load.wait_for_progress(500)
         disk.make_read_only()
         wait_for(lambda: 1 not in _leaders(cluster), "other leaders")

@@ -39,7 +39,7 @@ def test_failed_directory_costs_its_own_replicas_only_and_a_restart_heals(
     node = cluster.nodes[1]
     in_second = sorted(int(path.name.split("-")[1]) for path in node.directory.glob("data-2/orders-*"))
     assert len(in_second) == PARTITIONS // 2
-    with Load(cluster.bootstrap_servers, "orders", records_per_s=1500) as load:
+    with Load(cluster.bootstrap_servers, "orders", records_per_s=500) as load:
         load.wait_for_progress(500)
         disk.make_read_only()
         wait_for(lambda: _with_whole_isr(cluster) == set(range(PARTITIONS)) - set(in_second), "the replicas to leave")
@@ -67,7 +67,7 @@ def test_node_starts_without_a_directory_that_is_missing_and_again_with_it(
     create_topic(cluster, "orders", PARTITIONS, 3, min_insync_replicas="2")
     node = cluster.nodes[1]
     in_second = {int(path.name.split("-")[1]) for path in node.directory.glob("data-2/orders-*")}
-    with Load(cluster.bootstrap_servers, "orders", records_per_s=1500) as load:
+    with Load(cluster.bootstrap_servers, "orders", records_per_s=500) as load:
         load.wait_for_progress(500)
         node.stop()
         disk.unmount()
