@@ -11,7 +11,7 @@ from sim.cluster.trace import Trace
 from sim.outcome import Outcome
 from sim.simulation import Simulation, describe_minimised
 
-TWICE = 5
+TWICE = 20
 """One of so many seeds is run twice."""
 
 

@@ -51,7 +51,8 @@ def _classes_with_settings() -> Iterator[str]:
     for package_root in ("client", "node", "quorum"):
         for path in sorted((REPOSITORY / package_root).rglob("*.py")):
             module = ".".join(path.relative_to(REPOSITORY / package_root).with_suffix("").parts)
-            for node in ast.walk(ast.parse(path.read_text())):
+            text = path.read_text()
+            for node in ast.walk(ast.parse(text)) if "setting(" in text else ():
                 if isinstance(node, ast.ClassDef) and any(map(_declares_a_setting, node.body)):
                     yield f"{module}:{node.name}"
 

@@ -106,7 +106,7 @@ def _tiny_records(count: int, compression: int = 0) -> bytes:
 
 @pytest.mark.costly
 def test_large_batch_is_read_in_parts_of_bounded_memory(engine: ModuleType) -> None:
-    count = 20 * reader.RECORDS_AT_ONCE
+    count = 8 * reader.RECORDS_AT_ONCE
     batch = _tiny_records(count, compression=1)
     plain = 10 * count
     tracemalloc.start()
