@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tidelog.testing.ports import free_ports
+from tidelog_cli.commands import app
 
 COMMAND = [sys.executable, "-c", "from tidelog_cli.main import main; main()"]
 
@@ -88,14 +90,14 @@ def test_dev_goes_elsewhere_when_its_ports_are_in_use_and_says_so(tmp_path: Path
 def test_dev_starts_again_with_the_data_and_the_ports_that_it_kept(tmp_path: Path) -> None:
     sizes = ["--controllers", "1", "--nodes", "1", "--data-dir", str(tmp_path / "data")]
     [port, kafka_port] = free_ports(2)
-    environment = {"TIDELOG_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"}
+    servers = ["--bootstrap-servers", f"127.0.0.1:{port}"]
     with running_dev(tmp_path / "out", *sizes, "--port", str(port), "--kafka-port", str(kafka_port)):
-        tidelog(environment, ["topic", "create", "kept"])
+        assert CliRunner().invoke(app, ["topic", "create", "kept", *servers]).exit_code == 0
     with running_dev(tmp_path / "out", *sizes) as printed:
         assert f"Clients of Kafka: bootstrap.servers=127.0.0.1:{kafka_port}\n" in printed
-        assert "kept   " in tidelog(environment, ["topic", "list"])
-        second = subprocess.run([*COMMAND, "dev", *sizes], capture_output=True, text=True, timeout=60)
-        assert second.returncode == 1
+        assert "kept   " in CliRunner().invoke(app, ["topic", "list", *servers]).stdout
+        second = CliRunner().invoke(app, ["dev", *sizes])
+        assert second.exit_code == 1
         assert second.stdout == ""
         assert f"{tmp_path / 'data'} is in use by another local cluster: stop that one" in second.stderr
         assert len(second.stderr.splitlines()) == 1
@@ -119,11 +121,20 @@ def test_dev_starts_again_at_once_after_it_was_killed(tmp_path: Path) -> None:
         (("--set", "no.such.key=1"), "no.such.key"),
         (("--set", "num.partitions=none", "--controllers", "1", "--nodes", "1"), "num.partitions"),
         (("--nodes", "0"), "nodes"),
-        (("--data-dir", "/proc/nowhere"), "/proc/nowhere"),
     ],
 )
 def test_dev_says_what_is_wrong_without_a_traceback(args: tuple[str, ...], text: str) -> None:
-    done = subprocess.run([*COMMAND, "dev", *args], capture_output=True, text=True, timeout=60)
-    assert done.returncode in (1, 2)
+    done = CliRunner().invoke(app, ["dev", *args])
+    assert done.exit_code in (1, 2)
     assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert isinstance(done.exception, SystemExit)
+
+
+def test_dev_names_a_folder_that_cannot_be_created() -> None:
+    done = subprocess.run(
+        [*COMMAND, "dev", "--data-dir", "/proc/nowhere"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "/proc/nowhere" in done.stderr
     assert "Traceback" not in done.stderr
