@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -18,7 +19,7 @@ from tidelog_node.groups.loaded_groups import LoadedGroup, not_found
 from tidelog_node.groups.member_requests import group_tombstones
 from tidelog_node.groups.offsets.encoding import in_parts
 from tidelog_node.groups.offsets.requests import deletions
-from tidelog_node.groups.step import Step
+from tidelog_node.groups.step import Effect, Step
 
 _LISTED_AT_ONCE = 100
 _CLASSIC = "classic"
@@ -137,30 +138,39 @@ class _Deletion:
 
 
 def _delete_one(loaded: LoadedGroup, deletion: _Deletion, step: Step) -> None:
-    def written(_: Step) -> None:
-        # A member that joins now begins a new group, even though the old group's records are still visible.
-        loaded.group = ClassicGroup(loaded.group_id)
-        loaded.is_recorded = False
-
-    def failed(step: Step, error: TidelogError) -> None:
-        deletion.end(loaded.group_id, step, write_error(error))
-
     *parts, last = in_parts(loaded.group_id, deletions(loaded.offsets.known))
     for part in parts:
-        step.write(loaded.group_id, offsets=part, on_failed=failed)
+        step.write(loaded.group_id, (), _Deleted(loaded, deletion, is_last=False), offsets=part)
     records = group_tombstones(loaded)
-    if not last and not records:
-        written(step)
-        deletion.end(loaded.group_id, step, None)
-        return
-    step.write(
-        loaded.group_id,
-        records,
-        offsets=last,
-        on_written=written,
-        on_committed=lambda step: deletion.end(loaded.group_id, step, None),
-        on_failed=failed,
-    )
+    effect = _Deleted(loaded, deletion, is_last=True)
+    if last or records:
+        step.write(loaded.group_id, records, effect, offsets=last)
+    else:
+        effect.written(step)
+        effect.committed(step)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deleted(Effect):
+    """Deleted offsets of a group, and in the last write the group itself.
+
+    A member that joins before the commit begins a new group, even though the old group's records are still visible.
+    """
+
+    loaded: LoadedGroup
+    deletion: _Deletion
+    is_last: bool
+
+    def written(self, step: Step) -> None:
+        if self.is_last:
+            self.loaded.forget()
+
+    def committed(self, step: Step) -> None:
+        if self.is_last:
+            self.deletion.end(self.loaded.group_id, step, None)
+
+    def failed(self, step: Step, error: TidelogError) -> None:
+        self.deletion.end(self.loaded.group_id, step, write_error(error))
 
 
 def _check_delete(loaded: LoadedGroup) -> None:

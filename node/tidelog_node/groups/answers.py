@@ -38,6 +38,12 @@ def commit_error(error: TidelogError) -> TidelogError:
     return write_error(error)
 
 
+def refuse_write(request: GroupRequest, error: TidelogError) -> GroupResponse:
+    """Return the response that refuses a request whose records could not be written."""
+    is_deletion = isinstance(request, messages.OffsetDeleteRequest)
+    return refuse(request, commit_error(error) if is_deletion else write_error(error))
+
+
 def refuse(request: GroupRequest, error: TidelogError) -> GroupResponse:
     """Return the response that refuses a whole request."""
     said = error.detached()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_node.groups.classic import ClassicGroup, ClassicState
@@ -21,7 +22,7 @@ from tidelog_node.groups.offsets.encoding import in_parts
 from tidelog_node.groups.offsets.requests import deletions
 from tidelog_node.groups.records import OffsetCommitValue
 from tidelog_node.groups.settings import GroupSettings
-from tidelog_node.groups.step import Step
+from tidelog_node.groups.step import Effect, Step
 from tidelog_node.groups.value_formats import NO_TIMESTAMP
 
 _SLICE = 30
@@ -72,21 +73,33 @@ def clean_up(loaded: LoadedGroup, cleanup: Cleanup, step: Step) -> None:
     *parts, last = in_parts(loaded.group_id, deletions(gone))
     records = group_tombstones(loaded) if deletes_group else []
 
-    def written(_: Step) -> None:
-        cleanup.deleted_topics.note_gone(loaded.group_id)
-        if deletes_group:
-            loaded.group = ClassicGroup(loaded.group_id)
-            loaded.is_recorded = False
-
-    def failed(_: Step, __: TidelogError) -> None:
-        cleanup.note_failure()
-
     for part in parts:
-        step.write(loaded.group_id, offsets=part, on_failed=failed)
+        step.write(loaded.group_id, (), _Cleaned(loaded, cleanup, is_last=False), offsets=part)
     if last or records:
-        step.write(loaded.group_id, records, offsets=last, on_written=written, on_failed=failed)
+        step.write(
+            loaded.group_id, records, _Cleaned(loaded, cleanup, is_last=True, deletes_group=deletes_group), offsets=last
+        )
     else:
         cleanup.deleted_topics.note_gone(loaded.group_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cleaned(Effect):
+    """Deleted offsets of a group, and in the last write the group itself if nothing is left of it."""
+
+    loaded: LoadedGroup
+    cleanup: Cleanup
+    is_last: bool
+    deletes_group: bool = False
+
+    def written(self, step: Step) -> None:
+        if self.is_last:
+            self.cleanup.deleted_topics.note_gone(self.loaded.group_id)
+        if self.deletes_group:
+            self.loaded.forget()
+
+    def failed(self, step: Step, error: TidelogError) -> None:
+        self.cleanup.note_failure()
 
 
 def _expired(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_node.groups.answers import refuse, write_error
 from tidelog_node.groups.classic import ClassicGroup, ClassicState
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.persistence import tombstone as classic_tombstone
@@ -28,9 +26,8 @@ from tidelog_node.groups.messages import (
 )
 from tidelog_node.groups.migration import downgraded, upgraded
 from tidelog_node.groups.records import encode
-from tidelog_node.groups.step import Step
+from tidelog_node.groups.step import Answer, Effect, Step
 
-Answer: TypeAlias = Callable[[Step, TidelogError | None], None]
 _LEAVE_GROUP_EPOCH = -1
 
 
@@ -47,20 +44,16 @@ def join(
     new_id = step.new_member_id(instance_id)
     result = group.join(request, call.client, known_topics(step), new_id, step.now_ms, step.wall_ms)
 
-    def answer(step: Step, error: TidelogError | None) -> None:
-        step.respond(call.call_id, result.response if error is None else refuse(request, write_error(error)))
-
-    def written(step: Step) -> None:
-        replay(group, result.records)
-        # The member may have replaced the last member of the consumer protocol.
-        classic = _downgraded(group, (), step)
-        if classic is not None:
-            _write_downgrade(loaded, group, classic, step)
-
+    answer = Answer(call.call_id, request, result.response)
     if result.records:
-        _write(loaded, encoded(result.records), written, answer, step)
+        step.write(
+            loaded.group_id,
+            encoded(result.records),
+            _Changed(loaded, group, result.records, may_downgrade=True),
+            answer,
+        )
     else:
-        loaded.after_writes(step, answer)
+        loaded.answer(step, answer)
 
 
 def sync(
@@ -73,11 +66,7 @@ def sync(
             :meth:`.consumer.ConsumerGroup.sync`.
     """
     response = group.sync(request, known_topics(step), step.now_ms)
-
-    def answer(step: Step, error: TidelogError | None) -> None:
-        step.respond(call.call_id, response if error is None else refuse(request, write_error(error)))
-
-    loaded.after_writes(step, answer)
+    loaded.answer(step, Answer(call.call_id, request, response))
 
 
 def heartbeat(
@@ -89,12 +78,7 @@ def heartbeat(
         TidelogError: The errors of :meth:`.consumer.ConsumerGroup.classic_heartbeat`.
     """
     group.classic_heartbeat(request, step.now_ms)
-
-    def answer(step: Step, error: TidelogError | None) -> None:
-        response = HeartbeatResponse() if error is None else refuse(request, write_error(error))
-        step.respond(call.call_id, response)
-
-    loaded.after_writes(step, answer)
+    loaded.answer(step, Answer(call.call_id, request, HeartbeatResponse()))
 
 
 def leave(
@@ -110,15 +94,11 @@ def leave(
         except TidelogError as error:
             result = replace(result, error=error.detached())
         results.append(result)
-    response = LeaveGroupResponse(members=tuple(results))
-
-    def answer(step: Step, error: TidelogError | None) -> None:
-        step.respond(call.call_id, response if error is None else refuse(request, write_error(error)))
-
+    answer = Answer(call.call_id, request, LeaveGroupResponse(members=tuple(results)))
     if leaving:
-        _remove(loaded, group, leaving, group.remove(leaving, step.wall_ms).records, answer, step)
+        _remove(loaded, group, leaving, group.remove(leaving, step.wall_ms).records, step, answer)
     else:
-        loaded.after_writes(step, answer)
+        loaded.answer(step, answer)
 
 
 def consumer_heartbeat(
@@ -138,21 +118,14 @@ def consumer_heartbeat(
     """
     result = group.heartbeat(request, call.client, known_topics(step), step.now_ms, step.wall_ms)
 
-    def answer(step: Step, error: TidelogError | None) -> None:
-        step.respond(call.call_id, result.response if error is None else refuse(request, write_error(error)))
-
-    def written(step: Step) -> None:
-        if isinstance(loaded.group, ClassicGroup):
-            _end(loaded.group, step)
-        loaded.group = group
-        replay(group, result.records)
-
+    answer = Answer(call.call_id, request, result.response)
     if not result.records:
-        loaded.after_writes(step, answer)
+        loaded.answer(step, answer)
     elif request.member_epoch == _LEAVE_GROUP_EPOCH:
-        _remove(loaded, group, (request.member_id,), result.records, answer, step)
+        _remove(loaded, group, (request.member_id,), result.records, step, answer)
     else:
-        _write(loaded, (*before, *encoded(result.records)), written, answer, step)
+        change = _Changed(loaded, group, result.records)
+        step.write(loaded.group_id, (*before, *encoded(result.records)), change, answer)
 
 
 def upgrade(group: ClassicGroup, step: Step) -> tuple[ConsumerGroup, list[GroupRecord]]:
@@ -171,7 +144,7 @@ def expire(loaded: LoadedGroup, group: ConsumerGroup, step: Step) -> None:
     """Remove the members whose deadlines have passed."""
     expired = group.expired(step.now_ms)
     if expired:
-        _remove(loaded, group, expired, group.remove(expired, step.wall_ms).records, None, step)
+        _remove(loaded, group, expired, group.remove(expired, step.wall_ms).records, step)
 
 
 def known_topics(step: Step) -> Mapping[str, TopicInfo]:
@@ -201,15 +174,52 @@ def _remove(
     group: ConsumerGroup,
     member_ids: Collection[str],
     records: Sequence[Record],
-    answer: Answer | None,
     step: Step,
+    *answers: Answer,
 ) -> None:
     """Write the removal of members. Without a member of the consumer protocol the group becomes a classic one."""
     classic = _downgraded(group, member_ids, step)
     if classic is None:
-        _write(loaded, encoded(records), lambda _: replay(group, records), answer, step)
+        step.write(loaded.group_id, encoded(records), _Changed(loaded, group, records), *answers)
     else:
-        _write_downgrade(loaded, group, classic, step, answer)
+        _write_downgrade(loaded, group, classic, step, *answers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed(Effect):
+    """Records of a consumer group to replay. A classic group of this id becomes the consumer group.
+
+    ``may_downgrade``: a classic member may have replaced the last member of the consumer protocol.
+    """
+
+    loaded: LoadedGroup
+    group: ConsumerGroup
+    records: Sequence[Record]
+    may_downgrade: bool = False
+
+    def written(self, step: Step) -> None:
+        if isinstance(self.loaded.group, ClassicGroup):
+            _end(self.loaded.group, step)
+        self.loaded.group = self.group
+        replay(self.group, self.records)
+        classic = _downgraded(self.group, (), step) if self.may_downgrade else None
+        if classic is not None:
+            _write_downgrade(self.loaded, self.group, classic, step)
+
+
+@dataclass(frozen=True, slots=True)
+class _Downgraded(Effect):
+    """A consumer group that becomes a classic one."""
+
+    loaded: LoadedGroup
+    classic: ClassicGroup
+
+    def written(self, step: Step) -> None:
+        self.loaded.group = self.classic
+        for member in self.classic.members.values():
+            reset_session(self.classic, member, step)
+        if self.classic.must_rebalance:
+            prepare_rebalance(self.classic, step)
 
 
 def _downgraded(group: ConsumerGroup, leaving: Collection[str], step: Step) -> ClassicGroup | None:
@@ -219,34 +229,11 @@ def _downgraded(group: ConsumerGroup, leaving: Collection[str], step: Step) -> C
 
 
 def _write_downgrade(
-    loaded: LoadedGroup, group: ConsumerGroup, classic: ClassicGroup, step: Step, answer: Answer | None = None
+    loaded: LoadedGroup, group: ConsumerGroup, classic: ClassicGroup, step: Step, *answers: Answer
 ) -> None:
-    def written(step: Step) -> None:
-        loaded.group = classic
-        for member in classic.members.values():
-            reset_session(classic, member, step)
-        if classic.must_rebalance:
-            prepare_rebalance(classic, step)
-
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     records = (*encoded(group.tombstones()), group_record(classic, assignments))
-    _write(loaded, records, written, answer, step)
-
-
-def _write(
-    loaded: LoadedGroup,
-    records: Iterable[GroupRecord],
-    written: Callable[[Step], None],
-    answer: Answer | None,
-    step: Step,
-) -> None:
-    step.write(
-        loaded.group_id,
-        records,
-        on_written=written,
-        on_committed=None if answer is None else lambda step: answer(step, None),
-        on_failed=answer,
-    )
+    step.write(loaded.group_id, records, _Downgraded(loaded, classic), *answers)
 
 
 def _end(group: ClassicGroup, step: Step) -> None:

@@ -21,11 +21,10 @@ from tidelog_node.groups.records import (
     is_offset_key,
 )
 from tidelog_node.groups.settings import GroupSettings
-from tidelog_node.groups.step import Step
+from tidelog_node.groups.step import Answer, Step
 from tidelog_node.groups.store import GroupStore
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
-AfterWrites: TypeAlias = Callable[[Step, TidelogError | None], None]
 
 
 @dataclass(slots=True)
@@ -39,8 +38,8 @@ class LoadedGroup:
     """True if a committed record, other than an offset, states that the group exists."""
     open_writes: set[int] = field(default_factory=set)
     """The ids of writes that are neither committed nor failed."""
-    waiting: deque[tuple[int, AfterWrites]] = field(default_factory=deque)
-    """Callbacks that run when a write ends, in ascending order of write id."""
+    waiting: deque[tuple[int, Answer]] = field(default_factory=deque)
+    """Answers that depend on earlier writes, in ascending order of write id."""
     is_ahead: bool = False
     """True if a write failed. Memory may then be ahead of the records, so the group must not be reloaded from them."""
 
@@ -61,12 +60,17 @@ class LoadedGroup:
         """True if the records contain all of the group's state."""
         return not self.open_writes and not self.is_used and not self.is_ahead
 
-    def after_writes(self, step: Step, follow: AfterWrites) -> None:
-        """Continue when all writes of the group so far are committed, or with an error if one fails."""
+    def forget(self) -> None:
+        """Note that the tombstones of the group are in the log. A new group begins."""
+        self.group = ClassicGroup(self.group_id)
+        self.is_recorded = False
+
+    def answer(self, step: Step, answer: Answer) -> None:
+        """Answer a call when all writes of the group so far are committed, or refuse it if one fails."""
         if self.open_writes:
-            self.waiting.append((max(self.open_writes), follow))
+            self.waiting.append((max(self.open_writes), answer))
         else:
-            follow(step, None)
+            answer.committed(step)
 
 
 class LoadedGroups:

@@ -5,9 +5,11 @@ Groups that have members are converted by the rules of :mod:`.migration`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups import consumer_requests
-from tidelog_node.groups.answers import refuse, write_error
+from tidelog_node.groups.answers import refuse, refuse_write
 from tidelog_node.groups.classic import ClassicGroup, joining, membership, syncing
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.persistence import tombstone as classic_tombstone
@@ -24,7 +26,7 @@ from tidelog_node.groups.messages import (
     SyncGroupRequest,
 )
 from tidelog_node.groups.migration import may_upgrade
-from tidelog_node.groups.step import Step
+from tidelog_node.groups.step import Effect, Step
 
 _JOINING_EPOCH = 0
 
@@ -117,20 +119,30 @@ def _join_converted(
     loaded: LoadedGroup, group: ConsumerGroup, call: RequestReceived, request: JoinGroupRequest, step: Step
 ) -> None:
     classic = ClassicGroup(loaded.group_id)
-
-    def written(step: Step) -> None:
-        loaded.group = classic
-        try:
-            joining.join(classic, call, request, step)
-        except TidelogError as error:
-            step.respond(call.call_id, refuse(request, error))
-
-    def failed(step: Step, error: TidelogError) -> None:
-        if loaded.group is group:
-            step.respond(call.call_id, refuse(request, write_error(error)))
-
     records = (*encoded(group.tombstones()), group_record(classic, {}))
-    step.write(loaded.group_id, records, on_written=written, on_failed=failed)
+    step.write(loaded.group_id, records, _JoinedConverted(loaded, group, classic, call, request))
+
+
+@dataclass(frozen=True, slots=True)
+class _JoinedConverted(Effect):
+    """An empty consumer group that becomes a classic one, which a member then joins."""
+
+    loaded: LoadedGroup
+    group: ConsumerGroup
+    classic: ClassicGroup
+    call: RequestReceived
+    request: JoinGroupRequest
+
+    def written(self, step: Step) -> None:
+        self.loaded.group = self.classic
+        try:
+            joining.join(self.classic, self.call, self.request, step)
+        except TidelogError as error:
+            step.respond(self.call.call_id, refuse(self.request, error))
+
+    def failed(self, step: Step, error: TidelogError) -> None:
+        if self.loaded.group is self.group:
+            step.respond(self.call.call_id, refuse_write(self.request, error))
 
 
 def _consumer_group(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_node.groups.answers import commit_error, refuse
+from tidelog_node.groups.answers import commit_error
 from tidelog_node.groups.classic import ClassicGroup, membership
 from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.loaded_groups import LoadedGroup, not_found
-from tidelog_node.groups.messages import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchGroup
+from tidelog_node.groups.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetFetchGroup,
+)
 from tidelog_node.groups.offsets import requests
 from tidelog_node.groups.offsets.deleted_topics import DeletedTopics
-from tidelog_node.groups.step import Step
+from tidelog_node.groups.step import Answer, Step
 
 _NO_EPOCH = -1
 
@@ -30,16 +37,27 @@ def commit(
         step.respond(call.call_id, response)
         return
 
-    def failed(step: Step, error: TidelogError) -> None:
-        step.respond(call.call_id, requests.failed_commit(response, commit_error(error)))
-
     step.write(
         loaded.group_id,
+        (),
+        _Committed(call.call_id, request, response, loaded.group_id, deleted),
         offsets=(*requests.deletions(deleted.offsets_of(loaded.group_id, loaded.offsets)), *changes),
-        on_written=lambda _: deleted.note_gone(loaded.group_id),
-        on_committed=lambda step: step.respond(call.call_id, response),
-        on_failed=failed,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed(Answer):
+    """The answer to a commit, which also deletes the group's offsets of deleted topics."""
+
+    response: OffsetCommitResponse
+    group_id: str
+    deleted: DeletedTopics
+
+    def written(self, step: Step) -> None:
+        self.deleted.note_gone(self.group_id)
+
+    def failed(self, step: Step, error: TidelogError) -> None:
+        step.respond(self.call_id, requests.failed_commit(self.response, commit_error(error)))
 
 
 def fetch(loaded: LoadedGroup, call: RequestReceived, request: OffsetFetchGroup, step: Step) -> None:
@@ -71,12 +89,7 @@ def delete(loaded: LoadedGroup, call: RequestReceived, request: OffsetDeleteRequ
     if not changes:
         step.respond(call.call_id, response)
         return
-    step.write(
-        loaded.group_id,
-        offsets=changes,
-        on_committed=lambda step: step.respond(call.call_id, response),
-        on_failed=lambda step, error: step.respond(call.call_id, refuse(request, commit_error(error))),
-    )
+    step.write(loaded.group_id, (), Answer(call.call_id, request, response), offsets=changes)
 
 
 def _check_commit(loaded: LoadedGroup, request: OffsetCommitRequest, step: Step) -> None:

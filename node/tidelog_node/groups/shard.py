@@ -205,8 +205,8 @@ class GroupShard:
         self._written.add(write_id)
         write = self._writes[write_id]
         self._loaded(write.group_id, step)
-        if write.on_written is not None:
-            write.on_written(step)
+        for effect in write.effects:
+            effect.written(step)
 
     def _end_write(self, write_id: int, error: TidelogError | None, step: Step) -> None:
         write = self._writes.pop(write_id, None)
@@ -220,14 +220,16 @@ class GroupShard:
         loaded.offsets.end_write((partition for partition, _ in write.offsets), unsure=unsure)
         if error is None:
             _take_over(loaded, write)
-            if write.on_committed is not None:
-                write.on_committed(step)
         else:
             loaded.is_ahead = True
-            if write.on_failed is not None:
-                write.on_failed(step, error)
+        effects = [*write.effects]
         while loaded.waiting and loaded.waiting[0][0] <= write_id:
-            loaded.waiting.popleft()[1](step, error)
+            effects.append(loaded.waiting.popleft()[1])
+        for effect in effects:
+            if error is None:
+                effect.committed(step)
+            else:
+                effect.failed(step, error)
 
     def _pass_time(self, step: Step) -> None:
         if self._listings:

@@ -6,25 +6,52 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_node.groups.events import GroupRecord, GroupResponse, TopicInfo
+from tidelog_node.groups.answers import refuse_write
+from tidelog_node.groups.events import GroupRecord, GroupRequest, GroupResponse, TopicInfo
 from tidelog_node.groups.offsets.committed import OffsetChange
 from tidelog_node.groups.offsets.encoding import encode_offsets
 from tidelog_node.groups.settings import GroupSettings
 
 
+class Effect:
+    """A consequence of a write. Its state consists of fields, so that a shard with pending writes can be dumped."""
+
+    __slots__ = ()
+
+    def written(self, step: Step) -> None:
+        """Process that the records are in the log."""
+
+    def committed(self, step: Step) -> None:
+        """Process that the records are committed."""
+
+    def failed(self, step: Step, error: TidelogError) -> None:
+        """Process that the records were not written, or that it is unknown whether they will be committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Effect):
+    """The answer to a call: the response once the records are committed, or else a refusal of the request."""
+
+    call_id: int
+    request: GroupRequest
+    response: GroupResponse
+
+    def committed(self, step: Step) -> None:
+        """Send the response."""
+        step.respond(self.call_id, self.response)
+
+    def failed(self, step: Step, error: TidelogError) -> None:
+        """Refuse the request."""
+        step.respond(self.call_id, refuse_write(self.request, error))
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Records of one group to write as one batch, and the callbacks that follow.
-
-    ``on_written`` runs when the records are in the log, ``on_committed`` when they are committed. ``on_failed`` runs
-    instead of either one.
-    """
+    """Records of one group to write as one batch, and the effects that follow, in order."""
 
     group_id: str
     records: tuple[GroupRecord, ...]
-    on_written: Callable[[Step], None] | None
-    on_committed: Callable[[Step], None] | None
-    on_failed: Callable[[Step, TidelogError], None] | None
+    effects: tuple[Effect, ...] = ()
     offsets: tuple[OffsetChange, ...] = ()
     """The changes of committed offsets that the records contain."""
 
@@ -53,13 +80,10 @@ class Step:
         self,
         group_id: str,
         records: Iterable[GroupRecord] = (),
-        *,
-        on_written: Callable[[Step], None] | None = None,
-        on_committed: Callable[[Step], None] | None = None,
-        on_failed: Callable[[Step, TidelogError], None] | None = None,
+        *effects: Effect,
         offsets: Iterable[OffsetChange] = (),
     ) -> None:
         """Request a write of the changed offsets followed by the other records."""
         changes = tuple(offsets)
         written = (*encode_offsets(group_id, changes), *records)
-        self.outcomes.append(Write(group_id, written, on_written, on_committed, on_failed, changes))
+        self.outcomes.append(Write(group_id, written, effects, changes))

@@ -82,10 +82,10 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
         group.pending_syncs.add(member.member_id)
 
 
-def answer_join(group: ClassicGroup, member: ClassicMember, step: Step, *, skip_assignment: bool = False) -> None:
+def answer_join(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
     """Answer a member's waiting JoinGroup with the generation. Only the leader receives the list of members."""
     if member.join_call is not None:
-        step.respond(member.join_call, joined(group, member, skip_assignment=skip_assignment))
+        step.respond(member.join_call, joined(group, member))
         member.join_call = None
 
 

@@ -9,7 +9,6 @@ from tidelog_node.groups.answers import write_error
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.rebalance import (
-    answer_join,
     joined,
     maybe_complete_join,
     prepare_rebalance,
@@ -19,18 +18,7 @@ from tidelog_node.groups.classic.rebalance import (
 )
 from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.messages import JoinGroupRequest, JoinGroupResponse
-from tidelog_node.groups.step import Step
-
-
-@dataclass(frozen=True, slots=True)
-class _Before:
-    """A member's previous state, restored if the change cannot be written."""
-
-    member_id: str
-    leader: str | None
-    protocols: tuple[tuple[str, bytes], ...]
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
+from tidelog_node.groups.step import Effect, Step
 
 
 def replace_static_member(
@@ -46,9 +34,7 @@ def replace_static_member(
     In a stable group the member keeps its assignment without a rebalance, unless the group would choose another
     protocol.
     """
-    before = _Before(
-        member.member_id, group.leader, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
-    )
+    before, leader = replace(member), group.leader
     refuse_join(member, step, ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
     refuse_sync(member, step, ErrorCode.FENCED_INSTANCE_ID)
     group.rename(member, new_id)
@@ -58,7 +44,10 @@ def replace_static_member(
     member.join_call = call.call_id
     reset_session(group, member, step)
     if group.state is ClassicState.STABLE and group.select_protocol() == group.protocol_name:
-        _keep_assignment(group, member, before, step, may_skip=not request.never_skips_assignment)
+        assignments = {other.member_id: other.assignment for other in group.members.values()}
+        may_skip = not request.never_skips_assignment
+        effect = _Returned(group, member, before, leader, group.generation, new_id, call.call_id, may_skip)
+        step.write(group.group_id, (group_record(group, assignments),), effect)
     elif group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
         # The leader's pending assignment contains the old member id.
         prepare_rebalance(group, step)
@@ -66,49 +55,46 @@ def replace_static_member(
         maybe_complete_join(group, step)
 
 
-def _keep_assignment(
-    group: ClassicGroup, member: ClassicMember, before: _Before, step: Step, *, may_skip: bool
-) -> None:
-    generation, new_id, call_id = group.generation, member.member_id, member.join_call
+@dataclass(frozen=True, slots=True)
+class _Returned(Effect):
+    """A static member that has returned to a stable group and keeps its assignment. ``before`` is its previous state.
 
-    def is_current() -> bool:
-        # If not, the member waits for a rebalance that has begun, or another member has taken its instance id.
-        in_place = group.state is ClassicState.STABLE and group.generation == generation
-        return in_place and group.members.get(new_id) is member and member.join_call == call_id
-
-    def committed(step: Step) -> None:
-        if is_current():
-            if may_skip:
-                answer_join(group, member, step, skip_assignment=True)
-            else:
-                _answer_as_follower(group, member, before.leader, step)
-            reset_session(group, member, step)
-
-    def failed(step: Step, error: TidelogError) -> None:
-        if is_current():
-            _revert(group, member, before, error, step)
-
-    assignments = {other.member_id: other.assignment for other in group.members.values()}
-    record = group_record(group, assignments)
-    step.write(group.group_id, (record,), on_committed=committed, on_failed=failed)
-
-
-def _answer_as_follower(group: ClassicGroup, member: ClassicMember, leader: str | None, step: Step) -> None:
-    """Answer a client that does not know ``skip_assignment``.
-
-    The answer names the previous leader, even if that is the member itself, so that the client does not assign.
+    A client that does not know ``skip_assignment`` is told the previous leader, even if that is the member itself, so
+    that it does not assign.
     """
-    assert member.join_call is not None
-    step.respond(member.join_call, replace(joined(group, member), leader=leader or "", members=()))
-    member.join_call = None
 
+    group: ClassicGroup
+    member: ClassicMember
+    before: ClassicMember
+    leader: str | None
+    generation: int
+    member_id: str
+    call_id: int
+    may_skip: bool
 
-def _revert(group: ClassicGroup, member: ClassicMember, before: _Before, error: TidelogError, step: Step) -> None:
-    assert member.join_call is not None
-    step.respond(member.join_call, JoinGroupResponse(error=write_error(error)))
-    member.join_call = None
-    group.rename(member, before.member_id)
-    group.update_protocols(member, before.protocols)
-    member.rebalance_timeout_ms = before.rebalance_timeout_ms
-    member.session_timeout_ms = before.session_timeout_ms
-    reset_session(group, member, step)
+    def committed(self, step: Step) -> None:
+        if self._is_current:
+            response = joined(self.group, self.member, skip_assignment=self.may_skip)
+            if not self.may_skip:
+                response = replace(response, leader=self.leader or "", members=())
+            self._answer(response, step)
+
+    def failed(self, step: Step, error: TidelogError) -> None:
+        if self._is_current:
+            self.group.rename(self.member, self.before.member_id)
+            self.group.update_protocols(self.member, self.before.protocols)
+            self.member.rebalance_timeout_ms = self.before.rebalance_timeout_ms
+            self.member.session_timeout_ms = self.before.session_timeout_ms
+            self._answer(JoinGroupResponse(error=write_error(error)), step)
+
+    @property
+    def _is_current(self) -> bool:
+        """False if the member waits for a rebalance that has begun, or if another one has taken its instance id."""
+        in_place = self.group.state is ClassicState.STABLE and self.group.generation == self.generation
+        is_member = self.group.members.get(self.member_id) is self.member
+        return in_place and is_member and self.member.join_call == self.call_id
+
+    def _answer(self, response: JoinGroupResponse, step: Step) -> None:
+        step.respond(self.call_id, response)
+        self.member.join_call = None
+        reset_session(self.group, self.member, step)

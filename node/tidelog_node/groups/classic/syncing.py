@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.answers import write_error
@@ -11,7 +12,7 @@ from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.rebalance import prepare_rebalance, propagate_error, refuse_sync, reset_session
 from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.messages import SyncGroupRequest, SyncGroupResponse
-from tidelog_node.groups.step import Step
+from tidelog_node.groups.step import Effect, Step
 
 
 def sync(group: ClassicGroup, call: RequestReceived, request: SyncGroupRequest, step: Step) -> None:
@@ -26,7 +27,7 @@ def sync(group: ClassicGroup, call: RequestReceived, request: SyncGroupRequest, 
         raise error_for(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} rebalances")
     _note_sync(group, member)
     if group.state is ClassicState.STABLE:
-        step.respond(call.call_id, _assigned(group, member))
+        step.respond(call.call_id, _response(group, member))
         return
     refuse_sync(member, step, ErrorCode.REBALANCE_IN_PROGRESS)
     member.sync_call = call.call_id
@@ -34,7 +35,9 @@ def sync(group: ClassicGroup, call: RequestReceived, request: SyncGroupRequest, 
         # Write only once. A second assignment would differ from the one that the log ends with.
         group.assigned_generation = group.generation
         given = {assignment.member_id: assignment.assignment for assignment in request.assignments}
-        _write(group, {member_id: given.get(member_id, b"") for member_id in group.members}, step)
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        effect = _Assigned(group, group.generation, assignments)
+        step.write(group.group_id, (group_record(group, assignments),), effect)
 
 
 def _check(group: ClassicGroup, request: SyncGroupRequest) -> ClassicMember:
@@ -60,23 +63,26 @@ def _note_sync(group: ClassicGroup, member: ClassicMember) -> None:
         group.timers.cancel_sync()
 
 
-def _write(group: ClassicGroup, assignments: Mapping[str, bytes], step: Step) -> None:
-    generation = group.generation
+@dataclass(frozen=True, slots=True)
+class _Assigned(Effect):
+    """The leader's assignment of a generation. It is obsolete once members have joined or left."""
 
-    def is_current() -> bool:
-        # If not, members have joined or left meanwhile and the assignment is obsolete.
-        return group.state is ClassicState.COMPLETING_REBALANCE and group.generation == generation
+    group: ClassicGroup
+    generation: int
+    assignments: Mapping[str, bytes]
 
-    def committed(step: Step) -> None:
-        if is_current():
-            _propagate(group, assignments, step)
+    def committed(self, step: Step) -> None:
+        if self._is_current:
+            _propagate(self.group, self.assignments, step)
 
-    def failed(step: Step, error: TidelogError) -> None:
-        if is_current():
-            propagate_error(group, step, write_error(error).code)
-            prepare_rebalance(group, step)
+    def failed(self, step: Step, error: TidelogError) -> None:
+        if self._is_current:
+            propagate_error(self.group, step, write_error(error).code)
+            prepare_rebalance(self.group, step)
 
-    step.write(group.group_id, (group_record(group, assignments),), on_committed=committed, on_failed=failed)
+    @property
+    def _is_current(self) -> bool:
+        return self.group.state is ClassicState.COMPLETING_REBALANCE and self.group.generation == self.generation
 
 
 def _propagate(group: ClassicGroup, assignments: Mapping[str, bytes], step: Step) -> None:
@@ -84,12 +90,12 @@ def _propagate(group: ClassicGroup, assignments: Mapping[str, bytes], step: Step
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
         if member.sync_call is not None:
-            step.respond(member.sync_call, _assigned(group, member))
+            step.respond(member.sync_call, _response(group, member))
             member.sync_call = None
             reset_session(group, member, step)
 
 
-def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
+def _response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type or "",
         protocol_name=group.protocol_name or "",
