@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import TypeVar, assert_never
 
 from tidelog.cluster import ClusterClient
+from tidelog.cluster.tasks import TaskSet
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core.commits import Commits
 from tidelog.consumer.core.events import (
@@ -82,13 +83,9 @@ class Fetcher:
         self._offsets = offsets
         self._sessions = NodeSessions(config)
         self._polls: dict[int, asyncio.Task[Fetched | FetchFailed]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._wanted_topics: set[str] = set()
         self._refresher: asyncio.Task[None] | None = None
-        self._main: asyncio.Task[None] | None = None
-        self._ager: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
-        self._statistician: asyncio.Task[None] | None = None
         self._statistics: tuple[Callable[[str], object], Statistics] | None = None
         self._outage = Outage()
         self._stopping = False
@@ -107,26 +104,16 @@ class Fetcher:
 
     async def start(self) -> None:
         """Start the fetcher's tasks."""
-        self._main = asyncio.create_task(self._run(), name="consumer-fetcher")
-        self._ager = asyncio.create_task(self._refresh_old(), name="consumer-metadata-age")
-        self._watch = asyncio.create_task(watch_waits("records to read", self._hindrances), name="consumer-waits")
+        self._tasks.start(self._run(), "consumer-fetcher")
+        self._tasks.start(self._refresh_old(), "consumer-metadata-age")
+        self._tasks.start(watch_waits("records to read", self._hindrances), "consumer-waits")
         if self._statistics is not None:
-            self._statistician = asyncio.create_task(
-                self._keep_statistics(*self._statistics), name="consumer-statistics"
-            )
+            self._tasks.start(self._keep_statistics(*self._statistics), "consumer-statistics")
 
     async def stop(self) -> None:
         """End all tasks."""
         self._stopping = True
-        owned = (
-            *(self._main, self._ager, self._watch, self._statistician, self._refresher),
-            *self._polls.values(),
-            *self._tasks,
-        )
-        tasks = [t for t in owned if t is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
         ends = [self._end_session(node_id, request) for node_id, request in self._sessions.endings()]
         await asyncio.gather(*ends)
 
@@ -183,9 +170,9 @@ class Fetcher:
                 case LookUp():
                     self._start_look_up(command)
                 case Validate():
-                    self._start(self._validate(command), f"validate-{command.node_id}")
+                    self._tasks.start(self._validate(command), f"validate-{command.node_id}")
                 case FetchCommitted():
-                    self._start(self._fetch_committed(command), "committed-offsets")
+                    self._tasks.start(self._fetch_committed(command), "committed-offsets")
                 case AskMetadata():
                     self._ask_metadata(command.topics)
                 case Deliver() | Report():
@@ -195,7 +182,7 @@ class Fetcher:
                     assert_never(command)
 
     def _start_poll(self, fetch: Fetch) -> None:
-        task = asyncio.create_task(self._poll_node(fetch), name=f"fetch-{fetch.node_id}")
+        task = self._tasks.start(self._poll_node(fetch), f"fetch-{fetch.node_id}")
         self._polls[fetch.node_id] = task
         task.add_done_callback(lambda done: self._poll_done(fetch, done))
 
@@ -266,12 +253,7 @@ class Fetcher:
     def _start_look_up(self, look_up: LookUp) -> None:
         # One by one, so that a partition without an answer does not delay the others.
         for spec in look_up.specs:
-            self._start(self._look_up(spec), f"offset-{spec.topic}-{spec.partition}")
-
-    def _start(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._look_up(spec), f"offset-{spec.topic}-{spec.partition}")
 
     async def _validate(self, command: Validate) -> None:
         wanted = {(s.topic, s.partition): (s.offset_epoch, s.leader_epoch) for s in command.specs}
@@ -336,7 +318,7 @@ class Fetcher:
     def _ask_metadata(self, topics: frozenset[str]) -> None:
         self._wanted_topics |= topics
         if self._refresher is None or self._refresher.done():
-            self._refresher = asyncio.create_task(self._refresh_wanted(), name="consumer-metadata")
+            self._refresher = self._tasks.start(self._refresh_wanted(), "consumer-metadata")
 
     async def _keep_statistics(self, callback: Callable[[str], object], statistics: Statistics) -> None:
         is_served = asyncio.Event()

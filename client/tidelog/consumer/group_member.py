@@ -6,9 +6,10 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Protocol, assert_never
+from typing import Protocol, assert_never
 
 from tidelog.cluster import ClusterClient, ClusterMetadata, Connection, Coordinators
+from tidelog.cluster.tasks import TaskSet
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core.faults import may_pass
 from tidelog.consumer.core.subscription import Subscription
@@ -93,7 +94,7 @@ class GroupMember:
         self._reported: set[str] = set()
         self._awake = asyncio.Event()
         self._refresh = asyncio.Event()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = TaskSet()
         self._is_unresolved = False
         self._is_outage_told = False
         self._outage = Outage()
@@ -106,14 +107,12 @@ class GroupMember:
     async def start(self) -> None:
         """Start the tasks."""
         work = step_when_due(self._step, self._awake, self._config.retry_backoff_max_ms, "the consumer's membership")
-        self._start(work, "consumer-membership")
-        self._start(self._keep_topics(), "consumer-topics")
+        self._tasks.start(work, "consumer-membership")
+        self._tasks.start(self._keep_topics(), "consumer-topics")
 
     async def stop(self) -> None:
         """End all tasks without leaving the group."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     def subscribe(self, subscription: Subscription) -> None:
         """Replace the subscription. Thread-safe."""
@@ -180,7 +179,7 @@ class GroupMember:
         for command in commands:
             match command:
                 case Call():
-                    self._start(self._call(command), f"group-{type(command.request).__name__}")
+                    self._tasks.start(self._call(command), f"group-{type(command.request).__name__}")
                 case AskTopics():
                     self._asked = command.topics
                     self._known = None
@@ -284,11 +283,6 @@ class GroupMember:
     def _existing(self) -> Iterator[str]:
         topics = self._cluster.metadata.topics
         return (name for name, topic in topics.items() if topic.error is None and not topic.is_internal)
-
-    def _start(self, work: Any, name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _asking(call: Call) -> Callable[[Connection, float], Awaitable[MembershipResponse]]:

@@ -6,11 +6,11 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from tidelog.cluster import Coordinators
 from tidelog.cluster.answers import error_of, group_by_topic
+from tidelog.cluster.tasks import TaskSet
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core.commits import CommitDone, Commits, Member, OffsetAndMetadata, SendCommit
 from tidelog.v1 import group_service_pb2 as pb
@@ -60,20 +60,18 @@ class GroupOffsets:
         self._waiting: dict[int, concurrent.futures.Future[CommitDone]] = {}
         self._awake = asyncio.Event()
         self._idle = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def start(self) -> None:
         """Start the task that sends commits."""
         pause_ms = self._config.retry_backoff_max_ms
         work = step_when_due(self._step, self._awake, pause_ms, "the consumer's commits")
-        self._start(work, "consumer-commits")
-        self._start(watch_waits("committed offsets", self._unfinished), "consumer-commit-waits")
+        self._tasks.start(work, "consumer-commits")
+        self._tasks.start(watch_waits("committed offsets", self._unfinished), "consumer-commit-waits")
 
     async def stop(self) -> None:
         """End all tasks; pending commits fail with _DESTROY."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         with self._lock:
             self._is_stopped = True
             waiting = list(self._waiting.values())
@@ -149,7 +147,7 @@ class GroupOffsets:
             # A caller that waits for idle commits must find their callbacks queued.
             for command in commands:
                 if isinstance(command, SendCommit):
-                    self._start(self._send(command), f"commit-{command.commit_id}")
+                    self._tasks.start(self._send(command), f"commit-{command.commit_id}")
                 else:
                     self._done(command)
         if is_idle:
@@ -204,11 +202,6 @@ class GroupOffsets:
         if self._config.group_protocol == "consumer" and member.member_id:
             group.member_id, group.member_epoch = member.member_id, member.generation_id
         return pb.OffsetFetchRequest(groups=[group], require_stable=self._config.is_read_committed)
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _commit_request(group_id: str, instance_id: str | None, command: SendCommit) -> pb.OffsetCommitRequest:

@@ -6,11 +6,12 @@ import asyncio
 import functools
 import threading
 import time
-from collections.abc import Coroutine, Hashable, Iterable, Mapping
-from typing import Any, assert_never
+from collections.abc import Hashable, Iterable, Mapping
+from typing import assert_never
 
 from tidelog.cluster import ClusterClient, Topic
 from tidelog.cluster.connections import Connection
+from tidelog.cluster.tasks import TaskSet
 from tidelog.producer.config import ProducerConfig
 from tidelog.producer.core.accumulator import Accumulator
 from tidelog.producer.core.events import (
@@ -69,15 +70,12 @@ class Sender:
         self._lock = lock
         self._acks = ACKS[config.acks]
         self._streams: dict[int, NodeStream] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._awake = asyncio.Event()
         self._wanted_topics: set[str] = set()
         self._refresher: asyncio.Task[None] | None = None
         self._identifier: asyncio.Task[None] | None = None
         self._main: asyncio.Task[None] | None = None
-        self._ager: asyncio.Task[None] | None = None
-        self._statistician: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
         self._outage = Outage()
 
     @property
@@ -87,11 +85,11 @@ class Sender:
 
     def start(self) -> None:
         """Start the sender's tasks. Runs on the network thread."""
-        self._main = asyncio.create_task(self._run(), name="producer-sender")
-        self._ager = asyncio.create_task(self._refresh_old(), name="producer-metadata-age")
-        self._watch = asyncio.create_task(watch_waits("acknowledgements", self._hindrances), name="producer-waits")
+        self._main = self._tasks.start(self._run(), "producer-sender")
+        self._tasks.start(self._refresh_old(), "producer-metadata-age")
+        self._tasks.start(watch_waits("acknowledgements", self._hindrances), "producer-waits")
         if self._hooks.stats_cb is not None and self._config.statistics_interval_ms:
-            self._statistician = asyncio.create_task(self._tell_statistics(), name="producer-statistics")
+            self._tasks.start(self._tell_statistics(), "producer-statistics")
 
     async def stop(self) -> None:
         """End all tasks and streams; unsettled records stay in the accumulator.
@@ -103,11 +101,7 @@ class Sender:
                 "the producer was closed with %d unacknowledged records: call flush() or close() first",
                 self._accumulator.count,
             )
-        own = (self._main, self._ager, self._statistician, self._watch, self._refresher, self._identifier, *self._tasks)
-        tasks = [task for task in own if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
         await asyncio.gather(*(stream.finish() for stream in self._streams.values()))
         self._streams.clear()
 
@@ -144,7 +138,7 @@ class Sender:
         for command in commands:
             match command:
                 case Send():
-                    self._spawn(self._send(command), f"produce-{command.node_id}")
+                    self._tasks.start(self._send(command), f"produce-{command.node_id}")
                 case Settle():
                     self._report(command)
                 case AskMetadata():
@@ -153,11 +147,6 @@ class Sender:
                     self._ask_producer_id()
                 case _:
                     assert_never(command)
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(coroutine, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _handle(self, events: Iterable[Event]) -> None:
         with self._lock:
@@ -220,11 +209,11 @@ class Sender:
     def _ask_metadata(self, topics: frozenset[str]) -> None:
         self._wanted_topics |= topics
         if self._refresher is None or self._refresher.done():
-            self._refresher = asyncio.create_task(self._refresh_wanted(), name="producer-metadata")
+            self._refresher = self._tasks.start(self._refresh_wanted(), "producer-metadata")
 
     def _ask_producer_id(self) -> None:
         if self._identifier is None or self._identifier.done():
-            self._identifier = asyncio.create_task(self._identify(), name="producer-id")
+            self._identifier = self._tasks.start(self._identify(), "producer-id")
 
     async def _identify(self) -> None:
         attempt = 0
