@@ -47,40 +47,43 @@ class Charge:
     max_elements: int = MAX_ELEMENTS
     """The limit for one request."""
 
-    def cost_of(self, raw: bytes) -> int:
-        """Return the bytes that a request takes from the budget."""
-        return len(raw) + self.extra_bytes if len(raw) > self.free_bytes else 0
+    async def take(self, size: int) -> None:
+        """Wait until the budget has room for a request of ``size`` bytes, and take it.
+
+        Raises:
+            TidelogError: THROTTLING_QUOTA_EXCEEDED: too many bytes wait already.
+        """
+        if size > self.free_bytes:
+            await self.budget.take(size + self.extra_bytes)
+
+    def give_back(self, size: int) -> None:
+        """Return what a request of ``size`` bytes took."""
+        if size > self.free_bytes:
+            self.budget.give_back(size + self.extra_bytes)
 
 
 class Intake:
-    """Receives a server's unary requests, on its event loop. They cost ``charge`` if their method has none."""
+    """Receives a server's unary requests, on its event loop. ``charge`` is for methods without their own."""
 
     def __init__(self, charge: Charge) -> None:
-        self._charge = charge
+        self.charge = charge
         self._turns: dict[str, list[asyncio.Future[None]]] = {}
         """The calls that wait for the receiving one, by connection."""
 
-    @contextlib.asynccontextmanager
-    async def request(
-        self, kind: type[Message], call: _Call, charge: Charge | None = None
-    ) -> AsyncIterator[tuple[Any, int]]:
-        """Receive a call's request, and yield it with its size. Its memory is reserved until the block ends.
+    async def receive(self, kind: type[Message], call: _Call, charge: Charge) -> tuple[Any, int]:
+        """Return a call's request and its size, which the caller passes to ``charge.give_back`` after the call.
 
         Raises:
-            TidelogError: THROTTLING_QUOTA_EXCEEDED, INVALID_REQUEST or REQUEST_TIMED_OUT.
+            TidelogError: THROTTLING_QUOTA_EXCEEDED, INVALID_REQUEST or REQUEST_TIMED_OUT. Nothing is taken.
         """
-        charge = charge or self._charge
         raw = await self._read(call)
-        size, cost = len(raw), charge.cost_of(raw)
-        if cost:
-            await charge.budget.take(cost)
+        size = len(raw)
+        await charge.take(size)
         try:
-            # The caller alone keeps the message.
-            parsed = [await parse(kind, raw, charge.max_elements)]
-            del raw
-            yield parsed.pop(), size
-        finally:
-            charge.budget.give_back(cost)
+            return await parse(kind, raw, charge.max_elements), size
+        except BaseException:
+            charge.give_back(size)
+            raise
 
     async def _read(self, call: _Call) -> bytes:
         async with self._turn(call.peer()):

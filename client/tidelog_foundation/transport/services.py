@@ -168,18 +168,25 @@ def add_servicer(server: grpc.aio.Server, intake: Intake, descriptor: ServiceDes
 
         async def answer(_: object, rpc: RpcContext) -> Any:
             try:
-                async with intake.request(kind, rpc) as (message, _):
-                    return await serve(message, rpc)
+                message, size = await intake.receive(kind, rpc, intake.charge)
             except TidelogError as error:
                 await abort_with(rpc, error)
+            try:
+                return await serve(message, rpc)
+            finally:
+                intake.charge.give_back(size)
 
         async def answer_all(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
             try:
-                async with intake.request(kind, rpc) as (message, _), contextlib.aclosing(serve(message, rpc)) as all_:
-                    async for response in all_:
-                        yield response
+                message, size = await intake.receive(kind, rpc, intake.charge)
             except TidelogError as error:
                 await abort_with(rpc, error)
+            try:
+                async with contextlib.aclosing(serve(message, rpc)) as responses:
+                    async for response in responses:
+                        yield response
+            finally:
+                intake.charge.give_back(size)
 
         if method.server_streaming:
             is_generator = inspect.isasyncgenfunction(serve)
@@ -239,10 +246,14 @@ def _codec(value_type: type[T] | None, message_type: type[Message]) -> MessageCo
 
 
 async def _answer(call: Call[Any, Any], codecs: _Codecs, intake: Intake, rpc: RpcContext) -> Any:
-    async with intake.request(codecs.request_type, rpc, call.charge) as (message, size):
+    charge = call.charge or intake.charge
+    message, size = await intake.receive(codecs.request_type, rpc, charge)
+    try:
         request = await codecs.decode(message, size)
         del message
         return await codecs.encode(await call.handle(request, Caller(rpc)))
+    finally:
+        charge.give_back(size)
 
 
 async def _answers(
@@ -253,12 +264,15 @@ async def _answers(
             async for each in messages:
                 yield each
         return
-    async with intake.request(codecs.request_type, rpc) as (message, size):
+    message, size = await intake.receive(codecs.request_type, rpc, intake.charge)
+    try:
         request = await codecs.decode(message, size)
         del message
         async with contextlib.aclosing(stream.handle(request, Caller(rpc))) as responses:
             async for response in responses:
                 yield await codecs.encode(response)
+    finally:
+        intake.charge.give_back(size)
 
 
 def _serialize(response: Message | bytes) -> bytes:
