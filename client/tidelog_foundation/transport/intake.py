@@ -39,7 +39,10 @@ _Call: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The limits and costs of requests: their bytes plus ``extra_bytes`` of a budget, nothing for small ones."""
+    """The limits and costs of requests: their bytes plus ``extra_bytes`` of a budget, nothing for small ones.
+
+    Small are those of up to ``free_bytes``; -1 means none.
+    """
 
     budget: ByteBudget
     free_bytes: int = SMALL_BYTES

@@ -15,9 +15,7 @@ from tidelog_node.handlers.administration import (
 from tidelog_node.handlers.configs import describe_configs, incremental_alter_configs, topic_settings
 from tidelog_node.handlers.context import AdminController, NodeContext
 from tidelog_node.handlers.delete_records import delete_records
-from tidelog_node.handlers.describe_producers import describe_producers
 from tidelog_node.handlers.fetch import begin_fetch
-from tidelog_node.handlers.init_producer_id import init_producer_id
 from tidelog_node.handlers.list_offsets import list_offsets
 from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from tidelog_node.handlers.metadata import get_metadata
@@ -32,6 +30,7 @@ from tidelog_node.handlers.produce import (
     take_turn,
     try_begin_produce,
 )
+from tidelog_node.handlers.producers import describe_producers, init_producer_id
 from tidelog_node.handlers.topics import (
     create_partitions,
     create_topics,

@@ -17,7 +17,7 @@ from tidelog_foundation.ids import BrokerId
 from tidelog_node.event_loop import Clock, DecodingThread
 from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.fetch_sessions import FetchSessions
-from tidelog_node.handlers.produce_turns import ProduceTurns
+from tidelog_node.handlers.produce_admission import ProduceTurns
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
 from tidelog_node.replication import ReplicaSelector

@@ -27,9 +27,8 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.handlers.context import NodeContext, leader_hint
-from tidelog_node.handlers.fetch_item import FetchItem
+from tidelog_node.handlers.fetch_item import FetchItem, preferred_replica
 from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
-from tidelog_node.handlers.preferred_replica import preferred_replica
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import Partition, ReadRequest, ReadResult
 from tidelog_node.replication.fetch_session import FULL_EPOCH

@@ -18,8 +18,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.context import NodeContext, leader_hint
-from tidelog_node.handlers.produce_checks import Checks, check_in_thread, check_inline, survey_request
-from tidelog_node.handlers.produce_turns import Turn
+from tidelog_node.handlers.produce_admission import Checks, Turn, check_in_thread, check_inline, survey_request
 from tidelog_node.log import CheckedBatch, RecordError, RefusedRecordsError
 from tidelog_node.partitions import Partition
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS

@@ -35,12 +35,12 @@ The next request of each may be in memory before the budget is checked.
 
 def log_service(context: NodeContext, budget: ByteBudget) -> Service:
     """Return the service. ``budget`` limits the produce requests of all connections together."""
-    records = RecordCalls(context, budget)
+    charge = produce_charge(budget)
+    records = RecordCalls(context, charge)
 
     def call(handler: Callable[[NodeContext, Q], Awaitable[R]]) -> Call[Q, R]:
         return Call(lambda request, _: handler(context, request), *types_of(handler))
 
-    charge = Charge(budget, 0, _REQUEST_BYTES, handlers.MAX_PRODUCE_ELEMENTS)
     return Service(
         pb.DESCRIPTOR.services_by_name["LogService"],
         {
@@ -59,12 +59,17 @@ def log_service(context: NodeContext, budget: ByteBudget) -> Service:
     )
 
 
-class RecordCalls:
-    """The calls that transfer records. The context's ``response_budget`` limits the fetch responses."""
+def produce_charge(budget: ByteBudget) -> Charge:
+    """Return the limits and costs of produce requests. Each costs more than its bytes, even an empty one."""
+    return Charge(budget, -1, _REQUEST_BYTES, handlers.MAX_PRODUCE_ELEMENTS)
 
-    def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
+
+class RecordCalls:
+    """The calls that transfer records. Requests cost ``charge``; ``response_budget`` limits the fetch responses."""
+
+    def __init__(self, context: NodeContext, charge: Charge) -> None:
         self._context = context
-        self._budget = budget
+        self._charge = charge
         self._streams: Counter[str] = Counter()
         """The number of streams by connection."""
 
@@ -74,7 +79,7 @@ class RecordCalls:
 
     async def produce_stream(self, read: Read, caller: Caller) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
         """Append the batches of a stream of requests in order."""
-        stream, connection = _ProduceStream(self._context, self._budget), caller.connection
+        stream, connection = _ProduceStream(self._context, self._charge), caller.connection
         if self._streams[connection] >= _MAX_STREAMS:
             text = f"the connection has {_MAX_STREAMS} streams of produce requests already"
             raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
@@ -129,9 +134,9 @@ class _ProduceStream:
     too many others wait for the budget is refused and freed.
     """
 
-    def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
+    def __init__(self, context: NodeContext, charge: Charge) -> None:
         self._context = context
-        self._budget = budget
+        self._charge = charge
         self._responses: asyncio.Queue[pb.ProduceStreamResponse | None] = asyncio.Queue()
         self._places = asyncio.Semaphore(_MAX_PIPELINED)
 
@@ -154,8 +159,8 @@ class _ProduceStream:
                 # arrives.
                 while isinstance(raw := await read(), bytes):
                     await self._places.acquire()
-                    size = _REQUEST_BYTES + len(raw)
-                    item, refusal = await self._take(raw, size)
+                    size = len(raw)
+                    item, refusal = await self._take(raw)
                     # The records are in memory only once while they are appended.
                     del raw
                     if refusal is not None:
@@ -167,19 +172,19 @@ class _ProduceStream:
         finally:
             self._responses.put_nowait(None)
 
-    async def _take(self, raw: bytes, size: int) -> tuple[pb.ProduceStreamRequest, TidelogError | None]:
+    async def _take(self, raw: bytes) -> tuple[pb.ProduceStreamRequest, TidelogError | None]:
         """Return a request, and the error if it is refused. A refused request uses none of the budget."""
         refusal = None
         try:
-            await self._budget.take(size)
+            await self._charge.take(len(raw))
         except TidelogError as error:
             # The traceback refers to this frame, which has the bytes.
             refusal = error.detached()
         try:
-            return await parse(pb.ProduceStreamRequest, raw, handlers.MAX_PRODUCE_ELEMENTS), refusal
+            return await parse(pb.ProduceStreamRequest, raw, self._charge.max_elements), refusal
         except BaseException:
             if refusal is None:
-                self._budget.give_back(size)
+                self._charge.give_back(len(raw))
             raise
 
     async def _start(self, item: pb.ProduceStreamRequest, size: int, tasks: asyncio.TaskGroup) -> None:
@@ -192,7 +197,7 @@ class _ProduceStream:
         try:
             return await handlers.begin_produce(self._context, request)
         except BaseException:
-            self._budget.give_back(size)
+            self._charge.give_back(size)
             raise
 
     async def _complete(self, correlation_id: int, pending: handlers.PendingProduce) -> None:
@@ -206,7 +211,7 @@ class _ProduceStream:
 
     def _end(self, pending: handlers.PendingProduce, size: int, _: asyncio.Task[None]) -> None:
         pending.abandon()
-        self._budget.give_back(size)
+        self._charge.give_back(size)
 
 
 def _produce_response(outcomes: Iterable[handlers.TopicOutcome]) -> pb.ProduceResponse:

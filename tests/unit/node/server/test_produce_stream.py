@@ -18,7 +18,7 @@ from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.services import Caller
 from tidelog_node import handlers
 from tidelog_node.server import log_service as log_service_module
-from tidelog_node.server.log_service import RecordCalls, log_service
+from tidelog_node.server.log_service import RecordCalls, log_service, produce_charge
 
 
 class Requests:
@@ -77,7 +77,7 @@ def test_stream_reads_no_more_while_its_client_takes_no_responses(
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
             requests = Requests(make_produce_request(make_batch(b"a")))
-            calls = RecordCalls(cluster.nodes[1].context, ByteBudget(1 << 20))
+            calls = RecordCalls(cluster.nodes[1].context, produce_charge(ByteBudget(1 << 20)))
             responses = calls.produce_stream(requests.read, Caller(requests))
             assert (await anext(responses)).correlation_id == 1
             await asyncio.sleep(0.1)
@@ -122,7 +122,7 @@ def test_stream_that_fails_before_a_request_began_to_wait_gives_back_what_it_too
             await cluster.create_topic(replicas=(1, 2))
             cluster.transport.cut_off.add(2)
             budget = ByteBudget(1 << 20)
-            stream = log_service_module._ProduceStream(cluster.nodes[1].context, budget)
+            stream = log_service_module._ProduceStream(cluster.nodes[1].context, produce_charge(budget))
             with pytest.raises(ExceptionGroup):
                 await anext(stream.run(read))
             assert cluster.partition(1).log.log_end_offset == 1
@@ -222,7 +222,7 @@ def test_stream_that_is_idle_holds_no_request(cluster_of, make_batch, make_produ
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
-            calls = RecordCalls(cluster.nodes[1].context, ByteBudget(1 << 20))
+            calls = RecordCalls(cluster.nodes[1].context, produce_charge(ByteBudget(1 << 20)))
             once = Once(make_produce_request(make_batch(b"a")))
             responses = calls.produce_stream(once.read, Caller(once))
             assert (await anext(responses)).correlation_id == 1

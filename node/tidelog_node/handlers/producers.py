@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that write to partitions with a producer id, from any replica (KIP-664)."""
+"""InitProducerId (KIP-98), and DescribeProducers (KIP-664), which any replica of a partition answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ from tidelog_node.handlers.requests.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     DescribeProducersTopicResult,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
 )
+
+_FIRST_EPOCH = 0
+
+
+async def init_producer_id(context: NodeContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Return a unique id for an idempotent producer.
+
+    Raises:
+        TidelogError: COORDINATOR_LOAD_IN_PROGRESS: this node has received no ids from the controllers yet.
+    """
+    return InitProducerIdResponse(producer_id=await context.producer_ids.next_id(), producer_epoch=_FIRST_EPOCH)
 
 
 async def describe_producers(context: NodeContext, request: DescribeProducersRequest) -> DescribeProducersResponse:

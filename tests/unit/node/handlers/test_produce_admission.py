@@ -11,7 +11,7 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import HEADER_SIZE, RecordBatchBuilder, encode_batch, parse_header, read_records
 from tidelog_node import handlers
-from tidelog_node.handlers import produce_checks
+from tidelog_node.handlers import produce_admission
 from tidelog_node.server import log_service
 
 MIB = 1024 * 1024
@@ -188,7 +188,7 @@ def test_large_batch_is_refused_for_what_is_in_it_and_the_rest_of_its_request_is
 
 
 def test_request_has_a_bound_on_what_its_batches_decompress_to(cluster_of, monkeypatch):
-    monkeypatch.setattr(produce_checks, "MAX_REQUEST_PLAIN_BYTES", 60 * MIB)
+    monkeypatch.setattr(produce_admission, "MAX_REQUEST_PLAIN_BYTES", 60 * MIB)
 
     async def run():
         async with cluster_of(1) as cluster:
