@@ -59,7 +59,7 @@ def test_nulls_are_written_where_the_version_has_them_and_refused_elsewhere() ->
         written(sample, 0)
     with pytest.raises(ValueError, match=r"Sample\.parts: null"):
         written(sample, 2)
-    with pytest.raises(MalformedMessageError, match="the length before 2 is -1"):
+    with pytest.raises(MalformedMessageError, match="invalid length -1 before byte 2"):
         read(b"\xff\xff" + bytes(20), 0)
 
 

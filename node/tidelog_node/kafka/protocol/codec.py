@@ -123,7 +123,9 @@ def _read_tagged(reader: Reader, tagged: _Tagged, values: dict[str, Any]) -> Non
             reader.position = begin
             values[name] = read(reader)
             if reader.position != begin + size:
-                raise MalformedMessageError(f"tagged field {tag} ({name}) at {begin} does not have {size} bytes")
+                raise MalformedMessageError(
+                    f"tagged field {tag} ({name}) at byte {begin} does not end after its {size} bytes"
+                )
 
 
 def _struct_writer(plain: _Plain, tagged: _Tagged, is_flexible: bool) -> _Write:
@@ -292,7 +294,7 @@ def _lengths(is_flexible: bool, is_nullable: bool, plain: tuple[_Read, _Write]) 
             return int(length)
         if is_nullable and length == -1:
             return None
-        raise MalformedMessageError(f"the length before {reader.position} is {length}")
+        raise MalformedMessageError(f"invalid length {length} before byte {reader.position}")
 
     def write(writer: Writer, length: int | None) -> None:
         if length is None and not is_nullable:

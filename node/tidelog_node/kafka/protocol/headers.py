@@ -45,7 +45,7 @@ def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
     api_key, version, correlation_id, length = _FIXED.unpack_from(frame)
     if length <= 0:
         if length < -1:
-            raise MalformedMessageError(f"the length of the client id is {length}")
+            raise MalformedMessageError(f"invalid length {length} of the client id")
         return RequestHeader(api_key, version, correlation_id, None if length else b"", _FIXED.size)
     end = _FIXED.size + length
     if end > size:

@@ -58,7 +58,7 @@ def read_count(reader: Reader, *, is_flexible: bool) -> int:
     """
     count = reader.unsigned_varint() - 1 if is_flexible else reader.int32()
     if count < 0:
-        raise MalformedMessageError(f"an array before {reader.position} is null, or has {count} elements")
+        raise MalformedMessageError(f"invalid array length {count} before byte {reader.position}")
     return reader.count(count)
 
 
@@ -74,7 +74,7 @@ def read_string(reader: Reader, *, is_flexible: bool) -> str | None:
     """Read a nullable string."""
     length = reader.unsigned_varint() - 1 if is_flexible else reader.int16()
     if length < -1:
-        raise MalformedMessageError(f"the length of the string before {reader.position} is {length}")
+        raise MalformedMessageError(f"invalid string length {length} before byte {reader.position}")
     return None if length < 0 else reader.text(length)
 
 
@@ -102,8 +102,8 @@ def read_topic(reader: Reader, version: int) -> TopicRef:
 def write_topic(writer: Writer, topic: TopicRef, version: int) -> None:
     """Write a topic's name or id, depending on the version."""
     if isinstance(topic, bytes):
-        assert version >= WITH_TOPIC_IDS, "the version names topics by their names"
+        assert version >= WITH_TOPIC_IDS, "this version identifies topics by name"
         writer.uuid(topic)
     else:
-        assert version < WITH_TOPIC_IDS, "the version names topics by their ids"
+        assert version < WITH_TOPIC_IDS, "this version identifies topics by id"
         write_string(writer, topic, is_flexible=version >= FLEXIBLE)

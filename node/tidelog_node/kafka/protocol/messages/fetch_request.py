@@ -258,7 +258,7 @@ def _decode_tags(reader: Reader, version: int, request: FetchRequest) -> None:
         else:
             reader.position = end
         if reader.position != end:
-            raise MalformedMessageError(f"tagged field {tag} at {begin} does not have {size} bytes")
+            raise MalformedMessageError(f"tagged field {tag} at byte {begin} does not end after its {size} bytes")
 
 
 def _replica(replica_id: int, replica_epoch: int) -> tuple[BrokerId, BrokerEpoch] | None:

@@ -231,7 +231,7 @@ def _decode_result_tags(reader: Reader, result: FetchResult) -> None:
         else:
             reader.position = end
         if reader.position != end:
-            raise MalformedMessageError(f"tagged field {tag} at {begin} does not have {size} bytes")
+            raise MalformedMessageError(f"tagged field {tag} at byte {begin} does not end after its {size} bytes")
 
 
 def _error(code: int) -> TidelogError | None:

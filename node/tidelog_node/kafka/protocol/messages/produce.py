@@ -197,7 +197,7 @@ def _decode_plain(reader: Reader, version: int) -> ProduceRequest:
     if version >= _FIRST_WITH_TRANSACTIONAL_ID:
         length = reader.int16()
         if length < _NULL:
-            raise MalformedMessageError(f"the transactional id has the length {length}")
+            raise MalformedMessageError(f"invalid length {length} of the transactional id")
         transactional_id = None if length == _NULL else reader.text(length)
     acks, timeout_ms = _ACKS_AND_TIMEOUT(reader.view, reader.advance(6))
     topics = []
@@ -214,7 +214,7 @@ def _decode_plain(reader: Reader, version: int) -> ProduceRequest:
 def _plain_count(reader: Reader) -> int:
     count = reader.int32()
     if count < 0:
-        raise MalformedMessageError(f"an array of {count} elements before {reader.position}")
+        raise MalformedMessageError(f"invalid array length {count} before byte {reader.position}")
     return reader.count(count)
 
 
@@ -252,7 +252,9 @@ def _decode_topic(reader: Reader, version: int) -> ProduceTopic:
         limit = position + size - 1 if size else position
         # The tags of the partition have at least one byte.
         if limit >= end:
-            raise MalformedMessageError(f"{size - 1} bytes of records are announced at {position} of {end}")
+            raise MalformedMessageError(
+                f"the records at byte {position} have {size - 1} bytes, {end - position} remain"
+            )
         partitions.append(ProducePartition(index, view[position:limit]))
         if view[limit]:
             reader.position = limit
