@@ -129,6 +129,6 @@ def test_node_that_others_have_no_listener_for_says_which_it_looked_for(cluster:
     first.stop()
     first.configure({**load_properties(first.properties_path), NAME: "PLAINTEXT"})
     first.start()
-    told = f"Node {second.id} has no listener PLAINTEXT, which this node's {NAME} is: it has {only_grpc(second)}"
+    told = f"Node {second.id} has no listener PLAINTEXT (this node's {NAME}), only {only_grpc(second)}"
     wait_for(lambda: told in first.log_path.read_text(), "the reason")
     assert isr_sizes(cluster, "t") == [1]
