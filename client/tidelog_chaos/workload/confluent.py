@@ -23,12 +23,19 @@ import logging
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 import confluent_kafka
 
 from tidelog.message import Message, TopicPartition
-from tidelog_chaos.workload.library import Committed, Delivered, Rebalanced, SendOutcome, send_outcome_of_last_attempt
+from tidelog_chaos.workload.library import (
+    Committed,
+    Delivered,
+    Library,
+    Rebalanced,
+    SendOutcome,
+    send_outcome_of_last_attempt,
+)
 from tidelog_chaos.workload.own_thread import OwnThread
 from tidelog_foundation.errors import ConfigError, ErrorCode, KafkaError, TidelogError, error_for
 
@@ -189,23 +196,15 @@ class ConfluentConsumer:
         return reported
 
 
-class ConfluentLibrary:
-    """confluent-kafka's clients."""
+class ConfluentLibrary(Library):
+    """confluent-kafka's clients. A commit that a loading or missing coordinator refused is repeated, maybe after a
+    later one.
+    """
 
-    @property
-    def is_kafkas(self) -> bool:
-        """Return True: they speak Kafka's protocol."""
-        return True
-
-    @property
-    def producer_defaults(self) -> Mapping[str, Any]:
-        """Make records wait longer than a fault lasts; see the module about those that time out."""
-        return {"message.timeout.ms": 120_000}
-
-    @property
-    def reorders_commits(self) -> bool:
-        """Return True: a commit that a loading or missing coordinator refused is repeated, maybe after a later one."""
-        return True
+    is_kafkas = True
+    # Records wait longer than a fault lasts; see the module about those that time out.
+    producer_defaults: ClassVar[Mapping[str, Any]] = {"message.timeout.ms": 120_000}
+    reorders_commits = True
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the package and of its library."""

@@ -10,9 +10,10 @@ attempts, because an earlier one may have been stored.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from tidelog.cluster.config import read_settings
 from tidelog.consumer import Consumer
@@ -92,36 +93,37 @@ class RunConsumer(Protocol):
         """The generation or the member epoch, -1 if not a member."""
 
 
-class Library(Protocol):
+class Library(ABC):
     """Creates producers and consumers from settings with dotted names; stateless and thread-safe."""
 
-    @property
-    def is_kafkas(self) -> bool:
-        """True if the library speaks Kafka's protocol and needs the addresses of the Kafka listeners."""
-
-    @property
-    def producer_defaults(self) -> Mapping[str, Any]:
-        """Producer settings of a run that differ from those for Tidelog's."""
-
-    @property
-    def reorders_commits(self) -> bool:
-        """True if a consumer may repeat an unanswered commit after a later one."""
+    is_kafkas: ClassVar[bool] = False
+    """True if the library speaks Kafka's protocol and needs the addresses of the Kafka listeners."""
+    producer_defaults: ClassVar[Mapping[str, Any]] = {}
+    """Producer settings of a run that differ from those for Tidelog's."""
+    reorders_commits: ClassVar[bool] = False
+    """True if a consumer may repeat an unanswered commit after a later one."""
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the packages other than Tidelog, by name."""
+        return {}
 
+    @abstractmethod
     def check_producer(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigError for settings that a producer refuses; without ``bootstrap.servers``."""
 
+    @abstractmethod
     def check_consumer(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigError for settings that a consumer refuses; without ``bootstrap.servers``."""
 
+    @abstractmethod
     def producer(self, config: Mapping[str, Any]) -> RunProducer:
         """Return a new producer."""
 
+    @abstractmethod
     def consumer(self, config: Mapping[str, Any], on_commit: Committed | None = None) -> RunConsumer:
         """Return a new consumer; without a ``group.id`` it assigns and commits nothing."""
 
+    @abstractmethod
     def outcome(self, code: ErrorCode) -> SendOutcome:
         """Return the outcome of a send whose delivery report has an error."""
 
@@ -135,27 +137,8 @@ class _TidelogConsumer(Consumer):
         AssignedConsumer.close(self)
 
 
-class TidelogLibrary:
-    """Tidelog's own clients."""
-
-    @property
-    def is_kafkas(self) -> bool:
-        """Return False: they speak gRPC."""
-        return False
-
-    @property
-    def producer_defaults(self) -> Mapping[str, Any]:
-        """Return none."""
-        return {}
-
-    @property
-    def reorders_commits(self) -> bool:
-        """Return False: commits are executed in the order of the calls."""
-        return False
-
-    def versions(self) -> Mapping[str, str]:
-        """Return none."""
-        return {}
+class TidelogLibrary(Library):
+    """Tidelog's own clients, which speak gRPC and execute commits in the order of the calls."""
 
     def check_producer(self, config: Mapping[str, Any]) -> None:
         """Parse the settings as the producer does."""
