@@ -16,9 +16,9 @@ from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, parse
 from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service, types_of
 from tidelog_node import handlers
-from tidelog_node.fetching.proto import request_from_proto, request_from_proto_in_steps, response_to_proto
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch import LONG_BYTES
+from tidelog_node.server.fetch_messages import request_from_proto, request_from_proto_in_steps, response_to_proto
 
 Q = TypeVar("Q")
 R = TypeVar("R")

@@ -45,7 +45,7 @@ from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
 from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings, LeaderFetcher
-from tidelog_node.partitions.fetchers.transport import GrpcReplicaTransport, ReplicaTransport
+from tidelog_node.partitions.fetchers.transport import ReplicaTransport
 from tidelog_node.partitions.housekeeping import (
     delete_expired_segments,
     expire_producers,
@@ -63,6 +63,7 @@ from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.group_service import group_service
+from tidelog_node.server.grpc_replica_transport import GrpcReplicaTransport
 from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_node.server.liveness_connection import LivenessConnection
 from tidelog_node.server.log_service import log_service

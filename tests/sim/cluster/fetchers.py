@@ -16,8 +16,8 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_node.fetching import FetchRequest
-from tidelog_node.fetching.proto import request_to_proto, response_from_proto
 from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings, LeaderFetcher
+from tidelog_node.server.fetch_messages import request_to_proto, response_from_proto
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess

@@ -13,7 +13,6 @@ from sim.cluster.world import OnAnswer
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import TopicId
 from tidelog_node.event_loop import Pending
-from tidelog_node.fetching.proto import request_from_proto, response_to_proto
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.fetch import begin_fetch
 from tidelog_node.handlers.fetch_sessions import FetchSessions
@@ -23,6 +22,7 @@ from tidelog_node.partitions import ReplicationThrottles
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.replication.fetch_session import FetchSession
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+from tidelog_node.server.fetch_messages import request_from_proto, response_to_proto
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess

@@ -29,8 +29,8 @@ from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.kafka.server.listener import KafkaListeners
 from tidelog_node.kafka.server.request_memory import RequestBudgets
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.partitions.fetchers.transport import GrpcReplicaTransport
 from tidelog_node.replication import EpochEnd
+from tidelog_node.server.grpc_replica_transport import GrpcReplicaTransport
 from tidelog_node.server.log_service import log_service
 
 TOPIC_ID = b"0123456789abcdef"

@@ -15,8 +15,8 @@ from tests.support.kafka_requests import declarations, read_request
 from tests.support.request_budgets import Process, Watch, cost_of
 from tests.support.worst_requests import grpc_requests, kafka_frames
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog_node.fetching.proto import request_from_proto
 from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.server.fetch_messages import request_from_proto
 
 SIZE = 1_000
 LONG_S, STRETCH_S = 0.6, 0.3
