@@ -26,7 +26,7 @@ from tidelog_node.replication import FetchSession
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import Node
 from tidelog_quorum.raft.core.voters import Voter
-from tidelog_quorum.raft.links import MAX_FRAME_BYTES
+from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.process import ControllerServer
 from tidelog_quorum.server.quorum_controller import QuorumController

@@ -17,7 +17,7 @@ from tidelog.testing.cluster_folder import FolderLocks
 from tidelog.testing.ports import free_ports
 from tidelog.testing.process import Place, ProcessGroup, ProcessHandle
 from tidelog_foundation.errors import ConfigError
-from tidelog_quorum.raft.storage import open_storage
+from tidelog_quorum.raft.storage.raft_storage import open_storage
 
 Make = Callable[..., ProcessHandle]
 _CLUSTER = "forked"

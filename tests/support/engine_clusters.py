@@ -196,7 +196,7 @@ class TidelogCluster(EngineCluster):
 
 class PySyncObjCluster(EngineCluster):
     def new_engine(self, node_id: int, cluster_id: str) -> tuple[RaftEngine, grpc.aio.Server | None]:
-        from tidelog_quorum.raft.pysyncobj_engine import PySyncObjRaft
+        from tidelog_quorum.raft.pysyncobj.engine import PySyncObjRaft
 
         directory = self.root / str(node_id)
         arguments: Any = (node_id, self.voters, self.second_addresses, directory, cluster_id, self.config)

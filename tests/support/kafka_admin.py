@@ -1,14 +1,14 @@
 """A node's administrative Kafka APIs: the real APIs, handlers and controller core, without a network."""
 
 import asyncio
-from itertools import count
+
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as controller_pb
 from tidelog.v1 import quorum_service_pb2 as quorum_pb
 from tidelog_foundation.errors import ErrorCode
-from tidelog_foundation.ids import TopicId
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import NodeContext
@@ -62,9 +62,8 @@ class CoreController:
     """A controller's core that commits requests at once. If set, ``failure`` is raised instead."""
 
     def __init__(self, cache, **config):
-        ids = count(1)
         config = ControllerConfig("c1", 9_000, config.pop("num_partitions", 1), 1, **config)
-        self.core = Controller(config, lambda: TopicId(next(ids).to_bytes(16, "big")))
+        self.core = Controller(config, SequentialTopicIds())
         self.core.replay(1, 1, [NoOpRecord()])
         self.core.activate(1, 0)
         self.cache = cache

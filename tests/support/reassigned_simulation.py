@@ -11,6 +11,7 @@ import random
 
 from partition_model import MemoryLog, Node
 from partition_simulation import MAX_LAG_MS, MIN_ISR, Simulation
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2, metadata_record_pb2
@@ -24,7 +25,7 @@ from tidelog_node.replication.events import (
     RegistrationChanged,
     TimePassed,
 )
-from tidelog_quorum.controller import Controller, ControllerConfig, Duty, Result
+from tidelog_quorum.controller import Controller, ControllerConfig, PeriodicTask, Result
 from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, NoOpRecord
 from tidelog_quorum.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -45,7 +46,7 @@ class RealController:
 
     def __init__(self, uses_elr):
         config = ControllerConfig("c", SESSION_MS, min_insync_replicas=MIN_ISR)
-        self.controller = Controller(config, lambda: b"0123456789abcdef")
+        self.controller = Controller(config, SequentialTopicIds())
         self.history = []
         self.controller.replay(1, 1, [NoOpRecord()])
         self.controller.activate(1, 0)
@@ -82,7 +83,7 @@ class RealController:
 
     def do(self, handler, request):
         response = self.write(handler(request, 0))
-        duty: Duty | None = Duty.EXPIRE_SESSIONS
+        duty: PeriodicTask | None = PeriodicTask.EXPIRE_SESSIONS
         while duty is not None:
             result, duty = self.controller.tick(duty, 0)
             self.write(result)

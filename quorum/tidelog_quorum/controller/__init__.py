@@ -3,6 +3,6 @@
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerProgress, BrokerRefused
-from tidelog_quorum.controller.state_machine import Controller, Duty
+from tidelog_quorum.controller.state_machine import Controller, PeriodicTask
 
-__all__ = ["BrokerProgress", "BrokerRefused", "Controller", "ControllerConfig", "Duty", "Result"]
+__all__ = ["BrokerProgress", "BrokerRefused", "Controller", "ControllerConfig", "PeriodicTask", "Result"]

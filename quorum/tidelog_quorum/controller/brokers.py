@@ -173,8 +173,7 @@ def _records_towards(
     if following is _Next.UNFENCED and broker.fenced:
         change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)
         brokers = {**image.brokers, broker.broker_id: dataclasses.replace(broker, fenced=False)}
-        led_by_nobody = (c for c in without_leader(image) if broker.broker_id in c[2].replicas)
-        return [change, *settling.changes(image, brokers, led_by_nobody)]
+        return [change, *settling.changes(image, brokers, without_leader(image, broker.broker_id))]
     if following is _Next.SHUTTING_DOWN and not broker.in_controlled_shutdown:
         change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True)
         return [change, *_changes_as(dataclasses.replace(broker, in_controlled_shutdown=True), image, settling)]

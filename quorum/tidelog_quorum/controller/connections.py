@@ -44,14 +44,14 @@ class Answer(enum.Enum):
 
     REFUSED = enum.auto()
     """No listener is open."""
-    HEARD = enum.auto()
+    ACCEPTED = enum.auto()
     """A listener is open, or was a moment ago: a closing listener resets the connections that it has not accepted."""
     NONE = enum.auto()
     """No answer. The network may be broken."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CallOpened:
     """A broker opened a call, over a connection from ``origin``, None if unknown."""
 
     call_id: int
@@ -60,14 +60,14 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Broke:
+class CallBroken:
     """The connection of a call broke."""
 
     call_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CallEnded:
     """This controller ended a call."""
 
     call_id: int
@@ -139,7 +139,7 @@ class Report:
     ports: Sequence[int]
 
 
-Event: TypeAlias = Held | Broke | Ended | ListenersFound | Connected | PauseEnded | Reported
+Event: TypeAlias = CallOpened | CallBroken | CallEnded | ListenersFound | Connected | PauseEnded | Reported
 Command: TypeAlias = FindListeners | Connect | Pause | Report
 
 
@@ -171,25 +171,25 @@ class BrokerConnections:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._calls: dict[int, tuple[Broker, IpAddress | None]] = {}
-        self._held: dict[Broker, int] = {}
+        self._open_calls: dict[Broker, int] = {}
         self._examinations: dict[Broker, _Examination] = {}
         self._queue: deque[_Examination] = deque()
         self._commands: list[Command] = []
 
-    def is_held(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
+    def has_call(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
         """Return True if a broker has a call open now for that registration."""
-        return (broker_id, broker_epoch) in self._held
+        return (broker_id, broker_epoch) in self._open_calls
 
     def step(self, event: Event, now_ms: int) -> list[Command]:
         """Process an event and return the commands in order."""
         self._commands = []
         match event:
-            case Held(call_id, broker, origin):
+            case CallOpened(call_id, broker, origin):
                 self._calls[call_id] = broker, origin
-                self._held[broker] = call_id
-            case Ended(call_id):
+                self._open_calls[broker] = call_id
+            case CallEnded(call_id):
                 self._end_call(call_id)
-            case Broke(call_id):
+            case CallBroken(call_id):
                 broker, origin = self._calls[call_id]
                 if self._end_call(call_id) and origin is not None and broker not in self._examinations:
                     examination = self._examinations[broker] = _Examination(broker, origin)
@@ -210,7 +210,7 @@ class BrokerConnections:
 
     def check_invariants(self) -> None:
         """Assert what holds between any two events."""
-        assert all(self._calls[call_id][0] == broker for broker, call_id in self._held.items())
+        assert all(self._calls[call_id][0] == broker for broker, call_id in self._open_calls.items())
         assert all(e.stage is _Stage.QUEUED for e in self._queue)
         assert all((e in self._queue) == (e.stage is _Stage.QUEUED) for e in self._examinations.values())
         assert self._under_way() <= _MAX_AT_ONCE
@@ -221,9 +221,9 @@ class BrokerConnections:
     def _end_call(self, call_id: int) -> bool:
         """Remove a call. Return True if it was the broker's latest."""
         broker, _ = self._calls.pop(call_id)
-        if self._held.get(broker) != call_id:
+        if self._open_calls.get(broker) != call_id:
             return False
-        del self._held[broker]
+        del self._open_calls[broker]
         return True
 
     def _under_way(self) -> int:
@@ -259,7 +259,7 @@ class BrokerConnections:
         self._commands.append(Connect(examination.broker, examination.origin, examination.ports))
 
     def _take_answers(self, examination: _Examination, answers: Sequence[Answer]) -> None:
-        examination.refusals = 0 if Answer.HEARD in answers else examination.refusals + 1
+        examination.refusals = 0 if Answer.ACCEPTED in answers else examination.refusals + 1
         if Answer.NONE in answers:
             self._finish(examination)
         elif examination.refusals == _REFUSALS:
@@ -271,7 +271,7 @@ class BrokerConnections:
             self._commands.append(Pause(examination.broker, _PAUSE_MS))
 
     def _report(self, examination: _Examination) -> None:
-        if examination.broker in self._held:
+        if examination.broker in self._open_calls:
             self._finish(examination)
             return
         examination.stage = _Stage.REPORTING

@@ -8,9 +8,11 @@ not on the event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.ids import NO_BROKER, UNASSIGNED_DIRECTORY, BrokerId, DirectoryId, TopicId
@@ -41,40 +43,120 @@ def leads_any(image: MetadataImage, broker_id: BrokerId) -> bool:
     return any(broker_id in topic.leaders for topic in image.topics.values())
 
 
-def held_by(image: MetadataImage, brokers: frozenset[BrokerId]) -> Iterator[Candidate]:
-    """Yield the partitions with one of ``brokers`` in their ISR or ELR."""
-    for topic in image.topics.values():
-        if brokers.isdisjoint(topic.members):
-            continue
+class PartitionScan:
+    """An iterator over partitions of an image, found topic by topic as they are needed; plain data, unlike a generator.
+
+    ``selection`` chooses the partitions of a topic.
+    """
+
+    __slots__ = ("_found", "_image", "_names", "_selection")
+
+    def __init__(self, image: MetadataImage, selection: Selection) -> None:
+        self._image = image
+        self._selection = selection
+        self._names = deque(image.topics)
+        self._found: deque[Candidate] = deque()
+
+    def __iter__(self) -> PartitionScan:
+        """Return the scan itself."""
+        return self
+
+    def __next__(self) -> Candidate:
+        """Return the next partition."""
+        if not self.find():
+            raise StopIteration
+        return self._found.popleft()
+
+    def __copy__(self) -> PartitionScan:
+        """Return a scan of the remaining partitions that leaves this one as it is."""
+        scan = PartitionScan(self._image, self._selection)
+        scan._names, scan._found = self._names.copy(), self._found.copy()
+        return scan
+
+    def find(self) -> bool:
+        """Return whether there is another partition."""
+        while not self._found and self._names:
+            self._found.extend(self._selection.of(self._image.topics[self._names.popleft()]))
+        return bool(self._found)
+
+
+class Selection(Protocol):
+    """A choice of a topic's partitions."""
+
+    def of(self, topic: TopicImage) -> Iterable[Candidate]:
+        """Return the chosen partitions of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllPartitions:
+    """All partitions."""
+
+    def of(self, topic: TopicImage) -> Iterable[Candidate]:
+        """Return all partitions of a topic."""
+        return ((topic, index, partition) for index, partition in topic.partitions.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldBy:
+    brokers: frozenset[BrokerId]
+    lost: frozenset[DirectoryId] | None = None
+
+    def of(self, topic: TopicImage) -> Iterable[Candidate]:
+        if self.brokers.isdisjoint(topic.members):
+            return
         for index, partition in topic.partitions.items():
-            if not brokers.isdisjoint(partition.isr) or not brokers.isdisjoint(partition.eligible_leader_replicas):
+            elr = partition.eligible_leader_replicas
+            if self.brokers.isdisjoint(partition.isr) and self.brokers.isdisjoint(elr):
+                continue
+            if self.lost is None or any(partition.directory_of(b) in self.lost for b in self.brokers):
                 yield topic, index, partition
 
 
-def held_in(image: MetadataImage, broker_id: BrokerId, lost: frozenset[DirectoryId]) -> Iterator[Candidate]:
-    """Yield the partitions with a broker in their ISR or ELR whose replica is in one of the ``lost`` directories."""
-    for topic, index, partition in held_by(image, frozenset({broker_id})):
-        if partition.directory_of(broker_id) in lost:
-            yield topic, index, partition
+@dataclass(frozen=True, slots=True)
+class _WithoutLeader:
+    replica: BrokerId | None
 
-
-def without_leader(image: MetadataImage) -> Iterator[Candidate]:
-    """Yield the partitions without a leader."""
-    for topic in image.topics.values():
+    def of(self, topic: TopicImage) -> Iterable[Candidate]:
         if NO_BROKER in topic.leaders:
-            yield from ((topic, i, p) for i, p in topic.partitions.items() if p.leader == NO_BROKER)
+            for index, partition in topic.partitions.items():
+                if partition.leader == NO_BROKER and (self.replica is None or self.replica in partition.replicas):
+                    yield topic, index, partition
 
 
-def doubtful(image: MetadataImage) -> Iterator[Candidate]:
-    """Yield all partitions that are not settled, and possibly some that are: an earlier leader may have left some."""
-    active = {b.broker_id for b in image.brokers.values() if b.is_active}
+@dataclass(frozen=True, slots=True)
+class _Doubtful:
+    active: frozenset[BrokerId]
+    online: frozenset[tuple[BrokerId, DirectoryId]]
+
+    def of(self, topic: TopicImage) -> Iterable[Candidate]:
+        for index, partition in topic.partitions.items():
+            places = zip(partition.replicas, partition.directories, strict=True)
+            is_served = self.active.issuperset(partition.isr) and self.online.issuperset(places)
+            if partition.leader == NO_BROKER or not is_served:
+                yield topic, index, partition
+
+
+def held_by(image: MetadataImage, brokers: frozenset[BrokerId]) -> PartitionScan:
+    """Return the partitions with one of ``brokers`` in their ISR or ELR."""
+    return PartitionScan(image, _HeldBy(brokers))
+
+
+def held_in(image: MetadataImage, broker_id: BrokerId, lost: frozenset[DirectoryId]) -> PartitionScan:
+    """Return the partitions with a broker in their ISR or ELR whose replica is in one of the ``lost`` directories."""
+    return PartitionScan(image, _HeldBy(frozenset({broker_id}), lost))
+
+
+def without_leader(image: MetadataImage, replica: BrokerId | None = None) -> PartitionScan:
+    """Return the partitions without a leader, all of them or those with a replica on a broker."""
+    return PartitionScan(image, _WithoutLeader(replica))
+
+
+def doubtful(image: MetadataImage) -> PartitionScan:
+    """Return all partitions that are not settled, and possibly some that are: an earlier leader may have left some."""
+    active = frozenset(b.broker_id for b in image.brokers.values() if b.is_active)
     # Paired with the broker: a copied directory has its id on two brokers.
-    online = {(b.broker_id, d) for b in image.brokers.values() for d in (UNASSIGNED_DIRECTORY, *b.log_dirs)}
-    for topic, index, partition in image.partitions():
-        places = zip(partition.replicas, partition.directories, strict=True)
-        is_served = active.issuperset(partition.isr) and online.issuperset(places)
-        if partition.leader == NO_BROKER or not is_served:
-            yield topic, index, partition
+    online = frozenset((b.broker_id, d) for b in image.brokers.values() for d in (UNASSIGNED_DIRECTORY, *b.log_dirs))
+    return PartitionScan(image, _Doubtful(active, online))
 
 
 def settled(

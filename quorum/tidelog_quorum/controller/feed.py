@@ -117,14 +117,14 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderTold:
+class LeaderAnnounced:
     """The leader changed; -1 for none."""
 
     leader_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class VotersTold:
+class VotersAnnounced:
     """The voters changed."""
 
     voters: VoterSet
@@ -161,7 +161,9 @@ class DropImage:
     offset: int
 
 
-Event: TypeAlias = Joined | Left | Ready | Waited | BatchEncoded | Published | Restored | LeaderTold | VotersTold
+Event: TypeAlias = (
+    Joined | Left | Ready | Waited | BatchEncoded | Published | Restored | LeaderAnnounced | VotersAnnounced
+)
 Command: TypeAlias = Respond | KeepImage | EncodeBatch | DropImage
 
 
@@ -186,14 +188,14 @@ class _Snapshot:
 class _Follower:
     """Progress of a follower.
 
-    ``position`` is the next offset to send, ``parts`` the rest of the entry before it, and ``told`` the voters that
-    it knows. During a snapshot, ``batches`` is the number of sent batches.
+    ``position`` is the next offset to send, ``parts`` the rest of the entry before it, and
+    ``known_voters`` the voters that it knows. During a snapshot, ``batches`` is the number of sent batches.
     """
 
     follower_id: int
     position: int
     phase: _Phase = _Phase.BUSY
-    told: VoterSet | None = None
+    known_voters: VoterSet | None = None
     parts: tuple[FeedEntry, ...] = ()
     snapshot: _Snapshot | None = None
     batches: int = 0
@@ -244,9 +246,9 @@ class MetadataFeed:
                 self._publish(entries, image)
             case Restored(image):
                 self._restore(image)
-            case LeaderTold(leader_id):
+            case LeaderAnnounced(leader_id):
                 self._leader_id = leader_id
-            case VotersTold(voters):
+            case VotersAnnounced(voters):
                 self.voters = voters
                 self._wake()
             case _:
@@ -265,7 +267,7 @@ class MetadataFeed:
             assert not (follower.snapshot is not None and follower.parts)
             if follower.phase is _Phase.IDLE:
                 assert follower.position > self._image.offset, follower
-                assert follower.told == self.voters, follower
+                assert follower.known_voters == self.voters, follower
                 assert not follower.parts, follower
 
     def _publish(self, entries: Sequence[CommittedEntry], image: MetadataImage) -> None:
@@ -319,7 +321,7 @@ class MetadataFeed:
         elif follower.snapshot is not None:
             self._encode_next(follower, follower.snapshot)
         elif follower.position > self._image.offset:
-            if follower.told == self.voters:
+            if follower.known_voters == self.voters:
                 follower.phase = _Phase.IDLE
             else:
                 self._respond(follower, ())
@@ -382,8 +384,8 @@ class MetadataFeed:
         snapshot_begin: bool = False,
         snapshot_end: bool = False,
     ) -> None:
-        voters = None if follower.told == self.voters else self.voters
-        follower.told, follower.phase = self.voters, _Phase.BUSY
+        voters = None if follower.known_voters == self.voters else self.voters
+        follower.known_voters, follower.phase = self.voters, _Phase.BUSY
         response = FeedResponse(entries, self._image.offset, self._leader_id, voters, snapshot_begin, snapshot_end)
         self._commands.append(Respond(follower.follower_id, response))
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 
 from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_quorum.controller.elect_leaders import preferred_election
+from tidelog_quorum.controller.elections import AllPartitions, PartitionScan
 from tidelog_quorum.controller.reassignment import TopicRules
-from tidelog_quorum.metadata.image import MetadataImage, TopicImage
+from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import PartitionChangeRecord
-from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 PARTITIONS_PER_STEP = 5_000
 ELECTIONS_PER_STEP = 1_000
@@ -32,7 +32,7 @@ ELECTIONS_PER_STEP = 1_000
 class _Census:
     """The partitions of one image, counted by preferred broker."""
 
-    remaining: Iterator[tuple[TopicImage, int, PartitionRegistration]]
+    remaining: PartitionScan
     preferred: Counter[BrokerId] = field(default_factory=Counter)
     led_elsewhere: dict[BrokerId, list[tuple[TopicId, int]]] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class LeaderBalance:
             if now_ms < self._due_ms:
                 return []
             self._due_ms = now_ms + self._interval_ms
-            self._census = _Census(image.partitions())
+            self._census = _Census(PartitionScan(image, AllPartitions()))
         if self._census is not None:
             if self._census.go_on():
                 self._waiting.extend(self._imbalanced(self._census))

@@ -9,8 +9,9 @@ partitions that are not settled (``elections.doubtful``).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Iterator
+from copy import copy
+from itertools import islice
 
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.ids import BrokerId, TopicId
@@ -18,6 +19,7 @@ from tidelog_quorum.controller.elections import (
     NOBODY,
     Brokers,
     Candidate,
+    PartitionScan,
     doubtful,
     rules_of,
     settled,
@@ -37,7 +39,7 @@ class Settling:
     def __init__(self, own: TopicConfig, max_changes: int = MAX_CHANGES) -> None:
         self._own = own
         self._max_changes = max_changes
-        self._waiting: deque[tuple[Iterator[Candidate], frozenset[BrokerId]]] = deque()
+        self._waiting: deque[tuple[PartitionScan, frozenset[BrokerId]]] = deque()
         self._configs: object = None
 
     @property
@@ -47,9 +49,7 @@ class Settling:
 
     def waiting(self) -> frozenset[tuple[TopicId, int]]:
         """Return the queued partitions; for checks, because finding them takes time."""
-        found = [(list(candidates), unclean_shutdown) for candidates, unclean_shutdown in self._waiting]
-        self._waiting = deque((iter(candidates), unclean_shutdown) for candidates, unclean_shutdown in found)
-        return frozenset((topic.topic_id, index) for candidates, _ in found for topic, index, _ in candidates)
+        return frozenset((topic.topic_id, i) for scan, _ in self._waiting for topic, i, _ in copy(scan))
 
     def restart(self, image: MetadataImage) -> None:
         """Start with the partitions that an earlier leader may have left."""
@@ -65,28 +65,26 @@ class Settling:
         self,
         image: MetadataImage,
         brokers: Brokers,
-        candidates: Iterable[Candidate],
+        candidates: PartitionScan,
         unclean_shutdown: frozenset[BrokerId] = NOBODY,
     ) -> list[MetadataRecord]:
         """Return the changes that settle the first ``candidates``; queue the others. See ``elections.settled``."""
-        rest = iter(candidates)
-        records = self._changes(image, brokers, rest, unclean_shutdown)
-        self._wait(rest, unclean_shutdown)
+        records = self._changes(image, brokers, candidates, unclean_shutdown)
+        self._wait(candidates, unclean_shutdown)
         return records
 
     def changes_at_once(
         self,
         image: MetadataImage,
         brokers: Brokers,
-        candidates: Iterable[Candidate],
+        candidates: PartitionScan,
         unclean_shutdown: frozenset[BrokerId] = NOBODY,
     ) -> list[MetadataRecord] | None:
         """Return the changes that settle all ``candidates``, or None if they are too many for one entry."""
-        rest = iter(candidates)
-        records = self._changes(image, brokers, rest, unclean_shutdown)
-        return records if next(rest, None) is None else None
+        records = self._changes(image, brokers, candidates, unclean_shutdown)
+        return None if candidates.find() else records
 
-    def postpone(self, candidates: Iterable[Candidate], unclean_shutdown: frozenset[BrokerId]) -> None:
+    def postpone(self, candidates: PartitionScan, unclean_shutdown: frozenset[BrokerId]) -> None:
         """Queue partitions, unless the queue has some already."""
         if self.is_idle:
             self._wait(candidates, unclean_shutdown)
@@ -123,7 +121,7 @@ class Settling:
         self,
         image: MetadataImage,
         brokers: Brokers,
-        candidates: Iterator[Candidate],
+        candidates: PartitionScan,
         unclean_shutdown: frozenset[BrokerId],
     ) -> list[MetadataRecord]:
         records: list[MetadataRecord] = []
@@ -149,11 +147,10 @@ class Settling:
             known[topic.name] = rules_of(image, topic.name, self._own)
         return known[topic.name]
 
-    def _wait(self, candidates: Iterable[Candidate], unclean_shutdown: frozenset[BrokerId]) -> None:
+    def _wait(self, candidates: PartitionScan, unclean_shutdown: frozenset[BrokerId]) -> None:
         # Evaluated only in their turn: they are found in the image of the event, and settled in the current one.
-        first = next(rest := iter(candidates), None)
-        if first is not None:
-            self._waiting.append((chain((first,), rest), unclean_shutdown))
+        if candidates.find():
+            self._waiting.append((candidates, unclean_shutdown))
 
 
 def _is_away(image: MetadataImage, broker_id: BrokerId) -> bool:

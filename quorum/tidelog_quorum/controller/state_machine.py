@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from tidelog.v1 import admin_service_pb2, controller_service_pb2
-from tidelog_foundation.ids import BrokerId, TopicId
+from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import alter_partition, brokers, directories, features, registration, topics
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.configs import incremental_alter_configs
@@ -33,14 +33,14 @@ from tidelog_quorum.controller.placement import ClusterLoad
 from tidelog_quorum.controller.producer_ids import allocate_producer_ids
 from tidelog_quorum.controller.reassignment import alter_partition_reassignments
 from tidelog_quorum.controller.result import Result
-from tidelog_quorum.controller.sessions import BrokerProgress, BrokerRefused, BrokerSessions
+from tidelog_quorum.controller.sessions import BrokerRefused, BrokerSessions
 from tidelog_quorum.controller.settling import Settling
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord, RegisterBrokerRecord
 
 
-class Duty(enum.Enum):
+class PeriodicTask(enum.Enum):
     """Work of a tick, in this order."""
 
     EXPIRE_SESSIONS = enum.auto()
@@ -49,28 +49,27 @@ class Duty(enum.Enum):
 
 
 class Controller:
-    """The state machine; created once per process, and called on the event loop, in log order."""
+    """The state machine; created once per process, and called on the event loop, in log order.
 
-    def __init__(self, config: ControllerConfig, new_topic_id: Callable[[], TopicId]) -> None:
+    ``committed`` is the image of the committed log, for reading; ``sessions`` are those of the brokers with a leader.
+    ``topic_ids`` yields the ids of new topics, each of them once. The state is plain data, which can be copied.
+    """
+
+    def __init__(self, config: ControllerConfig, topic_ids: Iterator[TopicId]) -> None:
         self._config = config
         self._own = config.topic_config()
         self._limits = config.group_limits()
         self._defaults = topics.TopicDefaults(config.num_partitions, config.default_replication_factor, self._own)
         self._load = ClusterLoad()
-        self._new_topic_id = new_topic_id
-        self._sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self._topic_ids = topic_ids
+        self.sessions = BrokerSessions(config.broker_session_timeout_ms)
         self._settling = Settling(self._own)
         self._balance = LeaderBalance(
             config.leader_imbalance_check_interval_seconds * 1_000, config.leader_imbalance_per_broker_percentage
         )
         self._pending: deque[MetadataImage] = deque()
-        self._committed = MetadataImage()
+        self.committed = MetadataImage()
         self._active_epoch: int | None = None
-
-    @property
-    def committed(self) -> MetadataImage:
-        """The image of the committed log."""
-        return self._committed
 
     @property
     def latest(self) -> MetadataImage:
@@ -78,7 +77,7 @@ class Controller:
         try:
             return self._pending[-1]
         except IndexError:
-            return self._committed
+            return self.committed
 
     @property
     def next_offset(self) -> int:
@@ -92,18 +91,18 @@ class Controller:
 
     def activate(self, epoch: int, now_ms: int) -> None:
         """Begin to lead. All entries of earlier leaders have been replayed, up to an entry of this epoch."""
-        assert self._committed.epoch == epoch, f"led by {self._committed.epoch}, activated in {epoch}"
+        assert self.committed.epoch == epoch, f"led by {self.committed.epoch}, activated in {epoch}"
         assert not self._pending
         self._active_epoch = epoch
         self._balance.restart(now_ms)
-        self._sessions.restart(self._committed.brokers.values(), now_ms, self._committed.offset)
-        self._settling.restart(self._committed)
+        self.sessions.restart(self.committed.brokers.values(), now_ms, self.committed.offset)
+        self._settling.restart(self.committed)
 
     def resign(self) -> None:
         """Stop leading: uncommitted entries may never commit, and another controller gets the heartbeats."""
         self._active_epoch = None
         self._pending.clear()
-        self._sessions.restart((), 0)
+        self.sessions.restart((), 0)
         self._settling.forget()
 
     def append(self, offset: int, epoch: int, records: Sequence[MetadataRecord]) -> None:
@@ -116,7 +115,7 @@ class Controller:
         self._pending.append(self.latest.apply(offset, epoch, records))
         for record in records:
             if isinstance(record, RegisterBrokerRecord):
-                self._sessions.note_registered(record.broker_id, offset)
+                self.sessions.note_registered(record.broker_id, offset)
 
     def replay(self, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> None:
         """Apply a committed entry. Only this method and :meth:`restore` change the durable state.
@@ -129,53 +128,56 @@ class Controller:
         own = self._pending[0] if self._pending else None
         if own is not None and (own.offset, own.epoch) == (offset, epoch):
             # In this order, so that a long request in another thread never sees less than there was.
-            self._committed = own
+            self.committed = own
             self._pending.popleft()
             return
         records = list(records)
         is_engines_own = not records and own is not None and offset < own.offset
         assert own is None or is_engines_own, f"entry {offset} of epoch {epoch} is not what this leader wrote"
-        self._committed = self._committed.apply(offset, epoch, records)
+        self.committed = self.committed.apply(offset, epoch, records)
 
     def restore(self, image: MetadataImage) -> None:
         """Replace the state with that of a snapshot."""
         assert not self.is_active, "a leader has all that is committed"
-        assert image.offset > self._committed.offset, f"a snapshot of {image.offset} after {self._committed.offset}"
+        assert image.offset > self.committed.offset, f"a snapshot of {image.offset} after {self.committed.offset}"
         self._pending.clear()
-        self._committed = image
+        self.committed = image
 
     def bootstrap(self) -> Result[None]:
         """Return the first records of a new cluster; none once it has a ``metadata.version``."""
         return features.bootstrap(self.latest, self._own)
 
-    def tick(self, duty: Duty, now_ms: int) -> tuple[Result[object], Duty | None]:
-        """Return the next result of a duty, and the duty to continue with once it is written; None at the end."""
-        if duty is Duty.EXPIRE_SESSIONS:
-            return self.expire_sessions(now_ms), Duty.SETTLE_AND_BALANCE
+    def tick(self, task: PeriodicTask, now_ms: int) -> tuple[Result[object], PeriodicTask | None]:
+        """Return the next result of a task, and the task to continue with once it is written; None at the end."""
+        if task is PeriodicTask.EXPIRE_SESSIONS:
+            result = brokers.expire_sessions(self.latest, self.sessions, self._settling, now_ms)
+            return result, PeriodicTask.SETTLE_AND_BALANCE
         self._settling.note_settings(self.latest)
         if not self._settling.is_idle:
-            return self.settle(), Duty.SETTLE_AND_BALANCE
-        return self.balance_leaders(now_ms), None
+            return Result(self._settling.go_on(self.latest), None), PeriodicTask.SETTLE_AND_BALANCE
+        if not self._config.auto_leader_rebalance_enable:
+            return Result([], None), None
+        return Result(self._balance.step(self.latest, self._rules_of, now_ms), None, atomic=False), None
 
     def handle_register_broker(
         self, request: controller_service_pb2.RegisterBrokerRequest, now_ms: int
     ) -> Result[controller_service_pb2.RegisterBrokerResponse]:
         """See :func:`~tidelog_quorum.controller.registration.register_broker`."""
         return registration.register_broker(
-            self.latest, self._sessions, self._settling, self._config.cluster_id, request, now_ms
+            self.latest, self.sessions, self._settling, self._config.cluster_id, request, now_ms
         )
 
     def handle_unregister_broker(
         self, request: admin_service_pb2.UnregisterBrokerRequest, now_ms: int
     ) -> Result[admin_service_pb2.UnregisterBrokerResponse]:
         """See :func:`~tidelog_quorum.controller.registration.unregister_broker`."""
-        return registration.unregister_broker(self.latest, self._sessions, self._settling, request)
+        return registration.unregister_broker(self.latest, self.sessions, self._settling, request)
 
     def handle_broker_heartbeat(
         self, request: controller_service_pb2.BrokerHeartbeatRequest, now_ms: int
     ) -> Result[controller_service_pb2.BrokerHeartbeatResponse]:
         """See :func:`~tidelog_quorum.controller.brokers.heartbeat`."""
-        return brokers.heartbeat(self.latest, self._sessions, self._settling, request, now_ms)
+        return brokers.heartbeat(self.latest, self.sessions, self._settling, request, now_ms)
 
     def handle_alter_partition(
         self, request: controller_service_pb2.AlterPartitionRequest, now_ms: int
@@ -193,7 +195,7 @@ class Controller:
         self, request: admin_service_pb2.CreateTopicsRequest, now_ms: int
     ) -> Result[admin_service_pb2.CreateTopicsResponse]:
         """See :func:`~tidelog_quorum.controller.topics.create_topics`."""
-        return topics.create_topics(self.latest, self._defaults, self._load, self._new_topic_id, request)
+        return topics.create_topics(self.latest, self._defaults, self._load, self._topic_ids.__next__, request)
 
     def handle_delete_topics(
         self, request: admin_service_pb2.DeleteTopicsRequest, now_ms: int
@@ -237,43 +239,21 @@ class Controller:
         """See :func:`~tidelog_quorum.controller.producer_ids.allocate_producer_ids`."""
         return allocate_producer_ids(self.latest, request)
 
-    def expire_sessions(self, now_ms: int) -> Result[frozenset[BrokerId]]:
-        """Fence the brokers whose session has expired; the response has their ids."""
-        return brokers.expire_sessions(self.latest, self._sessions, self._settling, now_ms)
-
     def handle_broker_refused(self, refused: BrokerRefused, now_ms: int) -> Result[bool]:
         """See :func:`~tidelog_quorum.controller.brokers.fence_refused`."""
-        return brokers.fence_refused(self.latest, self._sessions, self._settling, refused)
-
-    def settle(self) -> Result[None]:
-        """Settle the next partitions that wait for it; see :class:`~tidelog_quorum.controller.settling.Settling`."""
-        return Result(self._settling.go_on(self.latest), None)
-
-    def balance_leaders(self, now_ms: int) -> Result[None]:
-        """Go on to return leaderships to the preferred replicas (``auto.leader.rebalance.enable``)."""
-        if not self._config.auto_leader_rebalance_enable:
-            return Result([], None)
-        return Result(self._balance.step(self.latest, self._rules_of, now_ms), None, atomic=False)
-
-    def prolong_sessions(self, now_ms: int) -> None:
-        """Restart every broker's session, because this process could not listen for a while."""
-        self._sessions.prolong(now_ms)
-
-    def broker_progress(self, now_ms: int) -> list[BrokerProgress]:
-        """Return how far each live broker has applied the metadata, by its last heartbeat."""
-        return self._sessions.progress(now_ms)
+        return brokers.fence_refused(self.latest, self.sessions, self._settling, refused)
 
     def _rules_of(self, topic_name: str) -> ElectionRules:
         return rules_of(self.latest, topic_name, self._own)
 
     def check_invariants(self) -> None:
         """Assert the invariants that hold between any two events."""
-        offset = self._committed.offset
+        offset = self.committed.offset
         for image in self._pending:
             assert image.offset > offset
             assert image.epoch == self._active_epoch
             offset = image.offset
-        for image in (self._committed, self.latest):
+        for image in (self.committed, self.latest):
             image.check_invariants()
         if self.is_active:
             check_settled(self.latest, self._settling.waiting())

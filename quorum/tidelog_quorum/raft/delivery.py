@@ -18,9 +18,9 @@ from tidelog_quorum.raft.core import Entry
 from tidelog_quorum.raft.core.commands import Commit, ReadReady, RestoreSnapshot
 from tidelog_quorum.raft.core.messages import Snapshot
 from tidelog_quorum.raft.core.voters import VoterSet
+from tidelog_quorum.raft.event_loop import call_in_thread
 from tidelog_quorum.raft.protocol import CommittedEntry, RaftListener
-from tidelog_quorum.raft.snapshots import read_snapshot
-from tidelog_quorum.raft.threads import call_in_thread
+from tidelog_quorum.raft.storage.snapshot_files import read_snapshot
 
 _SLICE_S = 0.01
 _MAX_ENTRIES_AT_ONCE = 32
@@ -77,9 +77,9 @@ class Delivery:
             self._snapshot_came.set()
         if self._task is not None:
             return
-        self._give_slice()
+        self._deliver_slice()
         if self._waiting:
-            self._task = asyncio.get_running_loop().create_task(self._give_rest(), name="raft-deliver")
+            self._task = asyncio.get_running_loop().create_task(self._deliver_rest(), name="raft-deliver")
 
     def snapshot_taken(self) -> None:
         """Reset ``bytes_since_snapshot``."""
@@ -96,13 +96,13 @@ class Delivery:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _give_rest(self) -> None:
+    async def _deliver_rest(self) -> None:
         try:
             while self._waiting:
                 # Let other tasks run first: a slice was just delivered.
                 await asyncio.sleep(0)
-                await self._give_slowly()
-                self._give_slice()
+                await self._deliver_in_thread()
+                self._deliver_slice()
             self._task = None
         except Exception as error:  # noqa: BLE001  # the engine fails with it
             # Nothing may follow an entry that was not delivered.
@@ -110,7 +110,7 @@ class Delivery:
         finally:
             self._restored.set()
 
-    def _give_slice(self) -> None:
+    def _deliver_slice(self) -> None:
         """Deliver entries that need no thread, for the time of a slice."""
         now_s = asyncio.get_running_loop().time
         end_s = now_s() + _SLICE_S
@@ -127,7 +127,7 @@ class Delivery:
                 case _:
                     self._commit(self._take_entries())
 
-    async def _give_slowly(self) -> None:
+    async def _deliver_in_thread(self) -> None:
         """Deliver the first pending item if it needs a thread."""
         item = self._waiting[0]
         if isinstance(item, RestoreSnapshot):
@@ -137,7 +137,7 @@ class Delivery:
             self._waiting.popleft()
             apply = await call_in_thread("raft-read-entry", read)
             apply()
-            self._note_given([item])
+            self._note_delivered([item])
 
     def _reader_of(self, entry: Entry) -> Callable[[], Callable[[], None]] | None:
         is_large = len(entry.payload) > _LARGE_ENTRY_BYTES
@@ -160,9 +160,9 @@ class Delivery:
 
     def _commit(self, entries: list[Entry]) -> None:
         self._listener.on_commit([_committed(entry) for entry in entries])
-        self._note_given(entries)
+        self._note_delivered(entries)
 
-    def _note_given(self, entries: list[Entry]) -> None:
+    def _note_delivered(self, entries: list[Entry]) -> None:
         for entry in entries:
             self.voters = entry.voters or self.voters
             self.bytes_since_snapshot += len(entry.payload)

@@ -15,21 +15,20 @@ import grpc.aio
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft import core
-from tidelog_quorum.raft.codec import MAX_ENTRY_BYTES
 from tidelog_quorum.raft.delivery import Delivery
-from tidelog_quorum.raft.description import describe_quorum
-from tidelog_quorum.raft.links import Resolve, resolve_address
-from tidelog_quorum.raft.peers import Introduction, NamedControllers, Peers
-from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, RaftListener
-from tidelog_quorum.raft.receiver import RaftReceiver, add_raft_service
+from tidelog_quorum.raft.event_loop import DeadlineTimer
+from tidelog_quorum.raft.network.codec import MAX_ENTRY_BYTES
+from tidelog_quorum.raft.network.links import Resolve, resolve_address
+from tidelog_quorum.raft.network.peers import ConfiguredControllers, Introduction, Peers
+from tidelog_quorum.raft.network.receiver import RaftReceiver, add_raft_service
+from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, RaftListener, ReplicaDescription
 from tidelog_quorum.raft.requests import PendingRequests
 from tidelog_quorum.raft.snapshot_config import SnapshotConfig
-from tidelog_quorum.raft.snapshots import remove_snapshot
-from tidelog_quorum.raft.snapshotting import SnapshotSender, SnapshotTaker
-from tidelog_quorum.raft.storage import Written, open_storage
-from tidelog_quorum.raft.stored_log import StoredState
-from tidelog_quorum.raft.timer import DeadlineTimer
-from tidelog_quorum.raft.writer import StorageWriter
+from tidelog_quorum.raft.snapshot_tasks import SnapshotSender, SnapshotTaker
+from tidelog_quorum.raft.storage.raft_storage import Written, open_storage
+from tidelog_quorum.raft.storage.snapshot_files import remove_snapshot
+from tidelog_quorum.raft.storage.stored_log import StoredState
+from tidelog_quorum.raft.storage.writer import StorageWriter
 
 logger = logging.getLogger(__name__)
 _ANSWER_SLACK_S = 0.25
@@ -93,7 +92,7 @@ class TidelogRaft:
         """Load the log and join the quorum.
 
         Raises:
-            TidelogError: see :func:`tidelog_quorum.raft.storage.open_storage`.
+            TidelogError: see :func:`tidelog_quorum.raft.storage.raft_storage.open_storage`.
         """
         assert self._raft is None, "an engine starts once"
         me, directory = self._me, self._directory
@@ -164,7 +163,7 @@ class TidelogRaft:
         raft = self._running()
         if not self.leader.is_self:
             raise self._not_controller()
-        return describe_quorum(raft, self.leader, self._peers, self._timer.now_ms())
+        return _describe_quorum(raft, self.leader, self._peers, self._timer.now_ms())
 
     async def take_snapshot(self) -> tuple[int, int]:
         """Take a snapshot of the delivered state; see :class:`RaftEngine`."""
@@ -303,7 +302,7 @@ class TidelogRaft:
         self.leader = LeaderAndEpoch(None, stored.hard_state.term, False)
         self._peers = Peers(
             self._me,
-            NamedControllers(self._first_voters, self._bootstrap),
+            ConfiguredControllers(self._first_voters, self._bootstrap),
             self._config.max_observers,
             lambda: self.leader.leader_id,
             self._resolve,
@@ -348,7 +347,7 @@ class TidelogRaft:
                 self._peers.send(to, message)
                 if isinstance(message, core.FollowRequest):
                     # The known voters may all be gone.
-                    self._peers.send_to_named(message)
+                    self._peers.send_to_configured(message)
             case core.Persist() | core.StoreChunk() | core.InstallSnapshot():
                 self._writer.submit(command)
             case core.CompactLog():
@@ -432,7 +431,37 @@ class TidelogRaft:
             self._written_waiters.remove(waiter)
 
     def _not_controller(self, where: str = "") -> TidelogError:
-        leader_id = self.leader.leader_id
-        known = "no leader is known" if leader_id is None else f"controller {leader_id} does"
-        text = f"controller {self._me.node_id} does not lead the quorum{where}; {known} (epoch {self.leader.epoch})"
-        return error_for(ErrorCode.NOT_CONTROLLER, text)
+        return self.leader.not_controller(self._me.node_id, where)
+
+
+def _describe_quorum(raft: core.Raft, leader: LeaderAndEpoch, peers: Peers, now_ms: int) -> QuorumDescription:
+    """Describe the quorum of a leading core."""
+    assert isinstance(raft.role, core.Leadership), raft.role
+    states = raft.role.replicas(raft.durability.last_index, now_ms)
+    replicas = {state.replica_id: _describe_replica(state, raft.node_id, peers, now_ms) for state in states}
+    return QuorumDescription(
+        leader=leader,
+        high_watermark=raft.commit_index,
+        voters=tuple(replicas[s.replica_id] for s in states if s.is_voter),
+        observers=tuple(replicas[s.replica_id] for s in states if not s.is_voter),
+        snapshot_offset=-1 if raft.snapshot is None else raft.snapshot.last_index,
+        log_start_offset=raft.log.first_index,
+    )
+
+
+def _describe_replica(state: core.ReplicaState, leader_id: int, peers: Peers, now_ms: int) -> ReplicaDescription:
+    host, port = peers.address_of(state.replica_id)
+    is_leader = state.replica_id == leader_id
+    return ReplicaDescription(
+        replica_id=state.replica_id,
+        directory_id=state.directory_id,
+        host=host,
+        port=port,
+        log_end_offset=state.match_index,
+        last_fetch_age_ms=0 if is_leader else _age_ms(state.last_contact_ms, now_ms),
+        last_caught_up_age_ms=0 if is_leader else _age_ms(state.last_caught_up_ms, now_ms),
+    )
+
+
+def _age_ms(time_ms: int | None, now_ms: int) -> int | None:
+    return None if time_ms is None else max(0, now_ms - time_ms)

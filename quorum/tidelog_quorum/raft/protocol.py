@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 
@@ -16,6 +17,12 @@ class LeaderAndEpoch:
     leader_id: int | None
     epoch: int
     is_self: bool
+
+    def not_controller(self, node_id: int, where: str = "") -> TidelogError:
+        """Return the error of a controller that does not lead, with the leader that it knows."""
+        known = "no leader is known" if self.leader_id is None else f"controller {self.leader_id} does"
+        text = f"controller {node_id} does not lead the quorum{where}; {known} (epoch {self.epoch})"
+        return error_for(ErrorCode.NOT_CONTROLLER, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,19 +46,19 @@ class BrokerConnections:
             TidelogError: NOT_CONTROLLER.
         """
         call_id = next(self._call_ids)
-        self._step(core.Held(call_id, (broker_id, broker_epoch), origin))
+        self._step(core.CallOpened(call_id, (broker_id, broker_epoch), origin))
         try:
             await self._quorum.lead()
         except asyncio.CancelledError:
-            self._step(core.Broke(call_id))
+            self._step(core.CallBroken(call_id))
             raise
         except TidelogError:
-            self._step(core.Ended(call_id))
+            self._step(core.CallEnded(call_id))
             raise
 
-    def is_held(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
+    def has_call(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
         """Return whether a broker has a connection now, of that registration."""
-        return self._core.is_held(broker_id, broker_epoch)
+        return self._core.has_call(broker_id, broker_epoch)
 
     async def run(self) -> None:
         """Examine the brokers whose connection broke, until cancelled."""
@@ -135,8 +135,8 @@ async def _connect(host: str, port: int) -> Answer:
     except ConnectionRefusedError:
         return Answer.REFUSED
     except ConnectionError:
-        return Answer.HEARD
+        return Answer.ACCEPTED
     except (OSError, TimeoutError):
         return Answer.NONE
     writer.transport.abort()
-    return Answer.HEARD
+    return Answer.ACCEPTED

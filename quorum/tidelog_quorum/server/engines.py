@@ -42,7 +42,7 @@ def build_engine(config: QuorumConfig, server: grpc.aio.Server) -> RaftEngine:
 
 def _build_pysyncobj(config: QuorumConfig) -> RaftEngine:
     try:
-        from tidelog_quorum.raft.pysyncobj_engine import PySyncObjRaft
+        from tidelog_quorum.raft.pysyncobj.engine import PySyncObjRaft
     except ModuleNotFoundError as error:
         if error.name != "pysyncobj":
             raise

@@ -26,7 +26,8 @@ from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.transport.services import add_servicer
 from tidelog_foundation.waiting import watch_waits
 from tidelog_quorum.controller import Controller
-from tidelog_quorum.raft.links import MAX_FRAME_BYTES
+from tidelog_quorum.controller.feed import VotersAnnounced
+from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.admin_service import AdminService
 from tidelog_quorum.server.broker_connections import BrokerConnections
@@ -68,8 +69,8 @@ class ControllerServer:
         self._server = server
         self._engine = engine
         feed = MetadataFeed()
-        feed.set_voters(config.voters)
-        controller = Controller(config, _new_topic_id)
+        feed.step(VotersAnnounced(config.voters))
+        controller = Controller(config, RandomTopicIds())
         self.quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
         self._connections = BrokerConnections(self.quorum, _monotonic_ms)
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
@@ -161,8 +162,16 @@ def _check_writable(path: str) -> None:
         raise ConfigError(f"cannot write to metadata.log.dir {path}: {error.strerror}") from error
 
 
-def _new_topic_id() -> TopicId:
-    return TopicId(uuid.uuid4().bytes)
+class RandomTopicIds:
+    """The ids of new topics: random UUIDs."""
+
+    def __iter__(self) -> RandomTopicIds:
+        """Return the iterator itself."""
+        return self
+
+    def __next__(self) -> TopicId:
+        """Return an id that no other topic has."""
+        return TopicId(uuid.uuid4().bytes)
 
 
 def _monotonic_ms() -> int:

@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar, assert_never
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_quorum.controller import BrokerProgress, Controller, Result
 from tidelog_quorum.controller import term as core
+from tidelog_quorum.controller.feed import LeaderAnnounced, Published, Restored, VotersAnnounced
 from tidelog_quorum.metadata import (
+    BrokerRegistration,
     MetadataImage,
     MetadataRecord,
     decode_batch,
@@ -29,7 +32,6 @@ from tidelog_quorum.metadata import (
 )
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
-from tidelog_quorum.server.broker_standings import log_standings
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
 logger = logging.getLogger(__name__)
@@ -39,7 +41,10 @@ _BYTES_PER_OBJECT = 32
 
 
 class QuorumController:
-    """The listener of the Raft engine; lives as long as the process, on its event loop where nothing else is said."""
+    """The listener of the Raft engine; lives as long as the process, on its event loop where nothing else is said.
+
+    ``controller`` is the state machine, for reading.
+    """
 
     def __init__(
         self,
@@ -51,7 +56,7 @@ class QuorumController:
         limits: core.WriteLimits | None = None,
     ) -> None:
         self._term = core.ControllerTerm(controller, session_timeout_ms, clock_ms(), limits)
-        self._controller = controller
+        self.controller = controller
         self._engine = engine
         self._feed = feed
         self._clock_ms = clock_ms
@@ -66,14 +71,9 @@ class QuorumController:
         self._failure: Exception | None = None
 
     @property
-    def controller(self) -> Controller:
-        """The state machine below; to be looked at."""
-        return self._controller
-
-    @property
     def image(self) -> MetadataImage:
         """The committed image; on any controller, as old as its part of the log."""
-        return self._controller.committed
+        return self.controller.committed
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -87,7 +87,7 @@ class QuorumController:
 
     def broker_progress(self) -> Sequence[BrokerProgress]:
         """Return how far each node that lives has applied the metadata; on the leader, else nothing."""
-        return self._controller.broker_progress(self._clock_ms())
+        return self.controller.sessions.progress(self._clock_ms())
 
     async def submit(self, handle: Callable[[Controller, int], Result[R]], *, is_long: bool = False) -> R:
         """Handle a request as leader and return its answer once it is committed.
@@ -117,7 +117,7 @@ class QuorumController:
         """
         offset, request_id = await self._engine.read_barrier(), next(self._request_ids)
         await self._call(request_id, core.CommitAwaited(request_id, offset))
-        return view(self._controller.committed)
+        return view(self.controller.committed)
 
     async def lead(self) -> NoReturn:
         """Wait for as long as this controller leads.
@@ -138,7 +138,7 @@ class QuorumController:
 
     def capture(self) -> Iterable[bytes]:
         """Return the committed image in chunks, encoded as they are taken; in any thread."""
-        return frame_batches(encode_batches(self._controller.committed.iterate_records()))
+        return frame_batches(encode_batches(self.controller.committed.iterate_records()))
 
     def read_snapshot(self, last_index: int, last_term: int, chunks: Iterable[bytes]) -> Callable[[], None]:
         """Build the image of a snapshot, in any thread, and return what puts it in place, on the event loop.
@@ -156,9 +156,9 @@ class QuorumController:
 
     def reader_of(self, entry: CommittedEntry) -> Callable[[], Callable[[], None]] | None:
         """Return what builds the image after an entry, in any thread; None when this leader has done it already."""
-        if self._controller.is_active:
+        if self.controller.is_active:
             return None
-        committed = self._controller.committed
+        committed = self.controller.committed
 
         def read() -> Callable[[], None]:
             with building_lasting_objects():
@@ -169,18 +169,18 @@ class QuorumController:
 
     def on_voters_change(self, voters: VoterSet) -> None:
         """Tell the nodes which controllers have a vote now."""
-        self._feed.set_voters(voters)
+        self._feed.step(VotersAnnounced(voters))
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Begin or cease to lead."""
         if leader.leader_id is not None:
             logger.info("the quorum is led by controller %s in epoch %s", leader.leader_id, leader.epoch)
-        self._feed.set_leader(-1 if leader.leader_id is None else leader.leader_id)
+        self._feed.step(LeaderAnnounced(-1 if leader.leader_id is None else leader.leader_id))
         self._step(core.LeaderChanged(leader))
 
     def _restore(self, image: MetadataImage) -> None:
         self._step(core.SnapshotRead(image))
-        self._feed.restore(image)
+        self._feed.step(Restored(image))
         logger.info("the metadata is that of a snapshot of offset %s, epoch %s", image.offset, image.epoch)
 
     async def _call(self, request_id: int, event: core.Event) -> Any:
@@ -230,7 +230,7 @@ class QuorumController:
             case core.TermBegan(epoch, offset):
                 logger.info("this controller leads the quorum in epoch %s from offset %s on", epoch, offset)
             case core.BrokersChanged(before, after):
-                log_standings(logger, before, after)
+                _log_broker_states(before, after)
             case core.Later(event):
                 asyncio.get_running_loop().call_soon(self._step, event)
             case core.Fail(error):
@@ -241,9 +241,9 @@ class QuorumController:
     def _handle(self, request_id: int, is_long: bool) -> None:
         handle = self._handlers[request_id]
         if is_long:
-            self._step_from_thread(_handled, handle, self._controller, self._clock_ms())
+            self._step_from_thread(_handled, handle, self.controller, self._clock_ms())
         else:
-            self._events.append(_handled(handle, self._controller, self._clock_ms()))
+            self._events.append(_handled(handle, self.controller, self._clock_ms()))
 
     def _step_from_thread(self, work: Callable[..., core.Event], *arguments: object) -> None:
         future = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
@@ -257,7 +257,7 @@ class QuorumController:
             self._events.appendleft(core.ProposalFailed(error))
 
     def _publish(self, entries: Sequence[CommittedEntry], image: MetadataImage) -> None:
-        self._feed.publish(entries, image)
+        self._feed.step(Published(entries, image))
         if image.topic_names is not self._topic_names:
             self._topic_names = image.topic_names
             self._lasting.add(sum(len(entry.payload) for entry in entries) // _BYTES_PER_OBJECT)
@@ -290,3 +290,19 @@ def _encoded(records: Sequence[MetadataRecord]) -> core.Event:
         return core.Encoded(encode_batch(records))
     except (TypeError, ValueError) as error:
         return core.HandlingFailed(error)
+
+
+def _log_broker_states(before: MetadataImage, after: MetadataImage) -> None:
+    """Log a line for each broker whose state has changed."""
+    for broker_id in sorted(before.brokers.keys() | after.brokers.keys()):
+        old, new = _broker_state(before, broker_id), _broker_state(after, broker_id)
+        if old != new:
+            logger.info("broker %s: %s, was %s", broker_id, new, old)
+
+
+def _broker_state(image: MetadataImage, broker_id: BrokerId) -> str:
+    broker: BrokerRegistration | None = image.brokers.get(broker_id)
+    if broker is None:
+        return "not registered"
+    state = "fenced" if broker.fenced else "shutting down" if broker.in_controlled_shutdown else "active"
+    return f"{state} (epoch {broker.broker_epoch})"

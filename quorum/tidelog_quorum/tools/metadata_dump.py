@@ -20,9 +20,9 @@ from tidelog_foundation.ids import uuid_text
 from tidelog_quorum.metadata import read_frames
 from tidelog_quorum.raft.core.messages import Entry, EntryKind
 from tidelog_quorum.raft.core.voters import VoterSet
-from tidelog_quorum.raft.log_format import Identity
-from tidelog_quorum.raft.snapshots import SUFFIX, snapshot_path
-from tidelog_quorum.raft.stored_log import StoredState, read_stored_log
+from tidelog_quorum.raft.storage.log_format import Identity
+from tidelog_quorum.raft.storage.snapshot_files import SUFFIX, snapshot_path
+from tidelog_quorum.raft.storage.stored_log import StoredState, read_stored_log
 from tidelog_quorum.raft.voters_record import encode_voters
 from tidelog_quorum.tools.record_text import record_values
 

@@ -45,7 +45,7 @@ class Connections:
         self._heartbeats += 1
         controller = self._controller
         broker = BrokerId(broker_id), BrokerEpoch(broker_epoch)
-        if not self.core.is_held(*broker):
+        if not self.core.has_call(*broker):
             self._count += 1
             self._hold(self._count, broker)
         if mix(controller.world.seed, controller.number, self._heartbeats, 3) % _BREAKS_ONE_IN == 0:
@@ -55,7 +55,7 @@ class Connections:
         """The connections of a node are gone."""
         for call_id, holder in list(self._calls.items()):
             if holder == broker_id and self._calls.pop(call_id, None) is not None:
-                self._step(core.Broke(call_id))
+                self._step(core.CallBroken(call_id))
 
     def is_refused(self, broker_id: int) -> bool:
         """Return whether the node's machine has refused often enough in a row for the process to count as gone."""
@@ -64,10 +64,10 @@ class Connections:
     def _hold(self, call_id: int, broker: core.Broker) -> None:
         def ended(_not_controller: Any) -> None:
             if self._calls.pop(call_id, None) is not None:
-                self._step(core.Ended(call_id))
+                self._step(core.CallEnded(call_id))
 
         self._calls[call_id] = broker[0]
-        self._step(core.Held(call_id, broker, _ORIGIN))
+        self._step(core.CallOpened(call_id, broker, _ORIGIN))
         # Later: the controller is in the middle of a step.
         self._controller.soon(self._controller.terms.watch_leadership, ended)
 
@@ -100,7 +100,7 @@ class Connections:
         def arrive() -> None:
             is_hidden = mix(world.seed, broker[1], 4) % _HIDDEN_ONE_IN == 0
             is_accepted = node.is_up and node.is_serving and not is_hidden
-            answer = core.Answer.HEARD if is_accepted else core.Answer.REFUSED
+            answer = core.Answer.ACCEPTED if is_accepted else core.Answer.REFUSED
             world.send(node.number, controller.number, controller.enter, controller.life, take, answer)
 
         controller.after(_CONNECT_MS, take, core.Answer.NONE)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from raft_properties import require
@@ -15,17 +15,16 @@ from sim.cluster.connections import Connections
 from sim.cluster.feeds import Feed, Stream
 from sim.cluster.terms import EarlierController, Terms
 from sim.cluster.world import OnAnswer, Process, World
+from topic_ids import SequentialTopicIds
 
-from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
-from tidelog_quorum.controller.feed import LeaderTold, Restored, VotersTold
+from tidelog_quorum.controller.feed import LeaderAnnounced, Restored, VotersAnnounced
 from tidelog_quorum.controller.term import LeaderChanged as TermLeaderChanged
 from tidelog_quorum.controller.term import SnapshotRead
 from tidelog_quorum.raft.core import (
     Command,
     Commit,
     Entry,
-    EntryKind,
     LeaderChanged,
     Leadership,
     RaftConfig,
@@ -90,7 +89,7 @@ class ControllerProcess(Process):
         quorum: Quorum,
         config: ControllerConfig,
         checker: Checker,
-        new_topic_id: Callable[[], TopicId],
+        topic_ids: SequentialTopicIds,
         uses_elr: bool,
         check_every: int,
     ) -> None:
@@ -100,7 +99,7 @@ class ControllerProcess(Process):
         self._quorum = quorum
         self._config = config
         self._checker = checker
-        self._new_topic_id = new_topic_id
+        self._topic_ids = topic_ids
         self._controller = Controller if uses_elr else EarlierController
         self.checks_often = check_every < 1_000
         self._is_syncing = False
@@ -117,11 +116,11 @@ class ControllerProcess(Process):
         """Begin a life with what the disk holds."""
         self.begin_life()
         self._forget()
-        controller = self._controller(self._config, self._new_topic_id)
+        controller = self._controller(self._config, self._topic_ids)
         self.terms = Terms(self, controller, self._checker.metadata, self._config.broker_session_timeout_ms)
         self.connections = Connections(self)
         self.feed = Feed(self)
-        self.feed.step(VotersTold(self._quorum.configured))
+        self.feed.step(VotersAnnounced(self._quorum.configured))
         self._set_clock()
         self._quorum.restart(self.number)
         self._step(Tick())
@@ -196,7 +195,7 @@ class ControllerProcess(Process):
     def on_leader_change(self, command: LeaderChanged) -> None:
         """Begin or cease to lead."""
         leader = LeaderAndEpoch(command.leader_id, command.term, command.leader_id == self.number)
-        self.feed.step(LeaderTold(-1 if command.leader_id is None else command.leader_id))
+        self.feed.step(LeaderAnnounced(-1 if command.leader_id is None else command.leader_id))
         self.terms.step(TermLeaderChanged(leader))
 
     def _finish_snapshot(self, snapshot: Any, content: bytes) -> None:
@@ -267,20 +266,14 @@ def start_quorum(
     check_every: int,
 ) -> Quorum:
     """Return the controllers 1 to ``count``, started."""
-    created = 0
-
-    def new_topic_id() -> TopicId:
-        nonlocal created
-        created += 1
-        return TopicId(b"topic-%010d" % created)
-
+    topic_ids = SequentialTopicIds()
     quorum = Quorum(world, count, raft, check_every)
     for number, clock in zip(range(1, count + 1), clocks, strict=False):
-        ControllerProcess(world, number, clock, quorum, config, checker, new_topic_id, uses_elr, check_every)
+        ControllerProcess(world, number, clock, quorum, config, checker, topic_ids, uses_elr, check_every)
     for process in quorum.controllers.values():
         process.start()
     return quorum
 
 
 def _committed(entry: Entry) -> CommittedEntry:
-    return CommittedEntry(entry.index, entry.term, entry.payload if entry.kind is EntryKind.DATA else b"")
+    return CommittedEntry(entry.index, entry.term, entry.payload)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
-from tidelog_foundation.ids import TopicId
-from tidelog_quorum.controller import Controller, ControllerConfig, Duty, Result
+from tidelog_quorum.controller import Controller, ControllerConfig, PeriodicTask, Result
 from tidelog_quorum.metadata import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
@@ -47,9 +46,8 @@ class Driver:
 
     def __init__(self, replication_factor: int = 1, min_isr: int | None = None, **config_fields: Any) -> None:
         """With ``min_isr`` eligible leader replicas are in use, and that is min.insync.replicas."""
-        ids: Iterator[int] = count(1)
         config = ControllerConfig("c1", SESSION_MS, 1, replication_factor, **config_fields)
-        self.controller = Controller(config, lambda: TopicId(next(ids).to_bytes(16, "big")))
+        self.controller = Controller(config, SequentialTopicIds())
         self.log: list[tuple[int, int, list[MetadataRecord]]] = []
         self.committed = 0
         self.now_ms = 0
@@ -105,7 +103,7 @@ class Driver:
     def tick(self) -> int:
         """Do what is due; returns how many entries that took."""
         before = len(self.log)
-        duty: Duty | None = Duty.EXPIRE_SESSIONS
+        duty: PeriodicTask | None = PeriodicTask.EXPIRE_SESSIONS
         while duty is not None:
             result, duty = self.controller.tick(duty, self.now_ms)
             self.append(result)
@@ -180,7 +178,7 @@ class Driver:
             assert not self.heartbeat(broker_id).is_fenced
 
     def expire(self) -> frozenset[int]:
-        response: frozenset[int] = self.append(self.controller.expire_sessions(self.now_ms))
+        response: frozenset[int] = self.append(self.controller.tick(PeriodicTask.EXPIRE_SESSIONS, self.now_ms)[0])
         self.commit()
         return response
 

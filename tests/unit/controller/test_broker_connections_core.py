@@ -5,21 +5,22 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 import pytest
+from topic_ids import SequentialTopicIds
 
-from tidelog_foundation.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_quorum.controller import BrokerRefused, Controller, ControllerConfig
 from tidelog_quorum.controller.connections import (
     Answer,
-    Broke,
     Broker,
     BrokerConnections,
+    CallBroken,
+    CallEnded,
+    CallOpened,
     Command,
     Connect,
     Connected,
-    Ended,
     Event,
     FindListeners,
-    Held,
     ListenersFound,
     Pause,
     PauseEnded,
@@ -28,7 +29,7 @@ from tidelog_quorum.controller.connections import (
 )
 from tidelog_quorum.metadata import BrokerRegistrationChangeRecord, Endpoint, RegisterBrokerRecord
 
-REFUSED, HEARD, NONE = Answer.REFUSED, Answer.HEARD, Answer.NONE
+REFUSED, HEARD, NONE = Answer.REFUSED, Answer.ACCEPTED, Answer.NONE
 ORIGIN = ip_address("10.0.0.7")
 PORTS = [9092, 9093]
 
@@ -37,7 +38,7 @@ class World:
     """Brokers 1 to 40 are registered and serve; broker 7 is examined."""
 
     def __init__(self) -> None:
-        self.controller = Controller(ControllerConfig("c1"), lambda: TopicId(bytes(16)))
+        self.controller = Controller(ControllerConfig("c1"), SequentialTopicIds())
         for number in range(1, 41):
             endpoint = Endpoint("h", number)
             record = RegisterBrokerRecord(BrokerId(number), b"i" * 16, BrokerEpoch(number), endpoint, fenced=False)
@@ -53,7 +54,7 @@ class World:
 
     def hold(self, broker: Broker) -> int:
         self.calls += 1
-        assert self.step(Held(self.calls, broker, ORIGIN)) == []
+        assert self.step(CallOpened(self.calls, broker, ORIGIN)) == []
         return self.calls
 
     def answer(self, *answers: Answer) -> list[Command]:
@@ -66,7 +67,7 @@ class World:
 
     def begin(self) -> None:
         registration = self.controller.committed.brokers[SEVEN[0]]
-        assert self.step(Broke(self.hold(SEVEN))) == [FindListeners(SEVEN, ORIGIN, registration)]
+        assert self.step(CallBroken(self.hold(SEVEN))) == [FindListeners(SEVEN, ORIGIN, registration)]
         assert self.step(ListenersFound(SEVEN, PORTS)) == [Connect(SEVEN, ORIGIN, PORTS)]
 
 
@@ -118,28 +119,28 @@ def test_broker_that_holds_another_call_is_not_reported(world: World) -> None:
 
 def test_call_that_was_replaced_or_ended_by_the_controller_says_nothing(world: World) -> None:
     earlier, later = world.hold(SEVEN), world.hold(SEVEN)
-    assert world.step(Broke(earlier)) == []
-    assert world.core.is_held(*SEVEN)
-    assert world.step(Ended(later)) == []
-    assert not world.core.is_held(*SEVEN)
+    assert world.step(CallBroken(earlier)) == []
+    assert world.core.has_call(*SEVEN)
+    assert world.step(CallEnded(later)) == []
+    assert not world.core.has_call(*SEVEN)
 
 
 def test_broker_of_another_registration_or_without_a_listener_there_is_left_alone(world: World) -> None:
-    assert world.step(Broke(world.hold((BrokerId(7), BrokerEpoch(6))))) == []
-    assert world.step(Broke(world.hold((BrokerId(99), BrokerEpoch(7))))) == []
-    world.step(Broke(world.hold(SEVEN)))
+    assert world.step(CallBroken(world.hold((BrokerId(7), BrokerEpoch(6))))) == []
+    assert world.step(CallBroken(world.hold((BrokerId(99), BrokerEpoch(7))))) == []
+    world.step(CallBroken(world.hold(SEVEN)))
     assert world.step(ListenersFound(SEVEN, [])) == []
     world.controller.replay(41, 1, [BrokerRegistrationChangeRecord(SEVEN[0], SEVEN[1], fenced=True)])
-    assert world.step(Broke(world.hold(SEVEN))) == []
+    assert world.step(CallBroken(world.hold(SEVEN))) == []
 
 
 def test_broker_is_examined_once_at_a_time(world: World) -> None:
     world.begin()
-    assert world.step(Broke(world.hold(SEVEN))) == []
+    assert world.step(CallBroken(world.hold(SEVEN))) == []
 
 
 def test_few_brokers_are_examined_at_once_and_the_others_wait(world: World) -> None:
-    begun = [c for n in range(1, 41) for c in world.step(Broke(world.hold((BrokerId(n), BrokerEpoch(n)))))]
+    begun = [c for n in range(1, 41) for c in world.step(CallBroken(world.hold((BrokerId(n), BrokerEpoch(n)))))]
     assert len(begun) == 32
     [following] = world.step(ListenersFound((BrokerId(1), BrokerEpoch(1)), []))
     assert isinstance(following, FindListeners)

@@ -187,7 +187,7 @@ def test_expiry_waits_a_full_session_after_a_change_of_controller(driver: Any) -
 def test_expiry_waits_a_full_session_after_this_process_was_paused(driver: Any) -> None:
     driver.up(1)
     driver.now_ms = 20_000
-    driver.controller.prolong_sessions(driver.now_ms)
+    driver.controller.sessions.prolong(driver.now_ms)
     assert driver.expire() == frozenset()
 
 
@@ -372,8 +372,8 @@ def test_progress_of_brokers_is_what_their_last_heartbeats_said(driver: Any) -> 
     driver.up(1)
     driver.register(2)
     epoch = driver.image.brokers[1].broker_epoch
-    assert driver.controller.broker_progress(driver.now_ms + 40) == [BrokerProgress(1, epoch, 40)]
+    assert driver.controller.sessions.progress(driver.now_ms + 40) == [BrokerProgress(1, epoch, 40)]
     driver.heartbeat(1, offset=driver.image.offset)
-    assert driver.controller.broker_progress(driver.now_ms) == [BrokerProgress(1, driver.image.offset, 0)]
+    assert driver.controller.sessions.progress(driver.now_ms) == [BrokerProgress(1, driver.image.offset, 0)]
     driver.lead()
-    assert driver.controller.broker_progress(driver.now_ms) == []
+    assert driver.controller.sessions.progress(driver.now_ms) == []

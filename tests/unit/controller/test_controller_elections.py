@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from core_state import state_of
 
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
@@ -169,3 +172,13 @@ def fencing(driver: Any, broker_id: int) -> Any:
         current_metadata_offset=driver.image.offset,
         want_fence=True,
     )
+
+
+def test_queued_partitions_are_data_that_can_be_copied(many: Any) -> None:
+    many.unregister(1)
+    waiting = many.controller._settling.waiting()
+    assert 0 < len(waiting) < MANY, "an entry settles some of them"
+    state = state_of(many.controller)
+    for copied in (copy.deepcopy(many.controller), pickle.loads(pickle.dumps(many.controller))):
+        assert state_of(copied) == state
+        assert copied._settling.waiting() == waiting

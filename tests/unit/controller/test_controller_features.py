@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
@@ -77,7 +78,7 @@ def test_a_new_cluster_begins_with_the_highest_levels_and_min_insync_replicas_fo
 
 
 def test_a_new_cluster_takes_min_insync_replicas_of_the_controllers_file() -> None:
-    controller = Controller(ControllerConfig("c1", min_insync_replicas=2), lambda: bytes(16))  # type: ignore[arg-type,return-value]
+    controller = Controller(ControllerConfig("c1", min_insync_replicas=2), SequentialTopicIds())
     assert ConfigRecord(ConfigResourceType.BROKER, "", "min.insync.replicas", "2") in controller.bootstrap().records
 
 

@@ -8,7 +8,6 @@ ISR and ELR must hold it all, and nobody else leads but by an unclean election (
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -19,13 +18,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from seeds import reproducible, seeds
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, TopicId
-from tidelog_quorum.controller import BrokerRefused, Controller, ControllerConfig, Duty, Result
+from tidelog_quorum.controller import BrokerRefused, Controller, ControllerConfig, PeriodicTask, Result
 from tidelog_quorum.controller.elections import rules_of
 from tidelog_quorum.controller.settling import Settling
 from tidelog_quorum.metadata import (
@@ -62,8 +62,7 @@ class Cluster(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        ids = count(1)
-        self.topic_ids: Callable[[], TopicId] = lambda: TopicId(next(ids).to_bytes(16, "big"))
+        self.topic_ids = SequentialTopicIds()
         self.config = ControllerConfig("c1", SESSION_MS, 2, 2)
         self.controller = Controller(self.config, self.topic_ids)
         # So few that an event often takes several entries.
@@ -147,7 +146,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        gone = self.write(self.controller.expire_sessions(self.now_ms))
+        gone = self.write(self.controller.tick(PeriodicTask.EXPIRE_SESSIONS, self.now_ms)[0])
         assert all(self.image.brokers[b].fenced for b in gone)
 
     @rule(silent=st.sets(BROKERS))
@@ -171,7 +170,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def tick(self) -> None:
-        duty: Duty | None = Duty.EXPIRE_SESSIONS
+        duty: PeriodicTask | None = PeriodicTask.EXPIRE_SESSIONS
         while duty is not None:
             result, duty = self.controller.tick(duty, self.now_ms)
             self.write(result)
@@ -374,7 +373,7 @@ def test_controller_keeps_its_invariants_whatever_happens(seed: int) -> None:
 
 
 def test_replay_refuses_what_this_leader_did_not_write() -> None:
-    controller = Controller(ControllerConfig("c1"), lambda: TopicId(bytes(16)))
+    controller = Controller(ControllerConfig("c1"), SequentialTopicIds())
     controller.replay(1, 1, [NoOpRecord()])
     controller.activate(1, 0)
     controller.append(2, 1, [NoOpRecord()])
@@ -383,7 +382,7 @@ def test_replay_refuses_what_this_leader_did_not_write() -> None:
 
 
 def test_resigned_controller_sees_only_what_is_committed() -> None:
-    controller = Controller(ControllerConfig("c1"), lambda: TopicId(bytes(16)))
+    controller = Controller(ControllerConfig("c1"), SequentialTopicIds())
     controller.replay(1, 1, [NoOpRecord()])
     controller.activate(1, 0)
     controller.append(2, 1, [NoOpRecord()])

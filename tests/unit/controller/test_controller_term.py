@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
 from tidelog_quorum.controller.term import (
     Answer,
@@ -68,7 +68,7 @@ class World:
     """A core with a log below it: proposals are taken, nothing is committed and no turn ends unless a test says so."""
 
     def __init__(self, limits: WriteLimits | None = None) -> None:
-        controller = Controller(ControllerConfig("c1", SESSION_MS), lambda: TopicId(bytes(16)))
+        controller = Controller(ControllerConfig("c1", SESSION_MS), SequentialTopicIds())
         self.term = ControllerTerm(controller, SESSION_MS, 0, limits)
         self.now_ms = 0
         self.epoch = 0

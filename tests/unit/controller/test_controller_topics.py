@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig
 
 
@@ -230,7 +230,7 @@ def test_delete_topics_fails_each_for_itself(three: Any) -> None:
 
 def test_delete_topics_is_refused_where_it_is_disabled() -> None:
     config = ControllerConfig("c1", delete_topic_enable=False)
-    controller = Controller(config, lambda: TopicId(bytes(16)))
+    controller = Controller(config, SequentialTopicIds())
     with pytest.raises(TidelogError, match="TOPIC_DELETION_DISABLED"):
         controller.handle_delete_topics(pb.DeleteTopicsRequest(topic_names=["t"]), 0)
 

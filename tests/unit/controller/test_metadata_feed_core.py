@@ -17,14 +17,14 @@ from tidelog_quorum.controller.feed import (
     FeedResponse,
     Joined,
     KeepImage,
-    LeaderTold,
+    LeaderAnnounced,
     Left,
     MetadataFeed,
     Published,
     Ready,
     Respond,
     Restored,
-    VotersTold,
+    VotersAnnounced,
     Waited,
 )
 from tidelog_quorum.metadata import (
@@ -185,9 +185,9 @@ def test_follower_that_waits_hears_of_entries_voters_and_the_interval() -> None:
     world.publish("b")
     assert follower.image == world.image
     assert world.go_on(1) == []
-    world.step(VotersTold(VOTERS))
+    world.step(VotersAnnounced(VOTERS))
     assert follower.response == FeedResponse((), 2, -1, VOTERS)
-    assert world.step(LeaderTold(3)) == []
+    assert world.step(LeaderAnnounced(3)) == []
     assert world.go_on(1) == []
     world.step(Waited(1))
     assert follower.response == FeedResponse((), 2, 3)
@@ -209,7 +209,7 @@ def test_followers_build_the_published_images_whatever_happens_between_two_respo
                     world.step(Left(follower_id))
                 world.join(follower_id, rng.choice([*world.published.values()]))
             case 3:
-                world.step(rng.choice([LeaderTold(number % 3), VotersTold(VOTERS.without(number % 3))]))
+                world.step(rng.choice([LeaderAnnounced(number % 3), VotersAnnounced(VOTERS.without(number % 3))]))
             case _:
                 if follower is not None and (follower.encodes is not None or follower.response is not None):
                     world.go_on(follower_id)

@@ -12,12 +12,12 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub, add_ControllerServiceServicer_to_server
 from tidelog_foundation.errors import ErrorCode
-from tidelog_foundation.ids import TopicId
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
 from tidelog_foundation.transport.binding import bind_port
 from tidelog_quorum.controller import Controller, ControllerConfig
@@ -82,7 +82,7 @@ class World:
         async with open_channel(self.address) as channel:
             request = pb.HoldConnectionRequest(broker_id=BROKER, broker_epoch=self.epoch)
             call = ControllerServiceStub(channel).HoldConnection(request)
-            while not self.connections.is_held(BROKER, self.epoch):  # type: ignore[arg-type]
+            while not self.connections.has_call(BROKER, self.epoch):  # type: ignore[arg-type]
                 await self.heartbeat(channel)
             yield call
 
@@ -111,7 +111,7 @@ def play(
 ) -> Callable[[Callable[[World], Awaitable[None]]], None]:
     async def run(test: Callable[[World], Awaitable[None]]) -> None:
         raft, feed = new_raft(), MetadataFeed()
-        controller = Controller(ControllerConfig("c1"), lambda: TopicId(b"t" * 16))
+        controller = Controller(ControllerConfig("c1"), SequentialTopicIds())
         quorum = QuorumController(controller, raft, feed, 9_000, clock_ms)
         connections = BrokerConnections(quorum, clock_ms)
         server = grpc.aio.server(options=server_options())
@@ -243,7 +243,7 @@ def test_broker_that_lives_is_fenced_once_at_most_for_a_listener_that_refuses(pl
     play(test)
 
 
-def test_connection_that_is_held_ends_with_the_leadership(play: Any) -> None:
+def test_connection_that_has_call_ends_with_the_leadership(play: Any) -> None:
     async def test(world: World) -> None:
         world.open_doors()
         await world.register()

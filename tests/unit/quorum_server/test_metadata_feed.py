@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tidelog.v1 import controller_service_pb2 as pb
-from tidelog_quorum.controller.feed import FeedLimits
+from tidelog_quorum.controller.feed import FeedLimits, LeaderAnnounced, Published, Restored, VotersAnnounced
 from tidelog_quorum.metadata import (
     FeatureLevelRecord,
     MetadataImage,
@@ -20,7 +20,7 @@ from tidelog_quorum.metadata import (
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.raft.voters_record import voters_from_message
-from tidelog_quorum.server import encoded_image, metadata_feed
+from tidelog_quorum.server import metadata_feed
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
 VOTERS = VoterSet([Voter(1, "a", 1), Voter(2, "b", 2)])
@@ -34,10 +34,10 @@ class Log:
         self.image = MetadataImage()
 
     def publish(self, *names: str) -> None:
-        self.feed.publish([self.entry(name) for name in names], self.image)
+        self.feed.step(Published([self.entry(name) for name in names], self.image))
 
     def publish_entry(self, *names: str) -> None:
-        self.feed.publish([self.entry(*names)], self.image)
+        self.feed.step(Published([self.entry(*names)], self.image))
 
     def entry(self, *names: str) -> CommittedEntry:
         records = [FeatureLevelRecord(name, 1) for name in names]
@@ -172,8 +172,8 @@ def test_feed_encodes_an_image_once_for_all_who_join_while_entries_are_committed
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encodings = []
-    encode = encoded_image.encode_batches
-    monkeypatch.setattr(encoded_image, "encode_batches", lambda r: (encodings.append(1), encode(r))[1])
+    encode = metadata_feed.encode_batches
+    monkeypatch.setattr(metadata_feed, "encode_batches", lambda r: (encodings.append(1), encode(r))[1])
 
     async def run() -> None:
         log = Log()
@@ -224,7 +224,7 @@ def test_feed_of_a_controller_that_loaded_a_snapshot_sends_one_to_who_is_not_bey
         observer = Observer(log.feed)
         await observer.reach(log.image)
         log.image = MetadataImage.from_records(50, 2, [FeatureLevelRecord("x", 1)])
-        log.feed.restore(log.image)
+        log.feed.step(Restored(log.image))
         ahead = Observer(log.feed, 52)
         assert not (await ahead.next()).entries
         await observer.reach(log.image)
@@ -247,7 +247,7 @@ def test_feed_says_the_committed_offset_while_nothing_happens(monkeypatch: pytes
         observer = Observer(log.feed)
         assert (await observer.next()).committed_offset == -1
         log.publish("a")
-        log.feed.set_leader(3)
+        log.feed.step(LeaderAnnounced(3))
         await observer.next()
         idle = await observer.next()
         assert (list(idle.entries), idle.committed_offset, idle.leader_id) == ([], 1, 3)
@@ -277,12 +277,12 @@ def test_feed_lets_an_observer_wait_that_is_ahead_of_this_controller(monkeypatch
 def test_feed_names_the_voters_at_first_and_when_they_change() -> None:
     async def run() -> None:
         log = Log()
-        log.feed.set_voters(VOTERS)
+        log.feed.step(VotersAnnounced(VOTERS))
         observer = Observer(log.feed)
         assert voters_from_message((await observer.next()).voters) == VOTERS
         log.publish("a")
         assert not (await observer.next()).HasField("voters")
-        log.feed.set_voters(VOTERS.without(1))
+        log.feed.step(VotersAnnounced(VOTERS.without(1)))
         assert voters_from_message((await observer.next()).voters) == VOTERS.without(1)
 
     asyncio.run(run())

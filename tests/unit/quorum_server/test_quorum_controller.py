@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
@@ -27,8 +26,7 @@ class Quorum:
         self.raft = raft
         self.features = features
         self.now_ms = 0
-        ids = itertools.count(1)
-        controller = Controller(ControllerConfig("c1", SESSION_MS), lambda: TopicId(next(ids).to_bytes(16, "big")))
+        controller = Controller(ControllerConfig("c1", SESSION_MS), SequentialTopicIds())
         self.shell = QuorumController(controller, raft, MetadataFeed(), SESSION_MS, lambda: self.now_ms)
 
     async def lead(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
@@ -42,7 +43,7 @@ def test_election_of_many_partitions_is_written_in_slices_and_answered_as_one(
 
     async def test() -> None:
         raft = new_raft()
-        controller = Controller(ControllerConfig("c1"), lambda: TOPIC_ID)
+        controller = Controller(ControllerConfig("c1"), SequentialTopicIds())
         quorum = QuorumController(controller, raft, MetadataFeed(), 9_000, lambda: 0)
         await raft.start(quorum)
         raft.elect(1)

@@ -18,7 +18,7 @@ from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ConfigError, ErrorCode
 from tidelog_quorum.controller import ControllerConfig
 from tidelog_quorum.raft import TidelogRaft
-from tidelog_quorum.raft.pysyncobj_engine import PySyncObjRaft
+from tidelog_quorum.raft.pysyncobj.engine import PySyncObjRaft
 from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.engines import build_engine
 

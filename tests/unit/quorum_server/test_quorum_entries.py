@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from topic_ids import SequentialTopicIds
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
 from tidelog_quorum.controller.term import WriteLimits
 from tidelog_quorum.metadata import FeatureLevelRecord, MetadataImage, MetadataRecord, decode_batch, encode_batch
@@ -31,7 +31,7 @@ def levels(count: int, name: str = "f") -> list[MetadataRecord]:
 class Shell:
     def __init__(self, raft: Any, limits: WriteLimits | None = None) -> None:
         self.raft = raft
-        self.controller = Controller(ControllerConfig("c1"), lambda: TopicId(bytes(16)))
+        self.controller = Controller(ControllerConfig("c1"), SequentialTopicIds())
         self.feed = MetadataFeed()
         self.quorum = QuorumController(self.controller, raft, self.feed, 9_000, lambda: 0, limits)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc.aio
 import pytest
+from topic_ids import SequentialTopicIds
 
 from tidelog_foundation.transport import server_options
 from tidelog_quorum.controller import Controller
@@ -16,7 +17,7 @@ from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.metadata import PartitionChangeRecord, PartitionRecord, TopicRecord, encode_batch
 from tidelog_quorum.raft import RaftConfig, TidelogRaft, Voter, VoterSet
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
-from tidelog_quorum.raft.storage import open_storage
+from tidelog_quorum.raft.storage.raft_storage import open_storage
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 
@@ -61,7 +62,7 @@ def test_replay_of_a_long_log_lets_the_event_loop_turn(tmp_path: Path) -> None:
         server = grpc.aio.server(options=server_options())
         voters = VoterSet([Voter(1, "127.0.0.1", port)])
         engine = TidelogRaft(1, voters, tmp_path, "c", RaftConfig(), server, advertised=("127.0.0.1", port))
-        controller = Controller(ControllerConfig(cluster_id="c"), lambda: bytes(16))  # type: ignore[arg-type, return-value]
+        controller = Controller(ControllerConfig(cluster_id="c"), SequentialTopicIds())
         quorum = QuorumController(controller, engine, MetadataFeed(), 9_000, lambda: time.monotonic_ns() // 1_000_000)
         await engine.start(quorum)
         done = asyncio.Event()

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
@@ -16,7 +17,6 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub, add_AdminServiceServicer_to_server
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub, add_ControllerServiceServicer_to_server
 from tidelog_foundation.errors import ErrorCode
-from tidelog_foundation.ids import TopicId
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
 from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.status import trailing_value
@@ -66,7 +66,7 @@ def serve(
     async def run(test: Callable[[Client], Awaitable[None]]) -> None:
         raft, feed = new_raft(), MetadataFeed()
         quorum = QuorumController(
-            Controller(ControllerConfig("c1"), lambda: TopicId(b"t" * 16)), raft, feed, 9_000, lambda: 0
+            Controller(ControllerConfig("c1"), SequentialTopicIds()), raft, feed, 9_000, lambda: 0
         )
         server = grpc.aio.server(options=server_options())
         port = bind_port(server, "127.0.0.1", 0)
@@ -151,7 +151,7 @@ def test_service_creates_describes_lists_and_deletes_topics(serve: Any) -> None:
         assert [(p.index, p.leader_id, list(p.isr_nodes)) for p in a.partitions] == [(0, 7, [7]), (1, 7, [7])]
         assert b.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
         listed = await client.admin.ListTopics(admin.ListTopicsRequest())
-        assert [(t.name, t.topic_id) for t in listed.topics] == [("a", b"t" * 16)]
+        assert [(t.name, t.topic_id) for t in listed.topics] == [("a", (1).to_bytes(16, "big"))]
         deleted = await client.admin.DeleteTopics(admin.DeleteTopicsRequest(topic_names=["a"]))
         assert not deleted.topics[0].HasField("error")
         assert not (await client.admin.ListTopics(admin.ListTopicsRequest())).topics

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.protocol import CommittedEntry
-from tidelog_quorum.raft.pysyncobj_log import Frame, FrameKind, LogState, check_identity, read_dump, write_dump
+from tidelog_quorum.raft.pysyncobj.log import Frame, FrameKind, LogState, check_identity, read_dump, write_dump
 
 FRAMES = st.builds(
     Frame,

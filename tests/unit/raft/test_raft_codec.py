@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft.codec import MAX_CHUNK_BYTES, MAX_ENTRY_BYTES, decode_message, encode_message
 from tidelog_quorum.raft.core import AppendRequest, AppendResponse, Entry, EntryKind, VoteRequest, VoteResponse
 from tidelog_quorum.raft.core.messages import (
     FollowRequest,
@@ -21,6 +20,7 @@ from tidelog_quorum.raft.core.messages import (
     TimeoutNow,
 )
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.network.codec import MAX_CHUNK_BYTES, MAX_ENTRY_BYTES, decode_message, encode_message
 
 NODES = st.integers(0, 2**31 - 1)
 TERMS = st.integers(0, 2**31 - 1)

@@ -16,7 +16,7 @@ from tidelog_quorum.raft.core.messages import Snapshot
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.delivery import Delivery
 from tidelog_quorum.raft.protocol import CommittedEntry
-from tidelog_quorum.raft.snapshots import write_snapshot
+from tidelog_quorum.raft.storage.snapshot_files import write_snapshot
 
 
 class Listener:

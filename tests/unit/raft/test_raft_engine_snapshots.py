@@ -15,7 +15,7 @@ import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft import RaftConfig, SnapshotConfig
-from tidelog_quorum.raft.stored_log import read_stored_log
+from tidelog_quorum.raft.storage.stored_log import read_stored_log
 
 FAST = RaftConfig(election_timeout_ms=500, heartbeat_interval_ms=50, max_trailing_entries=5)
 NEVER = SnapshotConfig(max_bytes_between=2**40, max_interval_ms=0)

@@ -14,7 +14,7 @@ from tidelog.v1.raft_service_pb2_grpc import RaftServiceServicer, add_RaftServic
 from tidelog_foundation.transport import server_options
 from tidelog_quorum.raft import Voter, VoterSet
 from tidelog_quorum.raft.core.messages import Snapshot, SnapshotRequest, VoteResponse
-from tidelog_quorum.raft.links import PeerLink, resolve_address
+from tidelog_quorum.raft.network.links import PeerLink, resolve_address
 
 SNAPSHOT = Snapshot(9, 1, VoterSet([Voter(1, "h", 1)]), 100, 0)
 CHUNK = SnapshotRequest(1, 1, SNAPSHOT, 0, bytes(100))

@@ -16,8 +16,8 @@ from tidelog_foundation.transport import server_options
 from tidelog_quorum.raft.core import AppendRequest, Entry, EntryKind, Message, VoteResponse
 from tidelog_quorum.raft.core.messages import FollowRequest, Snapshot, SnapshotRequest
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.links import PeerLink, resolve_address
-from tidelog_quorum.raft.peers import ANY_RECEIVER, Introduction, NamedControllers, Peers
+from tidelog_quorum.raft.network.links import PeerLink, resolve_address
+from tidelog_quorum.raft.network.peers import ANY_RECEIVER, ConfiguredControllers, Introduction, Peers
 
 ME = Introduction("c", 1, bytes(16), ("one.test", 1))
 LOG_2 = bytes(range(16))
@@ -152,7 +152,7 @@ def test_operating_system_resolves_to_the_form_of_grpc() -> None:
 def peers_of(
     voters: VoterSet = VOTERS, *, leader_id: int | None = None, names: Names | None = None, **options: Any
 ) -> Peers:
-    arguments: dict[str, Any] = {"named": NamedControllers(), "max_observers": 2, **options}
+    arguments: dict[str, Any] = {"configured": ConfiguredControllers(), "max_observers": 2, **options}
     peers = Peers(ME, leader_id=lambda: leader_id, resolve=names or Names(), **arguments)
     peers.set_voters(voters)
     return peers
@@ -260,20 +260,20 @@ def test_bootstrap_address_is_linked_until_it_is_a_known_controllers(wait_until:
         async with Listening(2) as two, Listening(7) as seven:
             names = Names(**{"2": two.port}, alias=two.port, seven=seven.port, me=seven.port)
             bootstrap = [("alias.test", 2), ("seven.test", 7), ME.address]
-            peers = peers_of(VoterSet(), names=names, named=NamedControllers(bootstrap=bootstrap))
+            peers = peers_of(VoterSet(), names=names, configured=ConfiguredControllers(bootstrap=bootstrap))
             await wait_until(lambda: bool(two.hellos) and bool(seven.hellos))
             assert {h.receiver_id for h in two.hellos + seven.hellos} == {ANY_RECEIVER}
             ask: Message = FollowRequest(1, 0, 0, 0)
-            peers.send_to_named(ask)
+            peers.send_to_configured(ask)
             await wait_until(lambda: two.kinds() == seven.kinds() == ["follow_request"])
             peers.set_voters(VoterSet([Voter(2, "2.test", 2, LOG_2)]))
             await wait_until(lambda: two.hellos[-1].receiver_id == 2)
-            peers.send_to_named(ask)
+            peers.send_to_configured(ask)
             await wait_until(lambda: len(seven.kinds()) == 2)
             assert two.kinds() == ["follow_request"]
             peers.set_voters(VoterSet([Voter(2, "gone.test", 2, LOG_2)]))
             await wait_until(lambda: two.hellos[-1].receiver_id == ANY_RECEIVER)
-            peers.send_to_named(ask)
+            peers.send_to_configured(ask)
             await wait_until(lambda: len(two.kinds()) == 2)
             await peers.stop()
 
@@ -285,11 +285,11 @@ def test_voter_is_called_where_the_file_and_where_the_log_says_until_both_say_th
         async with Listening(2) as two:
             names = Names(moved=two.port)
             file = VoterSet([Voter(1, "one.test", 1), Voter(2, "moved.test", 2), Voter(3, "three.test", 3)])
-            peers = peers_of(names=names, named=NamedControllers(file))
+            peers = peers_of(names=names, configured=ConfiguredControllers(file))
             await wait_until(lambda: [h.receiver_id for h in two.hellos] == [2])
             assert {"two.test", "moved.test"} <= set(names.asked)
             assert named(peers) == {(2, ("moved.test", 2))}, "3 is where both say"
-            peers.send_to_named(FollowRequest(1, 0, 0, 0))
+            peers.send_to_configured(FollowRequest(1, 0, 0, 0))
             await wait_until(lambda: two.kinds() == ["follow_request"])
             peers.connected(hello(2, LOG_2))
             assert named(peers) == {(2, ("moved.test", 2))}, "a stream that ends here would end the one that it caused"
@@ -318,4 +318,4 @@ def linked(peers: Peers) -> dict[int, tuple[str, int]]:
 
 
 def named(peers: Peers) -> set[tuple[int, tuple[str, int]]]:
-    return set(peers._named_links)
+    return set(peers._configured_links)

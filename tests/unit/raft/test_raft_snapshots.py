@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.core.messages import Snapshot
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.snapshots import (
+from tidelog_quorum.raft.storage.snapshot_files import (
     SnapshotReader,
     SnapshotReceiver,
     check_snapshot,

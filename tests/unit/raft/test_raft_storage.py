@@ -16,8 +16,8 @@ from rocksdict import Options, Rdict
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
-from tidelog_quorum.raft.storage import RaftStorage, open_storage
-from tidelog_quorum.raft.stored_log import StoredState, read_stored_log
+from tidelog_quorum.raft.storage.raft_storage import RaftStorage, open_storage
+from tidelog_quorum.raft.storage.stored_log import StoredState, read_stored_log
 
 DIRECTORY_ID = bytes(range(16))
 

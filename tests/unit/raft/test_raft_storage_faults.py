@@ -12,8 +12,8 @@ from small_disk import SmallDisk, why_not
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
-from tidelog_quorum.raft.storage import RaftStorage, open_storage
-from tidelog_quorum.raft.stored_log import StoredState
+from tidelog_quorum.raft.storage.raft_storage import RaftStorage, open_storage
+from tidelog_quorum.raft.storage.stored_log import StoredState
 
 _MEMTABLE_BYTES = 4 * 1024 * 1024
 

@@ -12,14 +12,14 @@ import crc32c
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft import storage as storage_module
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
 from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, StoreChunk
 from tidelog_quorum.raft.core.messages import Snapshot
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.snapshots import snapshot_path, write_snapshot
-from tidelog_quorum.raft.storage import RaftStorage, Write, Written, open_storage
-from tidelog_quorum.raft.stored_log import StoredState
+from tidelog_quorum.raft.storage import raft_storage as storage_module
+from tidelog_quorum.raft.storage.raft_storage import RaftStorage, Write, Written, open_storage
+from tidelog_quorum.raft.storage.snapshot_files import snapshot_path, write_snapshot
+from tidelog_quorum.raft.storage.stored_log import StoredState
 
 VOTERS = VoterSet([Voter(1, "localhost", 9093, bytes(range(16))), Voter(2, "localhost", 9094)])
 DIRECTORY_ID = bytes(16)

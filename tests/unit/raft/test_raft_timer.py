@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tidelog_quorum.raft.timer import DeadlineTimer
+from tidelog_quorum.raft.event_loop import DeadlineTimer
 
 
 def test_timer_fires_at_the_deadline_that_was_set_last(wait_until: Any) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft.wal import check_wal
+from tidelog_quorum.raft.storage.wal import check_wal
 
 BLOCK, PAGE = 32 * 1024, 4 * 1024
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft import Voter, VoterSet, writer
+from tidelog_quorum.raft import Voter, VoterSet
 from tidelog_quorum.raft.core import HardState
 from tidelog_quorum.raft.core.commands import StoreChunk
 from tidelog_quorum.raft.core.messages import Snapshot
-from tidelog_quorum.raft.storage import Write, Written
-from tidelog_quorum.raft.stored_log import StoredState
-from tidelog_quorum.raft.writer import StorageWriter
+from tidelog_quorum.raft.storage import writer
+from tidelog_quorum.raft.storage.raft_storage import Write, Written
+from tidelog_quorum.raft.storage.stored_log import StoredState
+from tidelog_quorum.raft.storage.writer import StorageWriter
 
 MIB = 1024 * 1024
 SNAPSHOT = Snapshot(9, 1, VoterSet([Voter(1, "h", 1)]), 1024 * MIB, 0)

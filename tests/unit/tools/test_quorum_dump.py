@@ -24,7 +24,7 @@ from tidelog_quorum.metadata import (
 )
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.storage import open_storage
+from tidelog_quorum.raft.storage.raft_storage import open_storage
 
 TOPIC_ID = TopicId(bytes(range(16)))
 VOTERS = VoterSet([Voter(1, "a", 1, b"d" * 16), Voter(2, "b", 2)])
@@ -126,7 +126,7 @@ def test_dump_refuses_a_wrong_use(log: Path, tmp_path: Path) -> None:
 
 def test_dump_refuses_the_log_of_a_running_controller(log: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tidelog_quorum.raft.storage import open_storage\n"
+        "import sys; from pathlib import Path; from tidelog_quorum.raft.storage.raft_storage import open_storage\n"
         f"storage, _ = open_storage(Path({str(log)!r}), 'c1', 1)\n"
         "print('open', flush=True); sys.stdin.read()"
     )

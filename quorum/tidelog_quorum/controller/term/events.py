@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_quorum.controller.result import Result
-from tidelog_quorum.controller.state_machine import Duty
+from tidelog_quorum.controller.state_machine import PeriodicTask
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 
@@ -137,14 +137,14 @@ class QueueDue:
 
 
 @dataclass(frozen=True, slots=True)
-class DutyDue:
-    """Requests had their turn between two duties of the tick that began at ``now_ms``."""
+class TaskDue:
+    """Requests had their turn between two tasks of the tick that began at ``now_ms``."""
 
-    duty: Duty
+    task: PeriodicTask
     now_ms: int
 
 
-DeferredEvent: TypeAlias = AnnouncementDue | StartDue | WriteDue | QueueDue | DutyDue
+DeferredEvent: TypeAlias = AnnouncementDue | StartDue | WriteDue | QueueDue | TaskDue
 Event: TypeAlias = (
     LeaderChanged
     | Committed

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidelog_quorum.controller.term.events import DutyDue
+from tidelog_quorum.controller.term.events import TaskDue
 from tidelog_quorum.metadata.records import MetadataRecord
 
 
@@ -67,9 +67,9 @@ class Stage(enum.Enum):
 
 @dataclass(slots=True)
 class Job:
-    """The one request or duty in progress, in the epoch in which it began.
+    """The one request or task in progress, in the epoch in which it began.
 
-    ``slices`` are written one after the other, then ``entry``. A duty has no request id; ``following`` is the next one.
+    ``slices`` are written one after the other, then ``entry``. A task has no request id; ``following`` is the next one.
     """
 
     epoch: int
@@ -79,7 +79,7 @@ class Job:
     slices: deque[Sequence[MetadataRecord]] = field(default_factory=deque)
     entry: Sequence[MetadataRecord] = ()
     payload: bytes = b""
-    following: DutyDue | None = None
+    following: TaskDue | None = None
     is_abandoned: bool = False
 
 

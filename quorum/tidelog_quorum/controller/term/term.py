@@ -35,7 +35,7 @@ from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.controller.result import Result
-from tidelog_quorum.controller.state_machine import Controller, Duty
+from tidelog_quorum.controller.state_machine import Controller, PeriodicTask
 from tidelog_quorum.controller.term import commands, events
 from tidelog_quorum.controller.term.backlog import Backlog, WriteLimits
 from tidelog_quorum.controller.term.states import (
@@ -73,7 +73,7 @@ class ControllerTerm:
         self._next_tick_ms: int | None = now_ms + self.tick_ms
         self._limits = limits or WriteLimits()
         self._backlog = Backlog(self._limits)
-        self._queue: deque[events.Submitted | events.DutyDue] = deque()
+        self._queue: deque[events.Submitted | events.TaskDue] = deque()
         self._is_yielding = False
         self._job: Job | None = None
         self._proposal: Proposal | None = None
@@ -104,8 +104,8 @@ class ControllerTerm:
             case events.Proposed() | events.ProposalFailed():
                 self._end_proposal(event, now_ms)
             case events.AnnouncementDue() | events.StartDue() | events.WriteDue() | events.QueueDue():
-                self._go_on(event, now_ms)
-            case events.Submitted() | events.DutyDue():
+                self._resume(event, now_ms)
+            case events.Submitted() | events.TaskDue():
                 self._queue.append(event)
                 self._begin_jobs(now_ms)
             case events.Handled() | events.HandlingFailed() | events.Encoded():
@@ -200,7 +200,7 @@ class ControllerTerm:
             self._write_next(self._job, now_ms)
         self._begin_jobs(now_ms)
 
-    def _go_on(
+    def _resume(
         self,
         event: events.AnnouncementDue | events.StartDue | events.WriteDue | events.QueueDue,
         now_ms: int,
@@ -231,21 +231,21 @@ class ControllerTerm:
                 case events.Submitted(request_id, is_long):
                     self._job = Job(self.leader.epoch, request_id=request_id)
                     self._commands.append(commands.Handle(request_id, is_long))
-                case events.DutyDue() if type(self.state) is not Serving:
+                case events.TaskDue() if type(self.state) is not Serving:
                     self._end_tick(now_ms)
-                case events.DutyDue(duty, began_ms):
-                    self._begin_duty(duty, began_ms, now_ms)
+                case events.TaskDue(task, began_ms):
+                    self._begin_task(task, began_ms, now_ms)
 
-    def _may_begin(self, first: events.Submitted | events.DutyDue) -> bool:
+    def _may_begin(self, first: events.Submitted | events.TaskDue) -> bool:
         """Return True if the job may be handled or refused."""
         if type(self.state) is Serving:
             return not self._backlog.is_full
-        return isinstance(first, events.DutyDue) or not self.leader.is_self
+        return isinstance(first, events.TaskDue) or not self.leader.is_self
 
-    def _begin_duty(self, duty: Duty, began_ms: int, now_ms: int) -> None:
-        result, following = self.controller.tick(duty, began_ms)
+    def _begin_task(self, task: PeriodicTask, began_ms: int, now_ms: int) -> None:
+        result, following = self.controller.tick(task, began_ms)
         job = self._job = Job(self.leader.epoch)
-        job.following = None if following is None else events.DutyDue(following, began_ms)
+        job.following = None if following is None else events.TaskDue(following, began_ms)
         self._write(job, result, now_ms)
 
     def _take_from_job(self, event: events.Handled | events.HandlingFailed | events.Encoded, now_ms: int) -> None:
@@ -355,7 +355,7 @@ class ControllerTerm:
         """Answer a request, now or after its commit, or continue the tick; then begin the next job."""
         self._job = None
         if job.request_id is None:
-            self._end_duty(job, error, now_ms)
+            self._end_task(job, error, now_ms)
         elif not job.is_abandoned and error is not None:
             self._commands.append(commands.Refuse(job.request_id, error))
         elif not job.is_abandoned:
@@ -364,7 +364,7 @@ class ControllerTerm:
             self._is_yielding = True
             self._commands.append(commands.Later(events.QueueDue()))
 
-    def _end_duty(self, job: Job, error: Exception | None, now_ms: int) -> None:
+    def _end_task(self, job: Job, error: Exception | None, now_ms: int) -> None:
         is_over = isinstance(error, TidelogError) and error.code is ErrorCode.NOT_CONTROLLER
         if error is not None and not is_over:
             self._commands.append(commands.Fail(error))
@@ -390,9 +390,9 @@ class ControllerTerm:
         if self._next_tick_ms is None or now_ms < self._next_tick_ms:
             return
         if now_ms - self._ticked_ms > self._late_ms:
-            self.controller.prolong_sessions(now_ms)
+            self.controller.sessions.prolong(now_ms)
         self._ticked_ms, self._next_tick_ms = now_ms, None
-        self._queue.append(events.DutyDue(Duty.EXPIRE_SESSIONS, now_ms))
+        self._queue.append(events.TaskDue(PeriodicTask.EXPIRE_SESSIONS, now_ms))
         self._begin_jobs(now_ms)
 
     def _end_tick(self, now_ms: int) -> None:

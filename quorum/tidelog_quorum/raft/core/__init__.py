@@ -20,9 +20,7 @@ from tidelog_quorum.raft.core.commands import (
     VoterChangeAccepted,
     VotersChanged,
 )
-from tidelog_quorum.raft.core.config import (
-    RaftConfig,
-)
+from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.events import (
     AddVoterRequested,
     Event,
@@ -37,12 +35,8 @@ from tidelog_quorum.raft.core.events import (
     TransferRequested,
     UpdateVoterRequested,
 )
-from tidelog_quorum.raft.core.leadership import (
-    Leadership,
-)
-from tidelog_quorum.raft.core.log import (
-    RaftLog,
-)
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.log import RaftLog
 from tidelog_quorum.raft.core.messages import (
     UNKNOWN_VOTER,
     AppendRequest,
@@ -59,12 +53,8 @@ from tidelog_quorum.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from tidelog_quorum.raft.core.progress import (
-    ReplicaState,
-)
-from tidelog_quorum.raft.core.raft import (
-    Raft,
-)
+from tidelog_quorum.raft.core.progress import ReplicaState
+from tidelog_quorum.raft.core.raft import Raft
 from tidelog_quorum.raft.core.replica import (
     Candidate,
     Follower,

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog_quorum.raft.core.messages import AppendRequest, AppendResponse, Entry
-from tidelog_quorum.raft.core.replica import Replica, broken_promise
+from tidelog_quorum.raft.core.replica import Replica, protocol_violation
 
 
 def on_append_request(replica: Replica, request: AppendRequest) -> None:
@@ -49,7 +49,7 @@ def hear_leader(replica: Replica, leader_id: int) -> None:
         TidelogError: the term has another leader.
     """
     if replica.leader_id not in (None, leader_id):
-        raise broken_promise(f"term {replica.term} has two leaders, {replica.leader_id} and {leader_id}")
+        raise protocol_violation(f"term {replica.term} has two leaders, {replica.leader_id} and {leader_id}")
     replica.follow(leader_id)
     replica.leader_contact_ms = replica.now_ms
     replica.restart_election_timer()
@@ -83,7 +83,7 @@ def _take_entries(replica: Replica, entries: tuple[Entry, ...]) -> None:
 
 
 def _contradiction(replica: Replica, index: int) -> Exception:
-    return broken_promise(
+    return protocol_violation(
         f"the entry at index {index} is committed with term {replica.log.term_at(index)}, "
         f"but the leader of term {replica.term} has another there"
     )

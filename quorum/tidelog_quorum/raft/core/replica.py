@@ -246,7 +246,7 @@ class Replica:
         )
 
 
-def broken_promise(text: str) -> TidelogError:
+def protocol_violation(text: str) -> TidelogError:
     """Return the error for an action that violates Raft's rules."""
     return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"a voter violated the Raft protocol, so this one stops: {text}")
 

@@ -17,7 +17,7 @@ from tidelog_foundation.ids import BrokerEpoch
 from tidelog_foundation.transport import open_channel, server_options
 from tidelog_node.partitions import MetadataCache
 from tidelog_node.server.metadata_follower import MetadataFollower
-from tidelog_quorum.controller.feed import FeedLimits
+from tidelog_quorum.controller.feed import FeedLimits, LeaderAnnounced, Published, Restored, VotersAnnounced
 from tidelog_quorum.metadata import (
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -47,7 +47,7 @@ class Log:
     def change(self, *records: MetadataRecord) -> None:
         self.image = self.image.apply(max(1, self.image.offset + 1), 1, records)
         for controller in self.controllers:
-            controller.feed.publish([CommittedEntry(self.image.offset, 1, encode_batch(records))], self.image)
+            controller.feed.step(Published([CommittedEntry(self.image.offset, 1, encode_batch(records))], self.image))
 
     def stand(self, *, fenced: bool) -> None:
         broker = self.image.brokers[7]  # type: ignore[index]
@@ -62,7 +62,7 @@ class Controller(ControllerServiceServicer):
 
     def __init__(self, log: Log, max_response_bytes: int) -> None:
         self.feed = MetadataFeed(FeedLimits(max_response_bytes=max_response_bytes))
-        self.feed.set_leader(1)
+        self.feed.step(LeaderAnnounced(1))
         self.server = grpc.aio.server(options=server_options())
         self.port = self.server.add_insecure_port("127.0.0.1:0")
         self.streams = 0
@@ -279,9 +279,9 @@ def test_follower_learns_new_controllers_and_goes_on_with_them_when_the_old_are_
             await node.reaches(log.image)
             old = log.controllers[0]
             new = Controller(log, 256 * 1024)
-            new.feed.restore(log.image)
+            new.feed.step(Restored(log.image))
             await new.server.start()
-            old.feed.set_voters(VoterSet([Voter(5, "127.0.0.1", new.port)]))
+            old.feed.step(VotersAnnounced(VoterSet([Voter(5, "127.0.0.1", new.port)])))
             await until(lambda: {5: ("127.0.0.1", new.port)} in node.told)
             await old.server.stop(0)
             log.change(*topic(1, 1))
@@ -296,7 +296,7 @@ def test_follower_learns_the_voters_from_bootstrap_controllers_also_where_they_a
         async with cluster(controllers=2, by_bootstrap=True) as (log, node):
             voters = {i: ("127.0.0.1", c.port) for i, c in enumerate(log.controllers, 1)}
             for controller in log.controllers:
-                controller.feed.set_voters(VoterSet(Voter(i, *address) for i, address in voters.items()))
+                controller.feed.step(VotersAnnounced(VoterSet(Voter(i, *address) for i, address in voters.items())))
             log.register(1)
             await node.reaches(log.image)
             await until(lambda: node.told == [voters])
@@ -313,7 +313,7 @@ def test_follower_goes_on_from_a_controller_that_loaded_a_snapshot() -> None:
             image = MetadataImage.from_records(90, 4, [*log.image.to_records(), *topic(2, 5)])
             log.image = image
             for controller in log.controllers:
-                controller.feed.restore(image)
+                controller.feed.step(Restored(image))
             await node.reaches(image)
             assert [c.topic_name for c in node.registry.deltas[-1].changed_partitions] == ["t2"] * 5
 

@@ -21,7 +21,7 @@ from tidelog_node.partitions import LogManager
 from tidelog_node.server import process
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import Node
-from tidelog_quorum.controller.feed import FeedLimits
+from tidelog_quorum.controller.feed import FeedLimits, Published
 from tidelog_quorum.metadata import (
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -54,7 +54,7 @@ class FakeController(ControllerServiceServicer):
 
     def change(self, *records):
         self.image = self.image.apply(self.image.offset + 1, 1, records)
-        self.feed.publish([CommittedEntry(self.image.offset, 1, encode_batch(records))], self.image)
+        self.feed.step(Published([CommittedEntry(self.image.offset, 1, encode_batch(records))], self.image))
 
     def create_topic(self, name="t", topic_id=TOPIC_ID):
         self.change(TopicRecord(name, topic_id), PartitionRecord(topic_id, 0, (1,), (1,), 1))

@@ -30,7 +30,7 @@ from tidelog_quorum.raft.core.messages import (
     TimeoutNow,
 )
 from tidelog_quorum.raft.core.voters import VoterSet
-from tidelog_quorum.raft.log_format import DIRECTORY_ID_SIZE
+from tidelog_quorum.raft.storage.log_format import DIRECTORY_ID_SIZE
 from tidelog_quorum.raft.voters_record import encode_voters, voters_from_message, voters_to_message
 
 MAX_ENTRY_BYTES = 32 * 1024 * 1024

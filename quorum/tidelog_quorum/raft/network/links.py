@@ -27,9 +27,9 @@ from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import CHANNEL_OPTIONS, error_from_rpc, raise_if_cancelled
-from tidelog_quorum.raft.codec import encode_message
 from tidelog_quorum.raft.core import AppendRequest, Message
 from tidelog_quorum.raft.core.messages import SnapshotRequest
+from tidelog_quorum.raft.network.codec import encode_message
 
 if TYPE_CHECKING:
     from tidelog.v1.raft_service_pb2_grpc import RaftServiceAsyncStub
@@ -85,7 +85,7 @@ class PeerLink:
         if isinstance(message, SnapshotRequest):
             self._chunk = message
         else:
-            size = sum(len(e.payload) for e in message.entries) if isinstance(message, AppendRequest) else 0
+            size = sum(e.size for e in message.entries) if isinstance(message, AppendRequest) else 0
             self._queue.append((message, size))
             self._queued_bytes += size
             while len(self._queue) > _QUEUE_LENGTH or self._queued_bytes > _QUEUE_BYTES:

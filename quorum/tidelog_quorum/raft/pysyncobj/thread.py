@@ -1,6 +1,6 @@
 """Runs pysyncobj in a thread and hands its output to the event loop, in order. Only this module uses the library.
 
-:mod:`tidelog_quorum.raft.pysyncobj_engine` describes how frames become the log. This module uses only pysyncobj's
+:mod:`tidelog_quorum.raft.pysyncobj.engine` describes how frames become the log. This module uses only pysyncobj's
 public features: one replicated method, manual ticks, the serializer's hooks and a transport class of its own.
 """
 
@@ -25,7 +25,7 @@ from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
-from tidelog_quorum.raft.pysyncobj_log import Frame, FrameKind, LogState, read_dump, write_dump
+from tidelog_quorum.raft.pysyncobj.log import Frame, FrameKind, LogState, read_dump, write_dump
 from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.commands import StoreChunk
-from tidelog_quorum.raft.storage import RaftStorage, Write, Written
-from tidelog_quorum.raft.stored_log import StoredState
+from tidelog_quorum.raft.storage.raft_storage import RaftStorage, Write, Written
+from tidelog_quorum.raft.storage.stored_log import StoredState
 
 logger = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S = 10
@@ -47,7 +47,7 @@ class StorageWriter:
         """Open the storage and return its content.
 
         Raises:
-            TidelogError: see :func:`tidelog_quorum.raft.storage.open_storage`.
+            TidelogError: see :func:`tidelog_quorum.raft.storage.raft_storage.open_storage`.
         """
         loop = asyncio.get_running_loop()
         storage, state = await loop.run_in_executor(None, open_storage)

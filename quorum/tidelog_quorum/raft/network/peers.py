@@ -7,10 +7,10 @@ sender of the log. While a voter's directory id is unknown, as from a controller
 accepted.
 
 The voter set may name addresses that nobody uses any more: any number of controllers may have moved since it was
-written. So a controller also connects to each address in its own file (:class:`NamedControllers`), until the voter set
-names the same one. Both addresses are tried at the same time, and the hello decides: neither the file nor the log takes
-precedence. Two controllers find each other if the file or the log of one has the other's current address, because the
-called one calls back. The leader then writes the new addresses to the log.
+written. So a controller also connects to each address in its own file (see ``ConfiguredControllers``), until the voter
+set names the same one. Both addresses are tried at the same time, and the hello decides: neither the file nor the log
+takes precedence. Two controllers find each other if the file or the log of one has the other's current address, because
+the called one calls back. The leader then writes the new addresses to the log.
 
 Each controller sends a hello with its cluster, id, directory id and address. A controller of another cluster, one that
 is not the intended receiver, and one that started a new metadata log under a voter's id get an error that says so.
@@ -27,8 +27,8 @@ from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core import Message
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.links import PeerLink, Resolve
-from tidelog_quorum.raft.log_format import DIRECTORY_ID_SIZE
+from tidelog_quorum.raft.network.links import PeerLink, Resolve
+from tidelog_quorum.raft.storage.log_format import DIRECTORY_ID_SIZE
 
 ANY_RECEIVER = -1
 """The receiver in a hello to a bootstrap address, whose id is unknown."""
@@ -64,7 +64,7 @@ def address_in(hello: pb.RaftHello) -> tuple[str, int] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedControllers:
+class ConfiguredControllers:
     """The controllers in a controller's own file: ``voters`` with their ids, ``bootstrap`` without."""
 
     voters: VoterSet = field(default_factory=VoterSet)
@@ -92,7 +92,7 @@ class Peers:
     def __init__(
         self,
         me: Introduction,
-        named: NamedControllers,
+        configured: ConfiguredControllers,
         max_observers: int,
         leader_id: Callable[[], int | None],
         resolve: Resolve,
@@ -100,12 +100,12 @@ class Peers:
         self.voters = VoterSet()
         self._me = me
         self._leader_id = leader_id
-        self._named = named.others(me)
+        self._configured = configured.others(me)
         self._max_observers = max_observers
         self._resolve = resolve
         self._links: dict[int, PeerLink] = {}
         self._callers: dict[int, _Caller] = {}
-        self._named_links: dict[tuple[int, tuple[str, int]], PeerLink] = {}
+        self._configured_links: dict[tuple[int, tuple[str, int]], PeerLink] = {}
         self._bootstrap_answers: dict[tuple[str, int], tuple[int, tuple[str, int] | None]] = {}
         self._tasks: dict[PeerLink, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -113,7 +113,7 @@ class Peers:
     def set_voters(self, voters: VoterSet) -> None:
         """Connect to these voters; links to others stay only while those are connected to this controller."""
         self.voters = voters
-        self._follow()
+        self._update_links()
 
     def send(self, to: int, message: Message) -> None:
         """Send a message; drop it if there is no link to the receiver."""
@@ -121,9 +121,9 @@ class Peers:
         if link is not None:
             link.send(message)
 
-    def send_to_named(self, message: Message) -> None:
+    def send_to_configured(self, message: Message) -> None:
         """Send a message to the controllers in this controller's file that the voter set does not name."""
-        for link in self._named_links.values():
+        for link in self._configured_links.values():
             link.send(message)
 
     def address_of(self, node_id: int) -> tuple[str, int]:
@@ -174,7 +174,7 @@ class Peers:
             known = self._callers.get(hello.sender_id)
             streams = 1 if known is None else known.streams + 1
             self._callers[hello.sender_id] = _Caller(address, hello.sender_directory_id, streams)
-            self._follow()
+            self._update_links()
 
     def disconnected(self, hello: pb.RaftHello) -> None:
         """Record that a stream passed to :meth:`connected` has ended."""
@@ -185,7 +185,7 @@ class Peers:
             self._callers[hello.sender_id] = replace(known, streams=known.streams - 1)
         else:
             del self._callers[hello.sender_id]
-        self._follow()
+        self._update_links()
 
     async def stop(self) -> None:
         """Close all links."""
@@ -193,7 +193,7 @@ class Peers:
             self._end(link)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
-    def _follow(self) -> None:
+    def _update_links(self) -> None:
         """Open missing links and close unneeded ones."""
         wanted = {i: caller.address for i, caller in self._callers.items()}
         wanted |= {voter.voter_id: self._address_of_voter(voter) for voter in self.voters}
@@ -203,7 +203,7 @@ class Peers:
         for node_id, address in wanted.items():
             if node_id not in self._links:
                 self._links[node_id] = self._begin(node_id, address)
-        self._follow_named()
+        self._update_configured_links()
 
     def _address_of_voter(self, voter: Voter) -> tuple[str, int]:
         caller = self._callers.get(voter.voter_id)
@@ -211,14 +211,14 @@ class Peers:
             return caller.address
         return voter.host, voter.port
 
-    def _follow_named(self) -> None:
-        for node_id, address in self._named:
-            link = self._named_links.get((node_id, address))
+    def _update_configured_links(self) -> None:
+        for node_id, address in self._configured:
+            link = self._configured_links.get((node_id, address))
             if self._is_needed(node_id, address):
                 if link is None:
-                    self._named_links[node_id, address] = self._begin(node_id, address)
+                    self._configured_links[node_id, address] = self._begin(node_id, address)
             elif link is not None:
-                self._end(self._named_links.pop((node_id, address)))
+                self._end(self._configured_links.pop((node_id, address)))
 
     def _is_needed(self, node_id: int, address: tuple[str, int]) -> bool:
         """Return whether the address in the file leads to a controller that the voter set does not reach."""
@@ -256,9 +256,9 @@ class Peers:
 
     def _note_bootstrap_answer(self, address: tuple[str, int], hello: pb.RaftHello) -> None:
         answer = hello.sender_id, address_in(hello)
-        if self._bootstrap_answers.get(address) != answer and (ANY_RECEIVER, address) in self._named_links:
+        if self._bootstrap_answers.get(address) != answer and (ANY_RECEIVER, address) in self._configured_links:
             self._bootstrap_answers[address] = answer
-            self._follow()
+            self._update_links()
 
     def _check_cluster(self, hello: pb.RaftHello) -> None:
         if hello.cluster_id != self._me.cluster_id:

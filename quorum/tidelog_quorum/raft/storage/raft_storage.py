@@ -2,8 +2,8 @@
 
 One call of :meth:`RaftStorage.write` is one synced, atomic write of RocksDB, however many writes it is given. So a
 start reads the state between two calls, and the last index beside the hard state always gives the number of entries.
-Snapshots are files beside the database (:mod:`tidelog_quorum.raft.snapshots`): a received one is complete, synced and
-renamed before the write that names it, and the previous one is removed after that write.
+Snapshots are files beside the database (see ``snapshot_files``): a received one is complete, synced and renamed before
+the write that names it, and the previous one is removed after that write.
 
 Blocking; all calls after :func:`open_storage` come from one thread.
 """
@@ -21,7 +21,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core import Entry, HardState, Persist
 from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, StoreChunk
 from tidelog_quorum.raft.core.messages import Snapshot
-from tidelog_quorum.raft.log_format import (
+from tidelog_quorum.raft.storage.log_format import (
     FORMAT_VERSION,
     IDENTITY_KEY,
     SNAPSHOT_KEY,
@@ -37,7 +37,7 @@ from tidelog_quorum.raft.log_format import (
     seal,
     unseal,
 )
-from tidelog_quorum.raft.snapshots import (
+from tidelog_quorum.raft.storage.snapshot_files import (
     SnapshotReceiver,
     check_snapshot,
     remove_snapshot,
@@ -45,8 +45,8 @@ from tidelog_quorum.raft.snapshots import (
     storage_error,
     sync_directory,
 )
-from tidelog_quorum.raft.stored_log import StoredState, open_database, read_identity, read_state
-from tidelog_quorum.raft.wal import check_wal
+from tidelog_quorum.raft.storage.stored_log import StoredState, open_database, read_identity, read_state
+from tidelog_quorum.raft.storage.wal import check_wal
 
 Write = Persist | CompactLog | StoreChunk | InstallSnapshot
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from tidelog_quorum.raft.core.commands import SendSnapshot
 from tidelog_quorum.raft.core.messages import Snapshot, SnapshotRequest
 from tidelog_quorum.raft.delivery import Delivery
+from tidelog_quorum.raft.event_loop import call_in_thread
 from tidelog_quorum.raft.protocol import RaftListener
 from tidelog_quorum.raft.snapshot_config import SnapshotConfig
-from tidelog_quorum.raft.snapshots import SnapshotReader, write_snapshot
-from tidelog_quorum.raft.threads import call_in_thread
+from tidelog_quorum.raft.storage.snapshot_files import SnapshotReader, write_snapshot
 
 logger = logging.getLogger(__name__)
 _STOP_TIMEOUT_S = 5

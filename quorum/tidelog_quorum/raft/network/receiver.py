@@ -16,10 +16,10 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import abort_with
 from tidelog_foundation.transport.intake import parse
 from tidelog_foundation.transport.services import register
-from tidelog_quorum.raft.codec import decode_message
 from tidelog_quorum.raft.core import Message
-from tidelog_quorum.raft.links import MAX_FRAME_BYTES
-from tidelog_quorum.raft.peers import Introduction, Peers, address_in
+from tidelog_quorum.raft.network.codec import decode_message
+from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
+from tidelog_quorum.raft.network.peers import Introduction, Peers, address_in
 
 logger = logging.getLogger(__name__)
 _HELLO_TIMEOUT_S = 5.0
@@ -47,7 +47,7 @@ class RaftReceiver:
         self._me: Introduction | None = None
         self._peers: Peers | None = None
         self._streams: set[asyncio.Task[object]] = set()
-        self._patience: dict[int, list[asyncio.Timeout]] = {}
+        self._stream_timeouts: dict[int, list[asyncio.Timeout]] = {}
 
     def start(self, me: Introduction, peers: Peers) -> None:
         """Accept callers from now on."""
@@ -102,21 +102,21 @@ class RaftReceiver:
         Raises:
             TidelogError: INVALID_REQUEST, in the oldest stream.
         """
-        streams = self._patience.setdefault(sender_id, [])
+        streams = self._stream_timeouts.setdefault(sender_id, [])
         try:
-            async with asyncio.timeout(None) as patience:
-                streams.append(patience)
+            async with asyncio.timeout(None) as timeout:
+                streams.append(timeout)
                 if len(streams) > _MAX_STREAMS_PER_SENDER:
                     streams.pop(0).reschedule(0)
                 yield
         except TimeoutError as error:
-            text = f"controller {sender_id} has opened {_MAX_STREAMS_PER_SENDER} streams since"
+            text = f"controller {sender_id} has opened {_MAX_STREAMS_PER_SENDER} newer streams"
             raise error_for(ErrorCode.INVALID_REQUEST, text) from error
         finally:
-            if patience in streams:
-                streams.remove(patience)
-            if not streams and self._patience.get(sender_id) is streams:
-                del self._patience[sender_id]
+            if timeout in streams:
+                streams.remove(timeout)
+            if not streams and self._stream_timeouts.get(sender_id) is streams:
+                del self._stream_timeouts[sender_id]
 
     def _take(self, hello: pb.RaftHello, size: int, request: pb.ExchangeRequest) -> None:
         if size > MAX_FRAME_BYTES:

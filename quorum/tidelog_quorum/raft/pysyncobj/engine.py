@@ -1,7 +1,7 @@
 """A second :class:`~tidelog_quorum.raft.protocol.RaftEngine`, on the library pysyncobj: for development on one machine.
 
 pysyncobj replicates a queue of Tidelog's own bytes, the frames. Every replica turns frames into the listener's log by
-the same rule (:class:`~tidelog_quorum.raft.pysyncobj_log.LogState`), so an ambiguous outcome cannot become a wrong one:
+the same rule (:class:`~tidelog_quorum.raft.pysyncobj.log.LogState`), so an ambiguous outcome cannot become a wrong one:
 
 - a ``CLAIM`` of a new leader is an entry without payload if its term is above the log's, and begins that term;
 - a ``DATA`` frame is an entry if it names the log's term, its leader and the index after the last one;
@@ -34,8 +34,8 @@ from tidelog_quorum.raft.protocol import (
     RaftListener,
     ReplicaDescription,
 )
-from tidelog_quorum.raft.pysyncobj_log import Frame, FrameKind, LogState, check_identity
-from tidelog_quorum.raft.pysyncobj_thread import PySyncObjThread, View
+from tidelog_quorum.raft.pysyncobj.log import Frame, FrameKind, LogState, check_identity
+from tidelog_quorum.raft.pysyncobj.thread import PySyncObjThread, View
 from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 
 logger = logging.getLogger(__name__)
@@ -301,10 +301,7 @@ class PySyncObjRaft:
                 future.set_exception(error)
 
     def _not_controller(self, where: str = "") -> TidelogError:
-        leader_id = self._leader.leader_id
-        known = "no leader is known" if leader_id is None else f"controller {leader_id} does"
-        text = f"controller {self._node_id} does not lead the quorum{where}; {known} (epoch {self._leader.epoch})"
-        return error_for(ErrorCode.NOT_CONTROLLER, text)
+        return self._leader.not_controller(self._node_id, where)
 
 
 def _check_loopback(addresses: Mapping[int, tuple[str, int]]) -> None:

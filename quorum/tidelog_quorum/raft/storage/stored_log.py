@@ -16,7 +16,7 @@ from rocksdict import AccessType, DBCompressionType, DBRecoveryMode, Options, Rd
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core import Entry, HardState
 from tidelog_quorum.raft.core.messages import Snapshot
-from tidelog_quorum.raft.log_format import (
+from tidelog_quorum.raft.storage.log_format import (
     ENTRY_PREFIX,
     FORMAT_VERSION,
     IDENTITY_KEY,
@@ -31,7 +31,7 @@ from tidelog_quorum.raft.log_format import (
     entry_key,
     unseal,
 )
-from tidelog_quorum.raft.wal import check_wal
+from tidelog_quorum.raft.storage.wal import check_wal
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ def read_stored_log(directory: Path) -> tuple[Identity, StoredState]:
     """Return the content of a folder that no process has open; the folder is unchanged.
 
     Raises:
-        TidelogError: as :func:`tidelog_quorum.raft.storage.open_storage`; KAFKA_STORAGE_ERROR also if the folder has no
-            metadata log.
+        TidelogError: as :func:`tidelog_quorum.raft.storage.raft_storage.open_storage`; KAFKA_STORAGE_ERROR also if
+            the folder has no metadata log.
     """
     check_wal(directory)
     database = open_database(directory, AccessType.read_only())

@@ -1,0 +1,1 @@
+"""The connections between replicas: streams over gRPC, and the messages on them."""

@@ -1,0 +1,1 @@
+"""A second Raft engine, on pysyncobj, for development on one machine."""

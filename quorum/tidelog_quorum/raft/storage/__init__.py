@@ -1,0 +1,1 @@
+"""A replica's log, term, vote and snapshots on disk: RocksDB and snapshot files, written by one thread."""
