@@ -5,21 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog_foundation.errors import TidelogError
-
-
-@dataclass(frozen=True, slots=True)
-class DescribableLogDirTopic:
-    """Partitions of one topic."""
-
-    name: str
-    partitions: tuple[int, ...]
+from tidelog_foundation.requests.partitions import TopicPartitions
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeLogDirsRequest:
     """A request for the log directories with these replicas, or with all replicas if there are no topics."""
 
-    topics: tuple[DescribableLogDirTopic, ...] = ()
+    topics: tuple[TopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +56,11 @@ class DescribeLogDirsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterReplicaLogDirTopic:
-    """Partitions of one topic."""
-
-    name: str
-    partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class AlterReplicaLogDir:
     """A path of ``log.dirs``, and the replicas to move to it."""
 
     path: str
-    topics: tuple[AlterReplicaLogDirTopic, ...]
+    topics: tuple[TopicPartitions, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.requests.partitions import TopicPartitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +22,10 @@ class InitProducerIdResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeProducersTopic:
-    """Partitions of one topic."""
-
-    name: str
-    partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DescribeProducersRequest:
     """A request for the producers of partitions."""
 
-    topics: tuple[DescribeProducersTopic, ...]
+    topics: tuple[TopicPartitions, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.handlers.requests import log_dirs as values
@@ -27,10 +28,7 @@ async def describe_log_dirs(
 ) -> DescribeLogDirsResponse:
     """Describe the log directories with all, the requested, or no replicas."""
     slices = TimeSlices()
-    topics = [
-        values.DescribableLogDirTopic(topic.topic, tuple(topic.partitions))
-        async for topic in slices.of(request.topics or ())
-    ]
+    topics = [TopicPartitions(topic.topic, tuple(topic.partitions)) async for topic in slices.of(request.topics or ())]
     response = await handlers.describe_log_dirs(node.context, values.DescribeLogDirsRequest(tuple(topics)))
     shows_replicas = request.topics is None or bool(request.topics)
     return DescribeLogDirsResponse(
@@ -45,10 +43,7 @@ async def alter_replica_log_dirs(
     slices = TimeSlices()
     directories: list[values.AlterReplicaLogDir] = []
     async for directory in slices.of(request.dirs):
-        topics = [
-            values.AlterReplicaLogDirTopic(topic.name, tuple(topic.partitions))
-            async for topic in slices.of(directory.topics)
-        ]
+        topics = [TopicPartitions(topic.name, tuple(topic.partitions)) async for topic in slices.of(directory.topics)]
         directories.append(values.AlterReplicaLogDir(directory.path, tuple(topics)))
     asked = values.AlterReplicaLogDirsRequest(tuple(directories))
     response = await handlers.alter_replica_log_dirs(node.context, asked)

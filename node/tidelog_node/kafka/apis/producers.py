@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.handlers.requests import producers as values
@@ -47,10 +48,7 @@ async def describe_producers(
 ) -> DescribeProducersResponse:
     """Describe the producers of each partition."""
     slices = TimeSlices()
-    topics = [
-        values.DescribeProducersTopic(topic.name, tuple(topic.partition_indexes))
-        async for topic in slices.of(request.topics)
-    ]
+    topics = [TopicPartitions(topic.name, tuple(topic.partition_indexes)) async for topic in slices.of(request.topics)]
     answer = await handlers.describe_producers(node.context, values.DescribeProducersRequest(tuple(topics)))
     return DescribeProducersResponse(
         topics=[
