@@ -180,7 +180,7 @@ class _Fetch:
         self._reserved = 0
         self._size = 0
         # Specific to this request: the session's next request may already wait for room when this one ends.
-        self._wake = functools.partial(session.hurry)
+        self._wake = functools.partial(session.recheck)
         self._items: dict[PartitionKey, FetchItem] = {}
         self._is_full = request.session is None or request.session.epoch <= FULL_EPOCH
         self._max_bytes = min(request.max_bytes, context.fetch_max_bytes)
@@ -281,7 +281,7 @@ class _Fetch:
         return response
 
     def _is_complete(self) -> bool:
-        if self._request.max_wait_ms <= 0 or not self._session.state.partitions or self._is_hurried():
+        if self._request.max_wait_ms <= 0 or not self._session.state.partitions or self._wait_is_ended():
             return True
         size, is_starved, is_follower = 0, False, self._follower is not None
         for item in self._items.values():
@@ -291,9 +291,9 @@ class _Fetch:
             is_starved = is_starved or item.is_starved
         return size >= self._min_bytes or (size > 0 and is_starved)
 
-    def _is_hurried(self) -> bool:
+    def _wait_is_ended(self) -> bool:
         asked = self._request.session
-        return asked is not None and asked.epoch > FULL_EPOCH and self._session.hurried_epoch == asked.epoch
+        return asked is not None and asked.epoch > FULL_EPOCH and self._session.wait_ended_epoch == asked.epoch
 
     def _ends_wait_of_follower(self, item: FetchItem) -> bool:
         if item.leaves_follower_behind():
@@ -322,7 +322,7 @@ class _Fetch:
         for key in starved:
             self._session.state.mark(key)
         # A request that was woken since its last read has its turn now.
-        if starved and not self._session.was_hurried:
+        if starved and not self._session.must_recheck:
             self.budget.wait(self._wake, is_follower=self._follower is not None)
 
     def _put_away(self) -> None:

@@ -39,8 +39,8 @@ class OpenSession:
         self.state = state
         self.wants_high_watermark = wants_high_watermark
         self.is_read_committed = False
-        self.hurried_epoch = FINAL_EPOCH
-        self.was_hurried = False
+        self.wait_ended_epoch = FINAL_EPOCH
+        self.must_recheck = False
         """True if the request must check its partitions again."""
         self.is_changing = False
         """True while a request changes the partitions in several steps."""
@@ -54,17 +54,17 @@ class OpenSession:
     def wake(self, topic: TopicRef, index: int) -> None:
         """Mark a partition with new data and wake the waiting request."""
         self.state.mark((topic, index))
-        self.hurry()
+        self.recheck()
 
     def mark(self, topic: TopicRef, index: int) -> None:
         """Mark a partition to be checked before the next answer."""
         self.state.mark((topic, index))
         if self.wants_high_watermark:
-            self.hurry()
+            self.recheck()
 
-    def hurry(self) -> None:
+    def recheck(self) -> None:
         """Make the current request, or the next one, check its partitions again."""
-        self.was_hurried = True
+        self.must_recheck = True
         if self._sleeper is not None:
             self.wake_up()
 
@@ -76,7 +76,7 @@ class OpenSession:
         """
         self._turn += 1
         self._keep(self._looked_at)
-        self.hurry()
+        self.recheck()
         return self._turn
 
     def is_turn_of(self, number: int) -> bool:
@@ -85,7 +85,7 @@ class OpenSession:
 
     def take_changed(self) -> list[PartitionKey]:
         """Return the partitions to check."""
-        self.was_hurried = False
+        self.must_recheck = False
         keys = self.state.take_changed()
         self._looked_at.update(dict.fromkeys(keys))
         return keys
@@ -102,7 +102,7 @@ class OpenSession:
         """
         assert self._sleeper is None, "a request sleeps already"
         self._sleeper = wake_up
-        if self.was_hurried or not self.is_turn_of(number):
+        if self.must_recheck or not self.is_turn_of(number):
             self.wake_up()
 
     def wake_up(self) -> None:
@@ -227,8 +227,8 @@ class FetchSessions:
         """End the wait of the request of this epoch, even if it has not arrived yet."""
         session = self._open.get(session_id)
         if session is not None:
-            session.hurried_epoch = epoch
-            session.hurry()
+            session.wait_ended_epoch = epoch
+            session.recheck()
 
     def _new(self, request: FetchRequest, now_ms: int) -> OpenSession:
         if request.session is not None:
