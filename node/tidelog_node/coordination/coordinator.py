@@ -17,11 +17,10 @@ from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.waiting import watch_waits
 from tidelog_node.coordination.calls import CallBounds
-from tidelog_node.coordination.group_timings import GroupTimings
+from tidelog_node.coordination.metadata import GroupTimings, GroupTopics
 from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC, partition_for
 from tidelog_node.coordination.session_waits import SessionWaits
 from tidelog_node.coordination.shard_driver import ShardCore, ShardDriver, ShardEnvironment
-from tidelog_node.coordination.topics import GroupTopics
 from tidelog_node.coordination.view import ViewFailedError
 from tidelog_node.coordination.views import GroupViews, OpenView, View, open_group_view
 from tidelog_node.event_loop import Clock

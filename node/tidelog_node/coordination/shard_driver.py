@@ -20,23 +20,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination.calls import WaitingCalls
 from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
 from tidelog_node.coordination.view import ViewFailedError
 from tidelog_node.coordination.view_layout import ViewPosition
 from tidelog_node.coordination.views import GroupViews, ShardStore, View
-from tidelog_node.coordination.writing import Uncommitted, UncommittedWrites, encode_batch
 from tidelog_node.event_loop import Clock
 from tidelog_node.groups.events import (
     ClientIdentity,
     Command,
     Event,
+    GroupRecord,
     GroupRequest,
     GroupResponse,
     RecordsCommitted,
@@ -105,7 +106,7 @@ class ShardDriver:
         self._core: ShardCore | None = None
         self._calls = WaitingCalls()
         self._inbox: deque[Event] = deque()
-        self._writes = UncommittedWrites()
+        self._writes = _UncommittedWrites()
         self._woken = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._told: Mapping[str, TopicInfo] | None = None
@@ -259,13 +260,13 @@ class ShardDriver:
                         assert_never(command)
 
     def _write(self, command: WriteRecords) -> RecordsWritten | WriteFailed:
-        batch = encode_batch(command.records, self._environment.compression, self._environment.clock.wall_ms())
+        batch = _encode_batch(command.records, self._environment.compression, self._environment.clock.wall_ms())
         try:
             info = self.partition.append(batch, needs_all_replicas=True)
         except TidelogError as error:
             logger.warning("%s: records of groups cannot be written: %s", self.partition, error)
             return WriteFailed(command.write_id, error)
-        self._writes.add(Uncommitted(command.write_id, info.last_offset + 1, command.records, len(batch)))
+        self._writes.add(_Uncommitted(command.write_id, info.last_offset + 1, command.records, len(batch)))
         return RecordsWritten(command.write_id)
 
     def _check_may_call(self) -> None:
@@ -302,8 +303,47 @@ class ShardDriver:
         self._core = None
         self._set_timer(None)
         self._inbox.clear()
-        self._writes = UncommittedWrites()
+        self._writes = _UncommittedWrites()
         self._calls.fail_all(self._gone())
 
     def _gone(self) -> TidelogError:
         return error_for(ErrorCode.NOT_COORDINATOR, f"this node does not serve the groups of {self.partition} any more")
+
+
+@dataclass(frozen=True, slots=True)
+class _Uncommitted:
+    """A write that is in the log. It is committed when the high watermark reaches ``end_offset``."""
+
+    write_id: int
+    end_offset: int
+    records: tuple[GroupRecord, ...]
+    size: int
+
+
+class _UncommittedWrites:
+    """The uncommitted writes of a shard, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._writes: deque[_Uncommitted] = deque()
+        self.bytes = 0
+
+    def add(self, write: _Uncommitted) -> None:
+        """Note an appended write."""
+        self._writes.append(write)
+        self.bytes += write.size
+
+    def pop(self, high_watermark: int) -> _Uncommitted | None:
+        """Return and remove the oldest write if it is committed."""
+        if not self._writes or self._writes[0].end_offset > high_watermark:
+            return None
+        write = self._writes.popleft()
+        self.bytes -= write.size
+        return write
+
+
+def _encode_batch(records: Sequence[GroupRecord], compression: str, now_ms: int) -> bytes:
+    """Return the batch of these records."""
+    builder = RecordBatchBuilder(compression)
+    for record in records:
+        builder.append(record.key, record.value, (), now_ms)
+    return builder.build()

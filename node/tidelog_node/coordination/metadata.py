@@ -1,4 +1,4 @@
-"""The topics of the cluster as groups see them, updated from metadata images."""
+"""The metadata that groups use, updated from images: the topics of the cluster, and timings of single groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from tidelog_foundation.ids import BrokerId
 from tidelog_node.groups.events import TopicInfo
-from tidelog_quorum.metadata import MetadataImage
+from tidelog_node.groups.settings import OwnTimings, own_timings
+from tidelog_quorum.metadata import ConfigResource, ConfigResourceType, MetadataImage
 from tidelog_quorum.metadata.image import TopicImage
 
 
@@ -47,3 +48,24 @@ class GroupTopics:
         replicas = (topic.partitions[index].replicas for index in range(partitions))
         racks = tuple(frozenset(self._racks[b] for b in brokers if b in self._racks) for brokers in replicas)
         return TopicInfo(topic.topic_id, topic.name, partitions, racks)
+
+
+class GroupTimings:
+    """One per node. ``current`` is immutable and replaced on every change."""
+
+    def __init__(self) -> None:
+        self.current: Mapping[str, OwnTimings] = {}
+        self._seen: Mapping[ConfigResource, Mapping[str, str]] = {}
+
+    def follow(self, image: MetadataImage) -> None:
+        """Apply an image."""
+        if image.configs is self._seen:
+            return
+        self._seen = image.configs
+        found = {
+            resource.name: own_timings(settings)
+            for resource, settings in image.configs.items()
+            if resource.type is ConfigResourceType.GROUP
+        }
+        if found != self.current:
+            self.current = found
