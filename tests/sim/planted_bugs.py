@@ -102,12 +102,12 @@ def _accept_stale_appends() -> list[Patch]:
     def on_append_request(self: Replica, request: Any) -> None:
         original(self, replace(request, term=max(request.term, self.term)))
 
-    def hear_leader(self: Replica, leader_id: int) -> None:
+    def follow_leader(self: Replica, leader_id: int) -> None:
         self.follow(leader_id)
         self.leader_contact_ms = self.now_ms
         self.restart_election_timer()
 
-    return [(follower, "on_append_request", on_append_request), (follower, "hear_leader", hear_leader)]
+    return [(follower, "on_append_request", on_append_request), (follower, "follow_leader", follow_leader)]
 
 
 def _drop_matching_entries() -> list[Patch]:
@@ -206,7 +206,7 @@ def _count_votes_of_older_terms() -> list[Patch]:
 
 
 def _no_stickiness() -> list[Patch]:
-    return [(election, "hears_a_leader", lambda _replica: False)]
+    return [(election, "has_live_leader", lambda _replica: False)]
 
 
 def _no_pre_vote() -> list[Patch]:
@@ -216,7 +216,7 @@ def _no_pre_vote() -> list[Patch]:
         original(self, pre_vote=False, transfer=transfer)
 
     # Without a pre-vote, the one defence left is that voters who hear a leader do not answer: take it as well.
-    return [(election, "_campaign", campaign), (election, "hears_a_leader", lambda _replica: False)]
+    return [(election, "_campaign", campaign), (election, "has_live_leader", lambda _replica: False)]
 
 
 def _no_check_quorum() -> list[Patch]:
@@ -237,14 +237,14 @@ def _install_older_snapshots() -> list[Patch]:
     def has_all_of(_replica: Replica, _snapshot: Any) -> bool:
         return False
 
-    return [(snapshots, "_has_all_of", has_all_of), (snapshots, "drop_needless", lambda _replica: None)]
+    return [(snapshots, "_has_all_of", has_all_of), (snapshots, "drop_superseded", lambda _replica: None)]
 
 
 def _take_chunks_out_of_place() -> list[Patch]:
-    def takes(self: IncomingSnapshot, request: Any) -> bool:
+    def accepts(self: IncomingSnapshot, request: Any) -> bool:
         return bool(request.position + len(request.chunk) <= self.snapshot.size and request.chunk)
 
-    return [(IncomingSnapshot, "takes", takes)]
+    return [(IncomingSnapshot, "accepts", accepts)]
 
 
 def _acknowledge_snapshots_at_once() -> list[Patch]:

@@ -83,9 +83,9 @@ class RealController:
 
     def do(self, handler, request):
         response = self.write(handler(request, 0))
-        duty: PeriodicTask | None = PeriodicTask.EXPIRE_SESSIONS
-        while duty is not None:
-            result, duty = self.controller.tick(duty, 0)
+        task: PeriodicTask | None = PeriodicTask.EXPIRE_SESSIONS
+        while task is not None:
+            result, task = self.controller.tick(task, 0)
             self.write(result)
         return response
 

@@ -237,11 +237,11 @@ class MetadataFeed:
             case Ready(follower_id):
                 follower = self._followers[follower_id]
                 assert follower.phase is _Phase.BUSY, follower
-                self._give_next(follower)
+                self._send_next(follower)
             case Waited(follower_id):
                 self._end_wait(self._followers[follower_id], now_ms)
             case BatchEncoded(follower_id, batch, is_last):
-                self._give_batch(self._followers[follower_id], batch, is_last, now_ms)
+                self._send_batch(self._followers[follower_id], batch, is_last, now_ms)
             case Published(entries, image):
                 self._publish(entries, image)
             case Restored(image):
@@ -303,7 +303,7 @@ class MetadataFeed:
     def _wake(self) -> None:
         for follower in self._followers.values():
             if follower.phase is _Phase.IDLE:
-                self._give_next(follower)
+                self._send_next(follower)
 
     def _end_wait(self, follower: _Follower, now_ms: int) -> None:
         if self._snapshot is not None and now_ms - self._snapshot_used_ms > _SNAPSHOT_KEPT_MS:
@@ -312,7 +312,7 @@ class MetadataFeed:
         if follower.phase is _Phase.IDLE:
             self._respond(follower, ())
 
-    def _give_next(self, follower: _Follower) -> None:
+    def _send_next(self, follower: _Follower) -> None:
         """Send a follower its next content, or let it wait."""
         if follower.parts:
             part, *rest = follower.parts
@@ -328,9 +328,9 @@ class MetadataFeed:
         elif follower.position <= 0 or follower.position < self._tail_start:
             self._begin_snapshot(follower)
         else:
-            self._give_entries(follower)
+            self._send_entries(follower)
 
-    def _give_entries(self, follower: _Follower) -> None:
+    def _send_entries(self, follower: _Follower) -> None:
         """Send the next entries. A large entry is sent alone, in several responses."""
         index = bisect_left(self._tail, follower.position, key=lambda e: e.offset)
         first, *rest = self._tail[index].parts
@@ -363,7 +363,7 @@ class MetadataFeed:
         follower.phase = _Phase.ENCODING
         self._commands.append(EncodeBatch(follower.follower_id, snapshot.offset, follower.batches))
 
-    def _give_batch(self, follower: _Follower, batch: bytes, is_last: bool, now_ms: int) -> None:
+    def _send_batch(self, follower: _Follower, batch: bytes, is_last: bool, now_ms: int) -> None:
         snapshot = follower.snapshot
         assert follower.phase is _Phase.ENCODING, follower
         assert snapshot is not None

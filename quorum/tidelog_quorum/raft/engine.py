@@ -319,7 +319,7 @@ class TidelogRaft:
         )
 
     def _on_message(self, message: core.Message, directory_id: bytes, address: tuple[str, int] | None) -> None:
-        if isinstance(message, core.SnapshotRequest) and not self._writer.takes_chunks:
+        if isinstance(message, core.SnapshotRequest) and not self._writer.accepts_chunks:
             # Treat the chunk as lost: the leader sends it again, when the disk may have caught up.
             return
         self._step(core.MessageReceived(message, directory_id, address))

@@ -103,9 +103,9 @@ class Driver:
     def tick(self) -> int:
         """Do what is due; returns how many entries that took."""
         before = len(self.log)
-        duty: PeriodicTask | None = PeriodicTask.EXPIRE_SESSIONS
-        while duty is not None:
-            result, duty = self.controller.tick(duty, self.now_ms)
+        task: PeriodicTask | None = PeriodicTask.EXPIRE_SESSIONS
+        while task is not None:
+            result, task = self.controller.tick(task, self.now_ms)
             self.append(result)
         self.commit()
         return len(self.log) - before

@@ -170,9 +170,9 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def tick(self) -> None:
-        duty: PeriodicTask | None = PeriodicTask.EXPIRE_SESSIONS
-        while duty is not None:
-            result, duty = self.controller.tick(duty, self.now_ms)
+        task: PeriodicTask | None = PeriodicTask.EXPIRE_SESSIONS
+        while task is not None:
+            result, task = self.controller.tick(task, self.now_ms)
             self.write(result)
 
     @rule(broker_id=BROKERS, directories=st.integers(0, 2), clean=st.booleans())

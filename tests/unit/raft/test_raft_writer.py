@@ -43,12 +43,12 @@ def test_writer_has_no_room_for_chunks_while_the_disk_is_behind(wait_until: Call
         storage, tested = SlowStorage(), StorageWriter(lambda _: None, errors.append)
         await tested.open(lambda: (storage, StoredState(HardState())))  # type: ignore[arg-type, return-value]
         count = 0
-        while tested.takes_chunks:
+        while tested.accepts_chunks:
             tested.submit(StoreChunk(SNAPSHOT, count * MIB, bytes(MIB)))
             count += 1
             assert count < 32
         storage.go_on.set()
-        await wait_until(lambda: tested.takes_chunks)
+        await wait_until(lambda: tested.accepts_chunks)
         await tested.close()
         assert errors == []
 

@@ -56,12 +56,12 @@ class Stage(enum.Enum):
     """``Handled`` or ``HandlingFailed``."""
     ENCODING = enum.auto()
     """``Encoded``."""
-    ROOM = enum.auto()
+    BACKLOG = enum.auto()
     """A commit that frees space in the backlog, or the end of the leadership."""
     PROPOSING_SLICE = enum.auto()
     PROPOSING_ENTRY = enum.auto()
     """``Proposed`` or ``ProposalFailed``."""
-    TURN = enum.auto()
+    YIELDING = enum.auto()
     """``WriteDue``."""
 
 

@@ -137,7 +137,7 @@ class ControllerTerm:
         if leader.is_self:
             # The command is Later, because the engine is in the middle of a step.
             self._commands.append(commands.Later(events.AnnouncementDue(leader.epoch)))
-        if self._job is not None and self._job.stage is Stage.ROOM:
+        if self._job is not None and self._job.stage is Stage.BACKLOG:
             self._write_next(self._job, now_ms)
         self._begin_jobs(now_ms)
 
@@ -196,7 +196,7 @@ class ControllerTerm:
         while self._waiting and self._waiting[0][0] <= committed:
             _, _, request_id, response = heapq.heappop(self._waiting)
             self._commands.append(commands.Answer(request_id, response))
-        if self._job is not None and self._job.stage is Stage.ROOM:
+        if self._job is not None and self._job.stage is Stage.BACKLOG:
             self._write_next(self._job, now_ms)
         self._begin_jobs(now_ms)
 
@@ -304,7 +304,7 @@ class ControllerTerm:
         elif self.state != Serving(job.epoch):
             self._end_job(job, self._not_controller(), now_ms)
         elif job.slices and self._backlog.is_full:
-            job.stage = Stage.ROOM
+            job.stage = Stage.BACKLOG
         elif job.slices:
             records = job.slices.popleft()
             if (payload := self._encode(job, records, now_ms)) is not None:
@@ -339,7 +339,7 @@ class ControllerTerm:
             return
         assert self._job is not None
         if self._job.stage is Stage.PROPOSING_SLICE:
-            self._job.stage = Stage.TURN
+            self._job.stage = Stage.YIELDING
             self._commands.append(commands.Later(events.WriteDue()))
         else:
             self._end_job(self._job, None, now_ms)
@@ -416,7 +416,7 @@ class ControllerTerm:
         assert self._proposal is None, "the fate of a proposal is unknown"
         assert not self._queue or self._job is not None or self._is_yielding or not self._may_begin(self._queue[0])
         assert self._job is None or self._job.stage not in (Stage.PROPOSING_SLICE, Stage.PROPOSING_ENTRY)
-        if self._job is not None and self._job.stage is Stage.ROOM:
+        if self._job is not None and self._job.stage is Stage.BACKLOG:
             assert serves, "a write waits for room when nothing is written"
             assert self._backlog.is_full, "a write waits, and there is room"
         self._backlog.check_invariants(committed)

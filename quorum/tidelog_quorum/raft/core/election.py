@@ -80,7 +80,7 @@ def on_vote_durable(replica: Replica, candidate: Candidate) -> None:
         _count_vote(replica, candidate, replica.node_id)
 
 
-def hears_a_leader(replica: Replica) -> bool:
+def has_live_leader(replica: Replica) -> bool:
     """Return whether this replica hears from a leader; it then ignores vote requests."""
     if isinstance(replica.role, Leadership):
         return True
@@ -88,7 +88,7 @@ def hears_a_leader(replica: Replica) -> bool:
     return replica.leader_id is not None and heard_ms < replica.config.election_timeout_ms
 
 
-def may_have_joined_anew(replica: Replica, request: VoteRequest) -> bool:
+def may_have_rejoined(replica: Replica, request: VoteRequest) -> bool:
     """Return whether a candidate with another directory than its voter's may have become a voter again."""
     knows_the_set = 0 < replica.voters.index <= min(replica.commit_index, request.last_index)
     return knows_the_set and replica.log.is_covered_by(request.last_term, request.last_index)

@@ -27,7 +27,7 @@ def on_append_request(replica: Replica, request: AppendRequest) -> None:
     if request.term < replica.term:
         _refuse(replica, replace(request, read_context=0), hint_index=0, hint_term=0)
         return
-    hear_leader(replica, request.sender_id)
+    follow_leader(replica, request.sender_id)
     if replica.is_installing:
         _acknowledge(replica, request, replica.applied_index)
         return
@@ -42,7 +42,7 @@ def on_append_request(replica: Replica, request: AppendRequest) -> None:
     _acknowledge(replica, request, last_index)
 
 
-def hear_leader(replica: Replica, leader_id: int) -> None:
+def follow_leader(replica: Replica, leader_id: int) -> None:
     """Follow the sender of a leader's message of the current term.
 
     Raises:

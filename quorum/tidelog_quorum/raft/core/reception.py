@@ -61,15 +61,15 @@ def _on_leader_message(replica: Replica, message: AppendRequest | SnapshotReques
             election.on_timeout_now(replica, message)
         case _:
             assert_never(message)
-    snapshots.drop_needless(replica)
+    snapshots.drop_superseded(replica)
 
 
 def _on_vote_request(replica: Replica, request: VoteRequest, directory_id: bytes) -> None:
     voters = replica.voters.current
     is_other_log = request.sender_id in voters and not voters.is_voter(request.sender_id, directory_id)
-    if is_other_log and not election.may_have_joined_anew(replica, request):
+    if is_other_log and not election.may_have_rejoined(replica, request):
         return
-    if election.hears_a_leader(replica) and not request.transfer:
+    if election.has_live_leader(replica) and not request.transfer:
         return
     _adopt(replica, request.term)
     election.on_vote_request(replica, request)

@@ -78,7 +78,7 @@ class IncomingSnapshot:
             return False
         return request.term > self.term or request.snapshot.last_index > self.snapshot.last_index
 
-    def takes(self, request: SnapshotRequest) -> bool:
+    def accepts(self, request: SnapshotRequest) -> bool:
         """Return whether a request's chunk is the next one and valid."""
         end = request.position + len(request.chunk)
         is_last = end == self.snapshot.size

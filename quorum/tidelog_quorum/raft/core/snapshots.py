@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from tidelog_quorum.raft.core.commands import RestoreSnapshot, StoreChunk
 from tidelog_quorum.raft.core.events import SnapshotDamaged
-from tidelog_quorum.raft.core.follower import hear_leader
+from tidelog_quorum.raft.core.follower import follow_leader
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import Snapshot, SnapshotRequest, SnapshotResponse
 from tidelog_quorum.raft.core.replica import IncomingSnapshot, Replica
@@ -43,7 +43,7 @@ def on_snapshot_request(replica: Replica, request: SnapshotRequest) -> None:
     if request.term < replica.term:
         _answer(replica, request.sender_id, request.snapshot, position=0)
         return
-    hear_leader(replica, request.sender_id)
+    follow_leader(replica, request.sender_id)
     incoming = replica.incoming
     if incoming is not None and incoming.is_whole:
         if incoming.snapshot == request.snapshot:
@@ -92,7 +92,7 @@ def on_persisted(replica: Replica, sequence: int) -> None:
         _answer(replica, replica.leader_id, snapshot, snapshot.size, done=True)
 
 
-def drop_needless(replica: Replica) -> None:
+def drop_superseded(replica: Replica) -> None:
     """Drop a partly received snapshot that the log has overtaken."""
     incoming = replica.incoming
     if incoming is not None and not incoming.is_whole and incoming.snapshot.last_index <= replica.commit_index:
@@ -113,7 +113,7 @@ def _has_all_of(replica: Replica, snapshot: Snapshot) -> bool:
 
 def _take_chunk(replica: Replica, incoming: IncomingSnapshot, request: SnapshotRequest) -> None:
     incoming.term = request.term
-    if incoming.takes(request):
+    if incoming.accepts(request):
         replica.outbox.append(StoreChunk(incoming.snapshot, request.position, request.chunk))
         incoming.position += len(request.chunk)
         incoming.is_whole = incoming.position == incoming.snapshot.size

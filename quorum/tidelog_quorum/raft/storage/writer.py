@@ -63,7 +63,7 @@ class StorageWriter:
         self._queue.put(write)
 
     @property
-    def takes_chunks(self) -> bool:
+    def accepts_chunks(self) -> bool:
         """True if there is space for snapshot chunks. Unwritten chunks stay in memory."""
         return self._chunk_bytes_in - self._chunk_bytes_out < _MAX_QUEUED_CHUNK_BYTES
 
