@@ -52,7 +52,8 @@ def test_chaos_run_finds_nothing_wrong_with_a_cluster_under_mixed_faults(
     assert run["outcome"]["problems"] == []
     assert run["outcome"]["sends"]["ok"] > 500
     assert len({fault["fault"] for fault in run["plan"]}) > 2
-    again = subprocess.run([*TIDELOG, "chaos", "check", str(output)], capture_output=True, text=True)
+    command = [*TIDELOG, "chaos", "check", str(output)]
+    again = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert again.returncode == 0, again.stdout
     lines = (output / "metrics.jsonl").read_text().splitlines()
     assert sum(json.loads(line)["sends"]["ok"] for line in lines) == run["outcome"]["sends"]["ok"]
