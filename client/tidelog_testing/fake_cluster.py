@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
-from tidelog.v1 import admin_service_pb2, common_pb2
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import TopicId
 from tidelog_foundation.records import Record, iter_headers, iter_records
+from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+)
 from tidelog_foundation.transport import run_sync
 from tidelog_node.handlers import NodeContext, create_topics, delete_topics
 from tidelog_node.partitions import Partition
@@ -97,16 +104,14 @@ class FakeCluster:
         Raises:
             TidelogError: the controller's error, e.g. TOPIC_ALREADY_EXISTS.
         """
-        given = [common_pb2.ConfigEntry(name=key, value=value) for key, value in (configs or {}).items()]
-        topic = admin_service_pb2.CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=replication_factor, configs=given
-        )
-        request = admin_service_pb2.CreateTopicsRequest(topics=[topic])
+        given = tuple(ConfigEntry(key, value) for key, value in (configs or {}).items())
+        topic = CreatableTopic(name, partitions, replication_factor, configs=given)
+        request = CreateTopicsRequest((topic,))
         _check(run_sync(create_topics(self._context(), request), _TIMEOUT_S).topics[0])
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-        request = admin_service_pb2.DeleteTopicsRequest(topic_names=[name])
+        request = DeleteTopicsRequest((name,))
         _check(run_sync(delete_topics(self._context(), request), _TIMEOUT_S).topics[0])
 
     def append(self, topic: str, partition: int, batch: bytes) -> int:
@@ -234,8 +239,6 @@ def _address(port: int) -> str:
     return format_address(HOST, port) if port else ""
 
 
-def _check(
-    result: admin_service_pb2.CreatableTopicResult | admin_service_pb2.DeletableTopicResult,
-) -> None:
-    if result.HasField("error"):
-        raise error_for(result.error.code, result.error.message)
+def _check(result: CreatableTopicResult | DeletableTopicResult) -> None:
+    if result.error is not None:
+        raise result.error

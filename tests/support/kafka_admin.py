@@ -1,14 +1,18 @@
 """A node's administrative Kafka APIs: the real APIs, handlers and controller core, without a network."""
 
 import asyncio
+import re
 
 from topic_ids import SequentialTopicIds
 
-from tidelog.v1 import admin_service_pb2 as admin_pb
-from tidelog.v1 import common_pb2
-from tidelog.v1 import controller_service_pb2 as controller_pb
-from tidelog.v1 import quorum_service_pb2 as quorum_pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, RegisterBrokerRequest
+from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.features import DescribeFeaturesRequest, FeatureRange
+from tidelog_foundation.requests.partitions import ListPartitionReassignmentsRequest
+from tidelog_foundation.requests.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import NodeContext
@@ -32,8 +36,7 @@ PROPERTIES = {
     "log.dirs": "/not/used",
 }
 _FEATURES = [
-    common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
-    for f in SUPPORTED_FEATURES.values()
+    FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level) for f in SUPPORTED_FEATURES.values()
 ]
 
 
@@ -69,7 +72,7 @@ class CoreController:
         self.cache = cache
         self.failure = None
         self.voter_changes = []
-        self.quorum = quorum_pb.DescribeQuorumResponse()
+        self.quorum = DescribeQuorumResponse()
 
     def do(self, handle, request):
         if self.failure is not None:
@@ -85,20 +88,20 @@ class CoreController:
 
     def begin_brokers(self, *broker_ids):
         for broker_id in broker_ids:
-            registration = controller_pb.RegisterBrokerRequest(
+            registration = RegisterBrokerRequest(
                 broker_id=broker_id,
                 cluster_id="c1",
                 incarnation_id=bytes([broker_id]) * 16,
-                endpoint=common_pb2.Endpoint(host="h", port=9_092),
+                endpoint=Endpoint(host="h", port=9_092),
                 previous_broker_epoch=-1,
-                features=_FEATURES,
+                features=tuple(_FEATURES),
             )
             epoch = self.do(self.core.handle_register_broker, registration).broker_epoch
             self.heartbeat(broker_id, epoch)
 
     def heartbeat(self, broker_id, epoch, **wants):
         offset = self.core.latest.offset
-        heartbeat = controller_pb.BrokerHeartbeatRequest(
+        heartbeat = BrokerHeartbeatRequest(
             broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=offset, **wants
         )
         self.do(self.core.handle_broker_heartbeat, heartbeat)
@@ -106,50 +109,20 @@ class CoreController:
     def fence(self, broker_id):
         self.heartbeat(broker_id, self.core.latest.brokers[broker_id].broker_epoch, want_fence=True)
 
-    async def create_topics(self, request, timeout_s):
-        return self.do(self.core.handle_create_topics, request)
+    async def ask(self, request, timeout_s):
+        match request:
+            case ListPartitionReassignmentsRequest():
+                self.do(lambda *_: _NOTHING, None)
+                return list_partition_reassignments(self.core.latest, request)
+            case DescribeFeaturesRequest():
+                return describe_features(self.core.latest)
+            case DescribeQuorumRequest():
+                self.do(lambda *_: _NOTHING, None)
+                return self.quorum
+        words = re.findall("[A-Z][a-z]+", type(request).__name__.removesuffix("Request"))
+        return self.do(getattr(self.core, f"handle_{'_'.join(words).lower()}"), request)
 
-    async def delete_topics(self, request, timeout_s):
-        return self.do(self.core.handle_delete_topics, request)
-
-    async def create_partitions(self, request, timeout_s):
-        return self.do(self.core.handle_create_partitions, request)
-
-    async def incremental_alter_configs(self, request, timeout_s):
-        return self.do(self.core.handle_incremental_alter_configs, request)
-
-    async def elect_leaders(self, request, timeout_s):
-        return self.do(self.core.handle_elect_leaders, request)
-
-    async def alter_partition_reassignments(self, request, timeout_s):
-        return self.do(self.core.handle_alter_partition_reassignments, request)
-
-    async def update_features(self, request, timeout_s):
-        return self.do(self.core.handle_update_features, request)
-
-    async def unregister_broker(self, request, timeout_s):
-        return self.do(self.core.handle_unregister_broker, request)
-
-    async def list_partition_reassignments(self, request, timeout_s):
-        self.do(lambda *_: _NOTHING, None)
-        return list_partition_reassignments(self.core.latest, request)
-
-    async def describe_features(self, request, timeout_s):
-        return describe_features(self.core.latest)
-
-    async def describe_quorum(self, request, timeout_s):
-        self.do(lambda *_: _NOTHING, None)
-        return self.quorum
-
-    async def add_raft_voter(self, request, timeout_s):
-        self.do(lambda *_: _NOTHING, None)
-        self.voter_changes.append(request)
-
-    async def update_raft_voter(self, request, timeout_s):
-        self.do(lambda *_: _NOTHING, None)
-        self.voter_changes.append(request)
-
-    async def remove_raft_voter(self, request, timeout_s):
+    async def change_quorum(self, request, timeout_s):
         self.do(lambda *_: _NOTHING, None)
         self.voter_changes.append(request)
 
@@ -190,18 +163,18 @@ class AdminNode:
 
     def create(self, name="t", assignments=((1,),), configs=None):
         """Create a topic without the protocol."""
-        topic = admin_pb.CreatableTopic(
+        topic = CreatableTopic(
             name=name,
             num_partitions=-1,
             replication_factor=-1,
-            assignments=[
-                admin_pb.ReplicaAssignment(partition_index=i, broker_ids=ids) for i, ids in enumerate(assignments)
-            ],
-            configs=[common_pb2.ConfigEntry(name=n, value=v) for n, v in (configs or {}).items()],
+            assignments=tuple(
+                ReplicaAssignment(partition_index=i, broker_ids=tuple(ids)) for i, ids in enumerate(assignments)
+            ),
+            configs=tuple(ConfigEntry(name=n, value=v) for n, v in (configs or {}).items()),
         )
-        request = admin_pb.CreateTopicsRequest(topics=[topic])
+        request = CreateTopicsRequest(topics=(topic,))
         [result] = self.controller.do(self.controller.core.handle_create_topics, request).topics
-        assert not result.HasField("error"), result.error
+        assert result.error is None, result.error
         return result.topic_id
 
 

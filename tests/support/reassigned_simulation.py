@@ -11,12 +11,26 @@ import random
 
 from partition_model import MemoryLog, Node
 from partition_simulation import MAX_LAG_MS, MIN_ISR, Simulation
+from request_values import code_of
 from topic_ids import SequentialTopicIds
 
-from tidelog.v1 import admin_service_pb2 as admin
-from tidelog.v1 import common_pb2, metadata_record_pb2
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, RegisterBrokerRequest
+from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.requests.partitions import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tidelog_foundation.requests.replicas import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+    IsrMember,
+)
+from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
 from tidelog_node.hosting.replicas import brokers_of
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.events import (
@@ -35,8 +49,7 @@ from tidelog_quorum.metadata.features import (
 
 NODES = (1, 2, 3, 4, 5)
 FEATURES = [
-    common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
-    for f in SUPPORTED_FEATURES.values()
+    FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level) for f in SUPPORTED_FEATURES.values()
 ]
 SESSION_MS = 1 << 40
 
@@ -90,13 +103,13 @@ class RealController:
         return response
 
     def register(self, broker, incarnation, previous_epoch):
-        request = pb.RegisterBrokerRequest(
+        request = RegisterBrokerRequest(
             broker_id=broker,
             cluster_id="c",
             incarnation_id=incarnation.to_bytes(16, "big"),
-            endpoint=common_pb2.Endpoint(host="h", port=1),
+            endpoint=Endpoint(host="h", port=1),
             previous_broker_epoch=previous_epoch,
-            features=FEATURES,
+            features=tuple(FEATURES),
         )
         epoch = self.do(self.controller.handle_register_broker, request).broker_epoch
         self.heartbeat(broker)
@@ -104,7 +117,7 @@ class RealController:
 
     def heartbeat(self, broker, **wants):
         registration = self.image.brokers[broker]
-        request = pb.BrokerHeartbeatRequest(
+        request = BrokerHeartbeatRequest(
             broker_id=broker,
             broker_epoch=registration.broker_epoch,
             current_metadata_offset=self.image.offset,
@@ -120,34 +133,34 @@ class RealController:
         self.heartbeat(broker)
 
     def create(self, replicas):
-        assignment = admin.ReplicaAssignment(partition_index=0, broker_ids=replicas)
-        topic = admin.CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=[assignment])
-        self.do(self.controller.handle_create_topics, admin.CreateTopicsRequest(topics=[topic]))
+        assignment = ReplicaAssignment(partition_index=0, broker_ids=tuple(replicas))
+        topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=(assignment,))
+        self.do(self.controller.handle_create_topics, CreateTopicsRequest(topics=(topic,)))
 
     def reassign(self, target):
-        replicas = None if target is None else metadata_record_pb2.BrokerIds(ids=target)
-        topic = admin.ReassignableTopic(name="t", partitions=[admin.ReassignablePartition(replicas=replicas)])
-        request = admin.AlterPartitionReassignmentsRequest(topics=[topic])
+        replicas = None if target is None else tuple(target)
+        topic = ReassignableTopic(name="t", partitions=(ReassignablePartition(0, replicas),))
+        request = AlterPartitionReassignmentsRequest(topics=(topic,))
         response = self.do(self.controller.handle_alter_partition_reassignments, request)
-        return response.topics[0].partitions[0].error.code
+        return code_of(response.topics[0].partitions[0].error).code
 
     def elect_preferred(self):
-        self.do(self.controller.handle_elect_leaders, admin.ElectLeadersRequest(all_partitions=True))
+        self.do(self.controller.handle_elect_leaders, ElectLeadersRequest(all_partitions=True))
 
     def alter_partition(self, sender, broker_epoch, proposal):
-        members = [pb.IsrMember(broker_id=b, broker_epoch=e) for b, e in proposal.isr]
-        item = pb.AlterPartitionItem(
-            leader_epoch=proposal.leader_epoch, partition_epoch=proposal.partition_epoch, new_isr=members
+        members = [IsrMember(broker_id=b, broker_epoch=e) for b, e in proposal.isr]
+        item = AlterPartitionItem(
+            0, leader_epoch=proposal.leader_epoch, partition_epoch=proposal.partition_epoch, new_isr=tuple(members)
         )
-        topic = pb.AlterPartitionTopic(topic_id=self.image.topics["t"].topic_id, partitions=[item])
-        request = pb.AlterPartitionRequest(broker_id=sender, broker_epoch=broker_epoch, topics=[topic])
+        topic = AlterPartitionTopic(topic_id=self.image.topics["t"].topic_id, partitions=(item,))
+        request = AlterPartitionRequest(broker_id=sender, broker_epoch=broker_epoch, topics=(topic,))
         try:
             response = self.do(self.controller.handle_alter_partition, request)
         except TidelogError as error:
             return IsrChangeRefused(proposal.proposal_id, error.code)
         result = response.topics[0].partitions[0]
-        if result.HasField("error"):
-            return IsrChangeRefused(proposal.proposal_id, ErrorCode.of(result.error.code))
+        if result.error is not None:
+            return IsrChangeRefused(proposal.proposal_id, result.error.code)
         return IsrChangeAccepted(
             proposal.proposal_id, result.leader_epoch, result.partition_epoch, frozenset(result.isr)
         )

@@ -17,6 +17,7 @@ from tidelog_foundation.transport.message_codec import MessageCodec
 _ERRORS = st.builds(error_for, st.sampled_from(list(ErrorCode)), st.text(min_size=1, max_size=8))
 _RANGES = {
     FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_ENUM: (0, 2**31 - 1),
     FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
     FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
@@ -37,6 +38,11 @@ def comparable(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return type(value), *(comparable(getattr(value, field.name)) for field in dataclasses.fields(value))
     return type(value), value
+
+
+def code_of(error: TidelogError | None) -> ErrorCode:
+    """Return the code of an item's error, NONE on success."""
+    return ErrorCode.NONE if error is None else error.code
 
 
 def assert_travels(codec: MessageCodec[Any, Any], value: Any) -> None:

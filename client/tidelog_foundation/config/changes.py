@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.requests.configs import ConfigOperation, ConfigOperationType
 
 MAX_VALUE_BYTES = 32_767
 """The longest value, in bytes of UTF-8."""
 
-_SET = pb.CONFIG_OPERATION_TYPE_SET
-_DELETE = pb.CONFIG_OPERATION_TYPE_DELETE
-_APPEND = pb.CONFIG_OPERATION_TYPE_APPEND
-_SUBTRACT = pb.CONFIG_OPERATION_TYPE_SUBTRACT
+_SET = ConfigOperationType.SET
+_DELETE = ConfigOperationType.DELETE
+_APPEND = ConfigOperationType.APPEND
+_SUBTRACT = ConfigOperationType.SUBTRACT
 
 
 def check_value_size(name: str, value: str) -> None:
@@ -23,7 +23,7 @@ def check_value_size(name: str, value: str) -> None:
         raise error_for(ErrorCode.INVALID_CONFIG, text)
 
 
-def changed_value(current: str | None, operation: pb.ConfigOperation, info: SettingInfo) -> str | None:
+def changed_value(current: str | None, operation: ConfigOperation, info: SettingInfo) -> str | None:
     """Return a setting's new value; None if it is deleted.
 
     APPEND and SUBTRACT start from the default if nothing is set. Appending an existing element or subtracting a missing
@@ -49,7 +49,7 @@ def changed_value(current: str | None, operation: pb.ConfigOperation, info: Sett
     return value
 
 
-def _parts_to_change(current: str | None, operation: pb.ConfigOperation, info: SettingInfo) -> list[str]:
+def _parts_to_change(current: str | None, operation: ConfigOperation, info: SettingInfo) -> list[str]:
     if info.config_type != "LIST":
         text = f"cannot append to or subtract from {operation.name}: its type is {info.config_type}, not LIST"
         raise error_for(ErrorCode.INVALID_CONFIG, text)

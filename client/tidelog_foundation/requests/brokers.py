@@ -7,12 +7,20 @@ from dataclasses import dataclass
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.requests.request import Request
 
 NO_BROKER_EPOCH = BrokerEpoch(-1)
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterBrokerRequest:
+class RegisterBrokerResponse:
+    """The broker's epoch."""
+
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerRequest(Request[RegisterBrokerResponse]):
     """The registration of a broker's process.
 
     ``incarnation_id`` has 16 random bytes, new for each start. ``log_dirs`` are the usable log directories.
@@ -32,28 +40,6 @@ class RegisterBrokerRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterBrokerResponse:
-    """The broker's epoch."""
-
-    broker_epoch: BrokerEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerHeartbeatRequest:
-    """A sign of life, with the last applied metadata offset and the requested state.
-
-    ``offline_log_dirs`` are the log directories that have failed since the registration, in every heartbeat (KIP-858).
-    """
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    current_metadata_offset: int = 0
-    want_fence: bool = False
-    want_shut_down: bool = False
-    offline_log_dirs: tuple[DirectoryId, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class BrokerHeartbeatResponse:
     """The broker's state.
 
@@ -70,11 +56,18 @@ class BrokerHeartbeatResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldConnectionRequest:
-    """A call that stays open while the broker lives, so that the controller notices when its process is gone."""
+class BrokerHeartbeatRequest(Request[BrokerHeartbeatResponse]):
+    """A sign of life, with the last applied metadata offset and the requested state.
+
+    ``offline_log_dirs`` are the log directories that have failed since the registration, in every heartbeat (KIP-858).
+    """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
+    current_metadata_offset: int = 0
+    want_fence: bool = False
+    want_shut_down: bool = False
+    offline_log_dirs: tuple[DirectoryId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +76,8 @@ class HoldConnectionResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateProducerIdsRequest:
-    """A request for a block of unique producer ids."""
+class HoldConnectionRequest(Request[HoldConnectionResponse]):
+    """A call that stays open while the broker lives, so that the controller notices when its process is gone."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -96,3 +89,11 @@ class AllocateProducerIdsResponse:
 
     producer_id_start: int
     producer_id_len: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIdsRequest(Request[AllocateProducerIdsResponse]):
+    """A request for a block of unique producer ids."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch

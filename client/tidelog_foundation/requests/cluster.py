@@ -6,11 +6,7 @@ from dataclasses import dataclass
 
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeClusterRequest:
-    """A request for the processes of the cluster."""
+from tidelog_foundation.requests.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +43,17 @@ class DescribeClusterResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class UnregisterBrokerRequest:
-    """A request to forget a broker that will not return (KIP-631)."""
-
-    broker_id: int
+class DescribeClusterRequest(Request[DescribeClusterResponse]):
+    """A request for the processes of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBrokerResponse:
     """The success of an UnregisterBrokerRequest."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerRequest(Request[UnregisterBrokerResponse]):
+    """A request to forget a broker that will not return (KIP-631)."""
+
+    broker_id: int

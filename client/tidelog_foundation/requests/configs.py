@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.requests.request import Request
 
 
 class ConfigResourceType(IntEnum):
@@ -49,10 +50,10 @@ class ConfigEntry:
 class ConfigResourceName:
     """The owner of a configuration: a topic's name, a broker's id, "" for all brokers, or a group's id.
 
-    The type of a request may be a number that ConfigResourceType does not have; its receiver refuses it.
+    ``type`` is a ConfigResourceType, or another number in a request, which its receiver refuses.
     """
 
-    type: ConfigResourceType
+    type: int
     name: str
 
 
@@ -75,15 +76,6 @@ class ConfigResourceChange:
 
 
 @dataclass(frozen=True, slots=True)
-class IncrementalAlterConfigsRequest:
-    """A request to change single settings (KIP-339)."""
-
-    resources: tuple[ConfigResourceChange, ...] = ()
-    validate_only: bool = False
-    timeout_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class ConfigResourceResult:
     """The outcome for one resource, which changes as a whole or not at all."""
 
@@ -99,20 +91,20 @@ class IncrementalAlterConfigsResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
+    """A request to change single settings (KIP-339)."""
+
+    resources: tuple[ConfigResourceChange, ...] = ()
+    validate_only: bool = False
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeConfigsResource:
     """A resource to describe; no ``names`` request all settings."""
 
     resource: ConfigResourceName
     names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsRequest:
-    """A request for effective settings with their sources (KIP-226, KIP-524)."""
-
-    resources: tuple[DescribeConfigsResource, ...] = ()
-    include_synonyms: bool = False
-    include_documentation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +149,12 @@ class DescribeConfigsResponse:
     """The settings of each resource."""
 
     resources: tuple[DescribedConfigResource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
+    """A request for effective settings with their sources (KIP-226, KIP-524)."""
+
+    resources: tuple[DescribeConfigsResource, ...] = ()
+    include_synonyms: bool = False
+    include_documentation: bool = False

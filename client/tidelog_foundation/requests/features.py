@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from tidelog_foundation.requests.request import Request
+
 
 class FeatureUpgradeType(IntEnum):
     """The permitted direction of a change. UNSPECIFIED means UPGRADE."""
@@ -22,11 +24,6 @@ class FeatureRange:
     name: str
     min_level: int
     max_level: int
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeFeaturesRequest:
-    """A request for the features."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +45,11 @@ class DescribeFeaturesResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeFeaturesRequest(Request[DescribeFeaturesResponse]):
+    """A request for the features."""
+
+
+@dataclass(frozen=True, slots=True)
 class FeatureUpdate:
     """A new level of one feature."""
 
@@ -57,14 +59,14 @@ class FeatureUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateFeaturesRequest:
+class UpdateFeaturesResponse:
+    """The success of an UpdateFeaturesRequest."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeaturesRequest(Request[UpdateFeaturesResponse]):
     """A request to change levels, all or none."""
 
     updates: tuple[FeatureUpdate, ...] = ()
     validate_only: bool = False
     timeout_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateFeaturesResponse:
-    """The success of an UpdateFeaturesRequest."""

@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.request import Request
 
 
 class ElectionType(IntEnum):
@@ -26,16 +27,6 @@ class TopicPartitions:
 
     name: str
     partitions: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ElectLeadersRequest:
-    """A request to elect leaders (KIP-183, KIP-460), for all partitions or for those of ``topics``."""
-
-    election_type: ElectionType = ElectionType.UNSPECIFIED
-    topics: tuple[TopicPartitions, ...] = ()
-    all_partitions: bool = False
-    timeout_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +53,16 @@ class ElectLeadersResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class ElectLeadersRequest(Request[ElectLeadersResponse]):
+    """A request to elect leaders (KIP-183, KIP-460), for all partitions or for those of ``topics``."""
+
+    election_type: ElectionType = ElectionType.UNSPECIFIED
+    topics: tuple[TopicPartitions, ...] = ()
+    all_partitions: bool = False
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ReassignablePartition:
     """A partition's new replicas; None cancels the reassignment in progress."""
 
@@ -75,18 +76,6 @@ class ReassignableTopic:
 
     name: str
     partitions: tuple[ReassignablePartition, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AlterPartitionReassignmentsRequest:
-    """A request to move partitions to other replicas, or to cancel that (KIP-455).
-
-    ``refuse_replication_factor_change`` rejects another number of replicas (KIP-860).
-    """
-
-    topics: tuple[ReassignableTopic, ...] = ()
-    timeout_ms: int = 0
-    refuse_replication_factor_change: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +102,15 @@ class AlterPartitionReassignmentsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class ListPartitionReassignmentsRequest:
-    """A request for the reassignments in progress, of some partitions or, without ``topics``, of all."""
+class AlterPartitionReassignmentsRequest(Request[AlterPartitionReassignmentsResponse]):
+    """A request to move partitions to other replicas, or to cancel that (KIP-455).
 
-    topics: tuple[TopicPartitions, ...] = ()
+    ``refuse_replication_factor_change`` rejects another number of replicas (KIP-860).
+    """
+
+    topics: tuple[ReassignableTopic, ...] = ()
+    timeout_ms: int = 0
+    refuse_replication_factor_change: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +136,10 @@ class ListPartitionReassignmentsResponse:
     """The reassignments in progress."""
 
     topics: tuple[OngoingTopicReassignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListPartitionReassignmentsRequest(Request[ListPartitionReassignmentsResponse]):
+    """A request for the reassignments in progress, of some partitions or, without ``topics``, of all."""
+
+    topics: tuple[TopicPartitions, ...] = ()

@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog_foundation.requests.addresses import Endpoint
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeQuorumRequest:
-    """A request for the state of the quorum."""
+from tidelog_foundation.requests.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,17 @@ class DescribeQuorumResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class AddRaftVoterRequest:
+class DescribeQuorumRequest(Request[DescribeQuorumResponse]):
+    """A request for the state of the quorum."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddRaftVoterResponse:
+    """The success of an AddRaftVoterRequest."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddRaftVoterRequest(Request[AddRaftVoterResponse]):
     """A request to make a controller a voter. An empty ``directory_id`` accepts any directory."""
 
     voter_id: int
@@ -69,32 +75,16 @@ class AddRaftVoterRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class AddRaftVoterResponse:
-    """The success of an AddRaftVoterRequest."""
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveRaftVoterRequest:
-    """A request to remove a voter. An empty ``directory_id`` matches any."""
-
-    voter_id: int
-    directory_id: bytes = b""
-    timeout_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class RemoveRaftVoterResponse:
     """The success of a RemoveRaftVoterRequest."""
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateRaftVoterRequest:
-    """A request to change a voter's address. ``leader_epoch``, if given, must be the leader's."""
+class RemoveRaftVoterRequest(Request[RemoveRaftVoterResponse]):
+    """A request to remove a voter. An empty ``directory_id`` matches any."""
 
     voter_id: int
-    directory_id: bytes
-    endpoint: Endpoint
-    leader_epoch: int | None = None
+    directory_id: bytes = b""
     timeout_ms: int = 0
 
 
@@ -104,10 +94,13 @@ class UpdateRaftVoterResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class TransferLeadershipRequest:
-    """A request to transfer the leadership; ``voter_id`` -1 chooses the most caught-up voter."""
+class UpdateRaftVoterRequest(Request[UpdateRaftVoterResponse]):
+    """A request to change a voter's address. ``leader_epoch``, if given, must be the leader's."""
 
     voter_id: int
+    directory_id: bytes
+    endpoint: Endpoint
+    leader_epoch: int | None = None
     timeout_ms: int = 0
 
 
@@ -119,8 +112,11 @@ class TransferLeadershipResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSnapshotRequest:
-    """A request for a snapshot of the called controller's state."""
+class TransferLeadershipRequest(Request[TransferLeadershipResponse]):
+    """A request to transfer the leadership; ``voter_id`` -1 chooses the most caught-up voter."""
+
+    voter_id: int
+    timeout_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +125,8 @@ class TakeSnapshotResponse:
 
     snapshot_offset: int
     log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshotRequest(Request[TakeSnapshotResponse]):
+    """A request for a snapshot of the called controller's state."""

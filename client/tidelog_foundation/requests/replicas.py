@@ -15,6 +15,7 @@ from tidelog_foundation.ids import (
     PartitionEpoch,
     TopicId,
 )
+from tidelog_foundation.requests.request import Request
 
 NO_PARTITION_EPOCH = PartitionEpoch(-1)
 
@@ -46,15 +47,6 @@ class AlterPartitionTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterPartitionRequest:
-    """A request to change ISRs, as compare-and-set, on behalf of the leader."""
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    topics: tuple[AlterPartitionTopic, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class AlterPartitionItemResult:
     """A partition's new state, or the error of its change."""
 
@@ -82,6 +74,15 @@ class AlterPartitionResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterPartitionRequest(Request[AlterPartitionResponse]):
+    """A request to change ISRs, as compare-and-set, on behalf of the leader."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    topics: tuple[AlterPartitionTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DirectoryAssignmentTopic:
     """Partitions of a topic in one log directory."""
 
@@ -100,15 +101,6 @@ class DirectoryAssignment:
     directory_id: DirectoryId
     topics: tuple[DirectoryAssignmentTopic, ...] = ()
     keeps_logs: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AssignReplicasToDirsRequest:
-    """A report of the log directories of replicas."""
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    directories: tuple[DirectoryAssignment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +124,12 @@ class AssignReplicasToDirsResponse:
     """The outcome for each replica."""
 
     topics: tuple[DirectoryAssignmentTopicResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AssignReplicasToDirsRequest(Request[AssignReplicasToDirsResponse]):
+    """A report of the log directories of replicas."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    directories: tuple[DirectoryAssignment, ...] = ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, TopicId
 from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.request import Request
 
 NO_TOPIC_ID = TopicId(b"")
 
@@ -31,20 +32,6 @@ class CreatableTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopicsRequest:
-    """A request to create topics. With ``validate_only``, it creates none.
-
-    ``request_id`` has 8 random bytes, the same in every retry. The ids of the topics begin with them, so that a topic
-    created by an earlier attempt counts as created. Without an id, retries are not recognized.
-    """
-
-    topics: tuple[CreatableTopic, ...] = ()
-    timeout_ms: int = 0
-    validate_only: bool = False
-    request_id: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
 class CreatableTopicResult:
     """The outcome for one topic to create."""
 
@@ -63,12 +50,17 @@ class CreateTopicsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopicsRequest:
-    """A request to delete topics, by name or by id (KIP-516)."""
+class CreateTopicsRequest(Request[CreateTopicsResponse]):
+    """A request to create topics. With ``validate_only``, it creates none.
 
-    topic_names: tuple[str, ...] = ()
+    ``request_id`` has 8 random bytes, the same in every retry. The ids of the topics begin with them, so that a topic
+    created by an earlier attempt counts as created. Without an id, retries are not recognized.
+    """
+
+    topics: tuple[CreatableTopic, ...] = ()
     timeout_ms: int = 0
-    topic_ids: tuple[TopicId, ...] = ()
+    validate_only: bool = False
+    request_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +80,15 @@ class DeleteTopicsResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
+    """A request to delete topics, by name or by id (KIP-516)."""
+
+    topic_names: tuple[str, ...] = ()
+    timeout_ms: int = 0
+    topic_ids: tuple[TopicId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NewPartitions:
     """A topic's new number of partitions, and the replicas of each added one in order.
 
@@ -97,15 +98,6 @@ class NewPartitions:
     name: str
     count: int
     assignments: tuple[ReplicaAssignment, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CreatePartitionsRequest:
-    """A request to add partitions to topics (KIP-195)."""
-
-    topics: tuple[NewPartitions, ...] = ()
-    timeout_ms: int = 0
-    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +116,12 @@ class CreatePartitionsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class ListTopicsRequest:
-    """A request for all topics."""
+class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
+    """A request to add partitions to topics (KIP-195)."""
 
-    include_internal: bool = False
+    topics: tuple[NewPartitions, ...] = ()
+    timeout_ms: int = 0
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +138,13 @@ class ListTopicsResponse:
     """The topics, ordered by name."""
 
     topics: tuple[TopicListing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListTopicsRequest(Request[ListTopicsResponse]):
+    """A request for all topics."""
+
+    include_internal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +177,6 @@ class TopicMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeTopicsRequest:
-    """A request for topics with their settings."""
-
-    topic_names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic with its own settings, without defaults."""
 
@@ -195,3 +189,10 @@ class DescribeTopicsResponse:
     """The topics, each once."""
 
     topics: tuple[TopicDescription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTopicsRequest(Request[DescribeTopicsResponse]):
+    """A request for topics with their settings."""
+
+    topic_names: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ A codec is derived from a dataclass and the descriptor of its message, whose fie
 | field of the message | type in the dataclass |
 |---|---|
 | number, bool, string, bytes | ``int``, ``float``, ``bool``, ``str``, ``bytes``, or a NewType of them |
-| enum | an IntEnum with the same names and numbers, 0 optional; other numbers of a peer stay an ``int`` |
+| enum | ``int``, or an IntEnum with the same names and numbers, 0 optional; other numbers of a peer stay an ``int`` |
 | ``optional`` | ``T | None`` |
 | message | a dataclass; with ``| None``, None means that it is absent, without it an absent message has the defaults |
 | message of one repeated field | also ``tuple[T, ...] | None`` |
@@ -48,6 +48,7 @@ _SCALARS: Final[dict[int, type]] = {
     FieldDescriptor.CPPTYPE_DOUBLE: float,
     FieldDescriptor.CPPTYPE_FLOAT: float,
     FieldDescriptor.CPPTYPE_BOOL: bool,
+    FieldDescriptor.CPPTYPE_ENUM: int,
 }
 
 
@@ -323,7 +324,7 @@ def _element_of(field: FieldDescriptor, hint: Any) -> _Element | None:
         if field.message_type.full_name != _ERROR:
             return _layout_of(kind, field.message_type)
         expected: type = TidelogError
-    elif field.enum_type is not None:
+    elif field.enum_type is not None and kind is not int:
         return _members_of(kind, field.enum_type)
     elif field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         expected = bytes if field.type == FieldDescriptor.TYPE_BYTES else str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.v1 import admin_service_pb2 as pb
-from tidelog.v1 import common_pb2
 from tidelog_foundation.records import CODECS
+from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.topics import CreatableTopic
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _INT32, _SIGN = 2**32, 2**31
@@ -26,18 +26,18 @@ class OffsetsTopicSettings:
         """The codec's name."""
         return CODECS[self.compression_codec]
 
-    def creatable(self) -> pb.CreatableTopic:
+    def creatable(self) -> CreatableTopic:
         """Return the creation request to the controller (GroupCoordinatorService.groupMetadataTopicConfigs)."""
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": str(self.segment_bytes),
         }
-        return pb.CreatableTopic(
+        return CreatableTopic(
             name=OFFSETS_TOPIC,
             num_partitions=self.num_partitions,
             replication_factor=self.replication_factor,
-            configs=[common_pb2.ConfigEntry(name=name, value=value) for name, value in configs.items()],
+            configs=tuple(ConfigEntry(name, value) for name, value in configs.items()),
         )
 
 

@@ -1,17 +1,6 @@
 """One file per API: functions of a request and the node's context that return the response."""
 
-from tidelog_node.handlers.administration import (
-    add_raft_voter,
-    alter_partition_reassignments,
-    describe_features,
-    describe_quorum,
-    elect_leaders,
-    list_partition_reassignments,
-    remove_raft_voter,
-    unregister_broker,
-    update_features,
-    update_raft_voter,
-)
+from tidelog_node.handlers.administration import change_quorum, forward
 from tidelog_node.handlers.configs import describe_configs, incremental_alter_configs, topic_settings
 from tidelog_node.handlers.context import AdminController, NodeContext
 from tidelog_node.handlers.delete_records import delete_records
@@ -47,36 +36,28 @@ __all__ = [
     "PartitionOutcome",
     "PendingProduce",
     "TopicOutcome",
-    "add_raft_voter",
-    "alter_partition_reassignments",
     "alter_replica_log_dirs",
     "begin_fetch",
     "begin_produce",
+    "change_quorum",
     "create_partitions",
     "create_topics",
     "delete_records",
     "delete_topics",
     "describe_cluster",
     "describe_configs",
-    "describe_features",
     "describe_log_dirs",
     "describe_producers",
-    "describe_quorum",
     "describe_topics",
-    "elect_leaders",
+    "forward",
     "get_metadata",
     "incremental_alter_configs",
     "init_producer_id",
     "list_offsets",
-    "list_partition_reassignments",
     "list_topics",
     "offset_for_leader_epoch",
     "refuse_produce",
-    "remove_raft_voter",
     "take_turn",
     "topic_settings",
     "try_begin_produce",
-    "unregister_broker",
-    "update_features",
-    "update_raft_voter",
 ]

@@ -8,18 +8,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.config import TopicConfig, describe, format_value
 from tidelog_foundation.config.broker import BROKER_SYNONYMS, same_meaning
 from tidelog_foundation.config.foreign import foreign_info, is_foreign
 from tidelog_foundation.config.group import COORDINATOR_PREFIX, GroupConfig
 from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.configs import (
+    ConfigOperation,
+    ConfigOperationType,
+    ConfigResourceChange,
+    ConfigSource,
+    ConfigSynonym,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribedConfig,
+    DescribedConfigResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.topic_names import validate_topic_name
-from tidelog_node.handlers.context import NodeContext, error_message, timeout_ms
+from tidelog_node.handlers.administration import forward
+from tidelog_node.handlers.context import NodeContext
 from tidelog_quorum.metadata import (
     ConfigResource,
     ConfigResourceType,
@@ -31,37 +46,34 @@ from tidelog_quorum.metadata import (
 _VISIBLE_S = 3.0
 _TOPIC_INFOS = tuple(describe(TopicConfig))
 _GROUP_INFOS = tuple(describe(GroupConfig))
-_Layers: TypeAlias = Sequence[tuple["pb.ConfigSource.ValueType", Mapping[str, str]]]
+_Layers: TypeAlias = Sequence[tuple[ConfigSource, Mapping[str, str]]]
 
 
 async def incremental_alter_configs(
-    context: NodeContext, request: pb.IncrementalAlterConfigsRequest
-) -> pb.IncrementalAlterConfigsResponse:
+    context: NodeContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
     """Change settings at the controller, and wait a moment until this node's image shows them.
 
     Raises:
         TidelogError: The controllers did not answer in time, or refused.
     """
-    timeout_s = timeout_ms(request.timeout_ms) / 1000
-    response = await context.controller.incremental_alter_configs(request, timeout_s)
-    failed = {(r.resource.type, r.resource.name) for r in response.resources if r.HasField("error")}
+    response = await forward(context, request)
+    failed = {(r.resource.type, r.resource.name) for r in response.resources if r.error is not None}
     changed = [r for r in request.resources if (r.resource.type, r.resource.name) not in failed]
     if changed and not request.validate_only:
         await context.metadata.wait_until(lambda image: all(_shows(image, r) for r in changed), _VISIBLE_S)
     return response
 
 
-async def describe_configs(context: NodeContext, request: pb.DescribeConfigsRequest) -> pb.DescribeConfigsResponse:
+async def describe_configs(context: NodeContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe settings of topics, this node and all nodes. Each resource has its own error."""
     slices = TimeSlices()
     wanted = {(r.resource.type, r.resource.name, *r.names): r async for r in slices.of(request.resources)}
-    response = pb.DescribeConfigsResponse()
-    async for resource in slices.of(wanted.values()):
-        response.resources.append(_resource(context, request, resource))
-    return response
+    resources = [_resource(context, request, resource) async for resource in slices.of(wanted.values())]
+    return DescribeConfigsResponse(tuple(resources))
 
 
-def topic_settings(context: NodeContext, set_on_it: Mapping[str, str]) -> Iterator[pb.DescribedConfig]:
+def topic_settings(context: NodeContext, set_on_it: Mapping[str, str]) -> Iterator[DescribedConfig]:
     """Describe all settings of a topic with the given own settings, even if the topic does not exist yet."""
     config = topic_config_from(set_on_it, context.settings.current.topic_defaults())
     layers = _layers(context)
@@ -69,11 +81,11 @@ def topic_settings(context: NodeContext, set_on_it: Mapping[str, str]) -> Iterat
         keys = [synonym.key for synonym in BROKER_SYNONYMS.get(info.key, ())]
         found = _below(layers, keys, keys[0]) if keys else []
         if info.key in set_on_it:
-            found.insert(0, _synonym(info.key, set_on_it[info.key], pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG))
+            found.insert(0, ConfigSynonym(info.key, set_on_it[info.key], ConfigSource.DYNAMIC_TOPIC_CONFIG))
         yield _described(info, config, found, is_read_only=False)
 
 
-def _shows(image: MetadataImage, wanted: pb.ConfigResourceChange) -> bool:
+def _shows(image: MetadataImage, wanted: ConfigResourceChange) -> bool:
     resource = ConfigResource(ConfigResourceType(wanted.resource.type), wanted.resource.name)
     settings = image.configs.get(resource, {})
     if wanted.replaces_all and not settings.keys() <= {o.name for o in wanted.operations}:
@@ -81,12 +93,12 @@ def _shows(image: MetadataImage, wanted: pb.ConfigResourceChange) -> bool:
     return all(_is_done(settings.get(o.name), o) for o in wanted.operations)
 
 
-def _is_done(value: str | None, operation: pb.ConfigOperation) -> bool:
-    if operation.type == pb.CONFIG_OPERATION_TYPE_DELETE:
+def _is_done(value: str | None, operation: ConfigOperation) -> bool:
+    if operation.type == ConfigOperationType.DELETE:
         return value is None
-    if operation.type == pb.CONFIG_OPERATION_TYPE_APPEND:
+    if operation.type == ConfigOperationType.APPEND:
         return value is not None and _parts(operation.value) <= _parts(value)
-    if operation.type == pb.CONFIG_OPERATION_TYPE_SUBTRACT:
+    if operation.type == ConfigOperationType.SUBTRACT:
         return value is not None and _parts(operation.value).isdisjoint(_parts(value))
     return value == operation.value
 
@@ -96,27 +108,20 @@ def _parts(text: str) -> set[str]:
 
 
 def _resource(
-    context: NodeContext, request: pb.DescribeConfigsRequest, wanted: pb.DescribeConfigsResource
-) -> pb.DescribedConfigResource:
-    result = pb.DescribedConfigResource(resource=wanted.resource)
+    context: NodeContext, request: DescribeConfigsRequest, wanted: DescribeConfigsResource
+) -> DescribedConfigResource:
     try:
         configs = _describe(context, wanted.resource.type, wanted.resource.name)
     except TidelogError as error:
-        result.error.CopyFrom(error_message(error))
-        return result
+        return DescribedConfigResource(wanted.resource, error.detached())
     names = set(wanted.names)
-    for config in configs:
-        if names and config.name not in names:
-            continue
-        if not request.include_synonyms:
-            config.ClearField("synonyms")
-        if not request.include_documentation:
-            config.ClearField("documentation")
-        result.configs.append(config)
-    return result
+    omitted: dict[str, Any] = {} if request.include_synonyms else {"synonyms": ()}
+    omitted |= {} if request.include_documentation else {"documentation": ""}
+    shown = (replace(config, **omitted) for config in configs if not names or config.name in names)
+    return DescribedConfigResource(wanted.resource, configs=tuple(shown))
 
 
-def _describe(context: NodeContext, kind: int, name: str) -> Iterable[pb.DescribedConfig]:
+def _describe(context: NodeContext, kind: int, name: str) -> Iterable[DescribedConfig]:
     if kind == ConfigResourceType.TOPIC:
         validate_topic_name(name)
         if name not in context.metadata.image.topics:
@@ -135,7 +140,7 @@ def _describe(context: NodeContext, kind: int, name: str) -> Iterable[pb.Describ
     return _describe_all_brokers(context) if not name else _describe_broker(context)
 
 
-def _describe_group(context: NodeContext, group_id: str) -> Iterator[pb.DescribedConfig]:
+def _describe_group(context: NodeContext, group_id: str) -> Iterator[DescribedConfig]:
     """Describe the settings of a group and this node's group defaults, even if the group does not exist yet.
 
     As in Kafka 4.1, the node's value counts as a default, whatever its source.
@@ -144,15 +149,14 @@ def _describe_group(context: NodeContext, group_id: str) -> Iterator[pb.Describe
     own, current = context.metadata.image.configs.get(resource, {}), context.settings.current
     for info in _GROUP_INFOS:
         default = format_value(getattr(current, f"{COORDINATOR_PREFIX}{info.key}".replace(".", "_")))
-        value, source = default, pb.CONFIG_SOURCE_DEFAULT_CONFIG
+        value, source = default, ConfigSource.DEFAULT_CONFIG
         if info.key in own:
-            value, source = own[info.key].strip(), pb.CONFIG_SOURCE_DYNAMIC_GROUP_CONFIG
-        described = _described(info, None, [_synonym(info.key, value or "", source)], is_read_only=False)
-        described.value = value or ""
-        yield described
+            value, source = own[info.key].strip(), ConfigSource.DYNAMIC_GROUP_CONFIG
+        synonyms = [ConfigSynonym(info.key, value or "", source)]
+        yield replace(_described(info, None, synonyms, is_read_only=False), value=value or "")
 
 
-def _describe_broker(context: NodeContext) -> Iterator[pb.DescribedConfig]:
+def _describe_broker(context: NodeContext) -> Iterator[DescribedConfig]:
     current = context.settings.current
     layers = _layers(context)
     for info in context.settings.infos:
@@ -162,66 +166,56 @@ def _describe_broker(context: NodeContext) -> Iterator[pb.DescribedConfig]:
         yield _foreign(key, _below(layers, [key], key))
 
 
-def _describe_all_brokers(context: NodeContext) -> Iterator[pb.DescribedConfig]:
+def _describe_all_brokers(context: NodeContext) -> Iterator[DescribedConfig]:
     """Describe only the settings that are set. All others are specific to each node."""
     settings = broker_settings(context.metadata.image)
     for info in context.settings.infos:
         if info.key in settings:
-            found = [_synonym(info.key, settings[info.key], pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG)]
-            described = _described(info, None, found, is_read_only=False)
-            described.value = settings[info.key]
-            yield described
+            found = [ConfigSynonym(info.key, settings[info.key], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)]
+            yield replace(_described(info, None, found, is_read_only=False), value=settings[info.key])
     for key in sorted(filter(is_foreign, settings)):
-        yield _foreign(key, [_synonym(key, settings[key], pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG)])
+        yield _foreign(key, [ConfigSynonym(key, settings[key], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)])
 
 
-def _foreign(key: str, found: list[pb.ConfigSynonym]) -> pb.DescribedConfig:
+def _foreign(key: str, found: list[ConfigSynonym]) -> DescribedConfig:
     info = foreign_info(key)
-    value = found[0].value
-    described = _described(info, None, found, is_read_only=not info.dynamic)
-    if not info.secret:
-        described.value = value
-    return described
+    value = None if info.secret else found[0].value
+    return replace(_described(info, None, found, is_read_only=not info.dynamic), value=value)
 
 
 def _layers(context: NodeContext) -> _Layers:
     image, settings = context.metadata.image, context.settings
     defaults = {info.key: text for info in settings.infos if (text := info.default_text) is not None}
     return (
-        (pb.CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG, broker_settings(image, context.broker_id)),
-        (pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG, broker_settings(image)),
-        (pb.CONFIG_SOURCE_STATIC_BROKER_CONFIG, settings.file),
-        (pb.CONFIG_SOURCE_DEFAULT_CONFIG, defaults),
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, broker_settings(image, context.broker_id)),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, broker_settings(image)),
+        (ConfigSource.STATIC_BROKER_CONFIG, settings.file),
+        (ConfigSource.DEFAULT_CONFIG, defaults),
     )
 
 
-def _below(layers: _Layers, keys: Sequence[str], first: str) -> list[pb.ConfigSynonym]:
+def _below(layers: _Layers, keys: Sequence[str], first: str) -> list[ConfigSynonym]:
     """Return this node's values of the keys, in order of precedence, from the first entry of ``first`` on.
 
     Entries before it have another unit, which has its own description (ConfigHelper.configSynonyms).
     """
-    found = [_synonym(key, layer[key], source) for source, layer in layers for key in keys if key in layer]
+    found = [ConfigSynonym(key, layer[key], source) for source, layer in layers for key in keys if key in layer]
     return list(itertools.dropwhile(lambda synonym: synonym.name != first, found))
 
 
 def _described(
-    info: SettingInfo, config: object | None, synonyms: list[pb.ConfigSynonym], *, is_read_only: bool
-) -> pb.DescribedConfig:
+    info: SettingInfo, config: object | None, synonyms: list[ConfigSynonym], *, is_read_only: bool
+) -> DescribedConfig:
     value = None if config is None or info.secret else format_value(getattr(config, info.attribute))
     if info.secret:
-        for synonym in synonyms:
-            synonym.ClearField("value")
-    return pb.DescribedConfig(
+        synonyms = [replace(synonym, value=None) for synonym in synonyms]
+    return DescribedConfig(
         name=info.key,
         value=value,
-        source=synonyms[0].source if synonyms else pb.CONFIG_SOURCE_DEFAULT_CONFIG,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         is_read_only=is_read_only,
         is_sensitive=info.secret,
-        synonyms=synonyms,
+        synonyms=tuple(synonyms),
         documentation=info.doc,
         type="PASSWORD" if info.secret and info.config_type == "STRING" else info.config_type,
     )
-
-
-def _synonym(key: str, value: str, source: pb.ConfigSource.ValueType) -> pb.ConfigSynonym:
-    return pb.ConfigSynonym(name=key, value=value, source=source)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from tidelog.v1 import admin_service_pb2, common_pb2, quorum_service_pb2
 from tidelog_foundation.config import DynamicBrokerConfig
 from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.request import Request
 from tidelog_node.event_loop import Clock, DecodingThread
 from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.fetch_sessions import FetchSessions
@@ -23,87 +23,18 @@ from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry,
 from tidelog_node.replication import ReplicaSelector
 
 DEFAULT_TIMEOUT_MS = 30_000
+R = TypeVar("R")
 
 
 class AdminController(Protocol):
     """Requests of administrators to the leading controller. Each raises TidelogError if the call as a whole failed."""
 
-    async def create_topics(
-        self, request: admin_service_pb2.CreateTopicsRequest, timeout_s: float
-    ) -> admin_service_pb2.CreateTopicsResponse:
-        """Create topics."""
+    async def ask(self, request: Request[R], timeout_s: float) -> R:
+        """Return the answer to a request."""
         ...
 
-    async def delete_topics(
-        self, request: admin_service_pb2.DeleteTopicsRequest, timeout_s: float
-    ) -> admin_service_pb2.DeleteTopicsResponse:
-        """Delete topics."""
-        ...
-
-    async def create_partitions(
-        self, request: admin_service_pb2.CreatePartitionsRequest, timeout_s: float
-    ) -> admin_service_pb2.CreatePartitionsResponse:
-        """Add partitions to topics."""
-        ...
-
-    async def incremental_alter_configs(
-        self, request: admin_service_pb2.IncrementalAlterConfigsRequest, timeout_s: float
-    ) -> admin_service_pb2.IncrementalAlterConfigsResponse:
-        """Change settings."""
-        ...
-
-    async def elect_leaders(
-        self, request: admin_service_pb2.ElectLeadersRequest, timeout_s: float
-    ) -> admin_service_pb2.ElectLeadersResponse:
-        """Elect leaders."""
-        ...
-
-    async def alter_partition_reassignments(
-        self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, timeout_s: float
-    ) -> admin_service_pb2.AlterPartitionReassignmentsResponse:
-        """Begin or cancel reassignments."""
-        ...
-
-    async def update_features(
-        self, request: admin_service_pb2.UpdateFeaturesRequest, timeout_s: float
-    ) -> admin_service_pb2.UpdateFeaturesResponse:
-        """Change the levels of features."""
-        ...
-
-    async def unregister_broker(
-        self, request: admin_service_pb2.UnregisterBrokerRequest, timeout_s: float
-    ) -> admin_service_pb2.UnregisterBrokerResponse:
-        """Unregister a broker."""
-        ...
-
-    async def list_partition_reassignments(
-        self, request: admin_service_pb2.ListPartitionReassignmentsRequest, timeout_s: float
-    ) -> admin_service_pb2.ListPartitionReassignmentsResponse:
-        """List the reassignments in progress."""
-        ...
-
-    async def describe_features(
-        self, request: admin_service_pb2.DescribeFeaturesRequest, timeout_s: float
-    ) -> admin_service_pb2.DescribeFeaturesResponse:
-        """Describe the features."""
-        ...
-
-    async def describe_quorum(
-        self, request: quorum_service_pb2.DescribeQuorumRequest, timeout_s: float
-    ) -> quorum_service_pb2.DescribeQuorumResponse:
-        """Describe the quorum of the controllers."""
-        ...
-
-    async def add_raft_voter(self, request: quorum_service_pb2.AddRaftVoterRequest, timeout_s: float) -> None:
-        """Make a controller a voter."""
-        ...
-
-    async def remove_raft_voter(self, request: quorum_service_pb2.RemoveRaftVoterRequest, timeout_s: float) -> None:
-        """Remove a controller from the voters."""
-        ...
-
-    async def update_raft_voter(self, request: quorum_service_pb2.UpdateRaftVoterRequest, timeout_s: float) -> None:
-        """Change a controller's address."""
+    async def change_quorum(self, request: Request[R], timeout_s: float) -> R:
+        """Return the answer to a request to change the voters, which is sent once."""
         ...
 
 
@@ -203,11 +134,6 @@ class NodeContext:
 
 
 _WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-
-
-def error_message(error: TidelogError) -> common_pb2.Error:
-    """Return the error in the form that responses use."""
-    return common_pb2.Error(code=error.code.code, message=error.message)
 
 
 def leader_hint(context: NodeContext, error: TidelogError, topic: str, index: int) -> CurrentLeader | None:

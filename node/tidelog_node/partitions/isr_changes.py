@@ -7,9 +7,16 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias, TypeVar, assert_never
 
-from tidelog.v1 import controller_service_pb2 as pb
-from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog_foundation.requests.replicas import (
+    AlterPartitionItem,
+    AlterPartitionItemResult,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    IsrMember,
+)
 from tidelog_node.broker.report import Report
 from tidelog_node.event_loop.clock import SystemClock
 from tidelog_node.partitions.partition import Partition
@@ -26,7 +33,7 @@ _Event: TypeAlias = core.Event[Partition]
 class IsrController(Protocol):
     """The controller's call for ISR changes."""
 
-    async def alter_partition(self, request: pb.AlterPartitionRequest) -> pb.AlterPartitionResponse:
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Send the request to the leading controller; raises TidelogError when the call failed as a whole."""
         ...
 
@@ -94,34 +101,27 @@ def inspected(partitions: Iterable[AnyPartition]) -> core.PartitionsInspected[An
 
 def alter_partition_request(
     broker_id: BrokerId, broker_epoch: BrokerEpoch, proposals: Mapping[AnyPartition, ProposeIsr]
-) -> pb.AlterPartitionRequest:
+) -> AlterPartitionRequest:
     """Return the request with these proposals."""
-    topics: dict[TopicId, pb.AlterPartitionTopic] = {}
+    topics: dict[TopicId, list[AlterPartitionItem]] = {}
     for partition, proposal in proposals.items():
-        topic = topics.setdefault(partition.topic_id, pb.AlterPartitionTopic(topic_id=partition.topic_id))
-        members = [pb.IsrMember(broker_id=b, broker_epoch=e) for b, e in proposal.isr]
-        topic.partitions.append(
-            pb.AlterPartitionItem(
-                index=partition.index,
-                leader_epoch=proposal.leader_epoch,
-                partition_epoch=proposal.partition_epoch,
-                new_isr=members,
-            )
-        )
-    return pb.AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch, topics=topics.values())
+        members = tuple(IsrMember(b, e) for b, e in proposal.isr)
+        item = AlterPartitionItem(partition.index, proposal.leader_epoch, proposal.partition_epoch, members)
+        topics.setdefault(partition.topic_id, []).append(item)
+    proposed = tuple(AlterPartitionTopic(topic_id, tuple(items)) for topic_id, items in topics.items())
+    return AlterPartitionRequest(broker_id, broker_epoch, proposed)
 
 
 def alter_partition_answer(
-    response: pb.AlterPartitionResponse, proposals: Iterable[AnyPartition]
+    response: AlterPartitionResponse, proposals: Iterable[AnyPartition]
 ) -> core.IsrCallAnswered[AnyPartition]:
     """Return the controller's answers for these partitions, without those that its response omits."""
     asked = {(p.topic_id, p.index): p for p in proposals}
-    answered = ((asked.get((TopicId(t.topic_id), r.index)), r) for t in response.topics for r in t.partitions)
+    answered = ((asked.get((t.topic_id, r.index)), r) for t in response.topics for r in t.partitions)
     return core.IsrCallAnswered({partition: _result(r) for partition, r in answered if partition is not None})
 
 
-def _result(result: pb.AlterPartitionItemResult) -> core.IsrStored | core.IsrRefused:
-    if result.HasField("error"):
-        return core.IsrRefused(ErrorCode.of(result.error.code), result.error.message)
-    epochs = LeaderEpoch(result.leader_epoch), PartitionEpoch(result.partition_epoch)
-    return core.IsrStored(*epochs, tuple(BrokerId(b) for b in result.isr))
+def _result(result: AlterPartitionItemResult) -> core.IsrStored | core.IsrRefused:
+    if result.error is not None:
+        return core.IsrRefused(result.error.code, result.error.message)
+    return core.IsrStored(result.leader_epoch, result.partition_epoch, result.isr)

@@ -6,6 +6,14 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.requests.cluster import UnregisterBrokerRequest
+from tidelog_foundation.requests.features import DescribeFeaturesRequest, UpdateFeaturesRequest
+from tidelog_foundation.requests.partitions import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+)
+from tidelog_foundation.requests.request import Request, response_type
 from tidelog_foundation.transport.services import Call, Service, types_of
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
@@ -20,6 +28,9 @@ def admin_service(context: NodeContext) -> Service:
     def call(handler: Callable[[NodeContext, Q], Awaitable[R]]) -> Call[Q, R]:
         return Call(lambda request, _: handler(context, request), *types_of(handler))
 
+    def forwarded(request: type[Request[R]]) -> Call[Request[R], R]:
+        return Call(lambda asked, _: handlers.forward(context, asked), request, response_type(request))
+
     return Service(
         pb.DESCRIPTOR.services_by_name["AdminService"],
         {
@@ -30,12 +41,12 @@ def admin_service(context: NodeContext) -> Service:
             "CreatePartitions": call(handlers.create_partitions),
             "IncrementalAlterConfigs": call(handlers.incremental_alter_configs),
             "DescribeConfigs": call(handlers.describe_configs),
-            "ElectLeaders": call(handlers.elect_leaders),
-            "AlterPartitionReassignments": call(handlers.alter_partition_reassignments),
-            "ListPartitionReassignments": call(handlers.list_partition_reassignments),
-            "DescribeFeatures": call(handlers.describe_features),
-            "UpdateFeatures": call(handlers.update_features),
-            "UnregisterBroker": call(handlers.unregister_broker),
+            "ElectLeaders": forwarded(ElectLeadersRequest),
+            "AlterPartitionReassignments": forwarded(AlterPartitionReassignmentsRequest),
+            "ListPartitionReassignments": forwarded(ListPartitionReassignmentsRequest),
+            "DescribeFeatures": forwarded(DescribeFeaturesRequest),
+            "UpdateFeatures": forwarded(UpdateFeaturesRequest),
+            "UnregisterBroker": forwarded(UnregisterBrokerRequest),
             "DescribeCluster": call(handlers.describe_cluster),
         },
     )

@@ -8,28 +8,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import grpc.aio
 
-from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
-from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
-from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
-from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.requests.brokers import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    HoldConnectionRequest,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from tidelog_foundation.requests.quorum import DescribeQuorumRequest
+from tidelog_foundation.requests.replicas import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from tidelog_foundation.requests.request import Request
 from tidelog_foundation.transport import error_from_rpc, open_channel
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import UNREACHABLE
 from tidelog_node.broker.metadata_stream import voter_addresses
-
-if TYPE_CHECKING:
-    from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
-    from tidelog.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
-    from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceAsyncStub
+from tidelog_node.server.controller_methods import method_of
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -61,156 +70,68 @@ class ControllerClient:
         current = voter_addresses(voters)
         self._addresses = current + [address for address in self._configured if address not in current]
 
-    async def register_broker(
-        self, request: controller_service_pb2.RegisterBrokerRequest, timeout_s: float
-    ) -> controller_service_pb2.RegisterBrokerResponse:
+    async def ask(self, request: Request[R], timeout_s: float) -> R:
+        """Return the leading controller's answer to a request of an administrator.
+
+        Raises:
+            TidelogError: The leading controller's own error, or REQUEST_TIMED_OUT if none answered in time.
+        """
+        return await self._call(request, timeout_s, _ADMIN_ATTEMPT_TIMEOUT_S)
+
+    async def change_quorum(self, request: Request[R], timeout_s: float) -> R:
+        """Call the leader once. It may have made a change without answering, and would refuse a second one.
+
+        Raises:
+            TidelogError: As :meth:`ask`. After NOT_CONTROLLER and REQUEST_TIMED_OUT the change may have been made.
+        """
+        deadline = time.monotonic() + timeout_s
+        await self.ask(DescribeQuorumRequest(), timeout_s)
+        remaining_s = max(0.0, deadline - time.monotonic()) + _ANSWER_SLACK_S
+        return await self._call(request, remaining_s, remaining_s, repeats=False)
+
+    async def register_broker(self, request: RegisterBrokerRequest, timeout_s: float) -> RegisterBrokerResponse:
         """Register this node."""
-        return await self._call_controller(lambda s, t: s.RegisterBroker(request, timeout=t), timeout_s)
+        return await self._call(request, timeout_s, _ATTEMPT_TIMEOUT_S)
 
     async def broker_heartbeat(
-        self,
-        request: controller_service_pb2.BrokerHeartbeatRequest,
-        timeout_s: float,
-        attempt_timeout_s: float | None = None,
-    ) -> controller_service_pb2.BrokerHeartbeatResponse:
+        self, request: BrokerHeartbeatRequest, timeout_s: float, attempt_timeout_s: float | None = None
+    ) -> BrokerHeartbeatResponse:
         """Send a heartbeat. A controller that does not answer within ``attempt_timeout_s`` is skipped."""
-        return await self._call_controller(
-            lambda s, t: s.BrokerHeartbeat(request, timeout=t), timeout_s, attempt_timeout_s
-        )
+        return await self._call(request, timeout_s, attempt_timeout_s or _ATTEMPT_TIMEOUT_S)
 
     @property
     def address(self) -> str:
         """The first controller to call: the last one that answered, or the one that it pointed to."""
         return self._next
 
-    async def hold_connection(self, address: str, request: controller_service_pb2.HoldConnectionRequest) -> None:
+    async def hold_connection(self, address: str, request: HoldConnectionRequest) -> None:
         """Keep a call without an answer open at one controller.
 
         Raises:
             TidelogError: The reason for its end: NOT_CONTROLLER or a lost connection.
         """
-        stub: ControllerServiceAsyncStub = ControllerServiceStub(self.channel(address))
+        method = method_of(HoldConnectionRequest)
         try:
-            await stub.HoldConnection(request)
+            await method.call(self.channel(address), await method.encode(request), None)
         except grpc.aio.AioRpcError as rpc_error:
             raise error_from_rpc(rpc_error) from rpc_error
 
-    async def alter_partition(
-        self, request: controller_service_pb2.AlterPartitionRequest
-    ) -> controller_service_pb2.AlterPartitionResponse:
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Propose ISRs to one controller. If that fails, the next call goes to another one.
 
         The caller retries, which the compare-and-set makes safe, since it must know that an outcome was unknown.
         """
-        return await self._call_controller(
-            lambda s, t: s.AlterPartition(request, timeout=t), _ATTEMPT_TIMEOUT_S, repeats=False
-        )
+        return await self._call(request, _ATTEMPT_TIMEOUT_S, _ATTEMPT_TIMEOUT_S, repeats=False)
 
-    async def assign_replicas_to_dirs(
-        self, request: controller_service_pb2.AssignReplicasToDirsRequest
-    ) -> controller_service_pb2.AssignReplicasToDirsResponse:
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         """Report the log directories of replicas. Repeated reports are safe."""
-        return await self._call_controller(
-            lambda s, t: s.AssignReplicasToDirs(request, timeout=t), 3 * _ATTEMPT_TIMEOUT_S
-        )
+        return await self._call(request, 3 * _ATTEMPT_TIMEOUT_S, _ATTEMPT_TIMEOUT_S)
 
     async def allocate_producer_ids(
-        self, request: controller_service_pb2.AllocateProducerIdsRequest, timeout_s: float
-    ) -> controller_service_pb2.AllocateProducerIdsResponse:
+        self, request: AllocateProducerIdsRequest, timeout_s: float
+    ) -> AllocateProducerIdsResponse:
         """Request a block of producer ids. A block whose answer is lost is never used."""
-        return await self._call_controller(lambda s, t: s.AllocateProducerIds(request, timeout=t), timeout_s)
-
-    async def create_topics(
-        self, request: admin_service_pb2.CreateTopicsRequest, timeout_s: float
-    ) -> admin_service_pb2.CreateTopicsResponse:
-        """Create topics."""
-        return await self._call_admin(lambda s, t: s.CreateTopics(request, timeout=t), timeout_s)
-
-    async def delete_topics(
-        self, request: admin_service_pb2.DeleteTopicsRequest, timeout_s: float
-    ) -> admin_service_pb2.DeleteTopicsResponse:
-        """Delete topics."""
-        return await self._call_admin(lambda s, t: s.DeleteTopics(request, timeout=t), timeout_s)
-
-    async def create_partitions(
-        self, request: admin_service_pb2.CreatePartitionsRequest, timeout_s: float
-    ) -> admin_service_pb2.CreatePartitionsResponse:
-        """Add partitions to topics."""
-        return await self._call_admin(lambda s, t: s.CreatePartitions(request, timeout=t), timeout_s)
-
-    async def incremental_alter_configs(
-        self, request: admin_service_pb2.IncrementalAlterConfigsRequest, timeout_s: float
-    ) -> admin_service_pb2.IncrementalAlterConfigsResponse:
-        """Change settings."""
-        return await self._call_admin(lambda s, t: s.IncrementalAlterConfigs(request, timeout=t), timeout_s)
-
-    async def elect_leaders(
-        self, request: admin_service_pb2.ElectLeadersRequest, timeout_s: float
-    ) -> admin_service_pb2.ElectLeadersResponse:
-        """Elect leaders."""
-        return await self._call_admin(lambda s, t: s.ElectLeaders(request, timeout=t), timeout_s)
-
-    async def alter_partition_reassignments(
-        self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, timeout_s: float
-    ) -> admin_service_pb2.AlterPartitionReassignmentsResponse:
-        """Begin or cancel reassignments."""
-        return await self._call_admin(lambda s, t: s.AlterPartitionReassignments(request, timeout=t), timeout_s)
-
-    async def update_features(
-        self, request: admin_service_pb2.UpdateFeaturesRequest, timeout_s: float
-    ) -> admin_service_pb2.UpdateFeaturesResponse:
-        """Change the levels of features."""
-        return await self._call_admin(lambda s, t: s.UpdateFeatures(request, timeout=t), timeout_s)
-
-    async def unregister_broker(
-        self, request: admin_service_pb2.UnregisterBrokerRequest, timeout_s: float
-    ) -> admin_service_pb2.UnregisterBrokerResponse:
-        """Unregister a broker."""
-        return await self._call_admin(lambda s, t: s.UnregisterBroker(request, timeout=t), timeout_s)
-
-    async def list_partition_reassignments(
-        self, request: admin_service_pb2.ListPartitionReassignmentsRequest, timeout_s: float
-    ) -> admin_service_pb2.ListPartitionReassignmentsResponse:
-        """List the reassignments in progress."""
-        return await self._call_admin(lambda s, t: s.ListPartitionReassignments(request, timeout=t), timeout_s)
-
-    async def describe_features(
-        self, request: admin_service_pb2.DescribeFeaturesRequest, timeout_s: float
-    ) -> admin_service_pb2.DescribeFeaturesResponse:
-        """Describe the features."""
-        return await self._call_admin(lambda s, t: s.DescribeFeatures(request, timeout=t), timeout_s)
-
-    async def describe_quorum(
-        self, request: quorum_service_pb2.DescribeQuorumRequest, timeout_s: float
-    ) -> quorum_service_pb2.DescribeQuorumResponse:
-        """Describe the quorum."""
-
-        async def call(channel: grpc.aio.Channel, attempt_s: float) -> quorum_service_pb2.DescribeQuorumResponse:
-            stub: QuorumServiceAsyncStub = QuorumServiceStub(channel)
-            return await stub.DescribeQuorum(request, timeout=attempt_s)
-
-        return await self._call(call, timeout_s, _ADMIN_ATTEMPT_TIMEOUT_S)
-
-    async def add_raft_voter(self, request: quorum_service_pb2.AddRaftVoterRequest, timeout_s: float) -> None:
-        """Make a controller a voter."""
-        await self._change_quorum(lambda s, t: s.AddRaftVoter(request, timeout=t), timeout_s)
-
-    async def remove_raft_voter(self, request: quorum_service_pb2.RemoveRaftVoterRequest, timeout_s: float) -> None:
-        """Remove a controller from the voters."""
-        await self._change_quorum(lambda s, t: s.RemoveRaftVoter(request, timeout=t), timeout_s)
-
-    async def update_raft_voter(self, request: quorum_service_pb2.UpdateRaftVoterRequest, timeout_s: float) -> None:
-        """Change a controller's address."""
-        await self._change_quorum(lambda s, t: s.UpdateRaftVoter(request, timeout=t), timeout_s)
-
-    async def _change_quorum(
-        self, call: Callable[[QuorumServiceAsyncStub, float], Awaitable[object]], timeout_s: float
-    ) -> None:
-        """Call the leader once. It may have made a change without answering, and would refuse a second one."""
-        deadline = time.monotonic() + timeout_s
-        await self.describe_quorum(quorum_service_pb2.DescribeQuorumRequest(), timeout_s)
-        remaining_s = max(0.0, deadline - time.monotonic()) + _ANSWER_SLACK_S
-        await self._call(lambda c, t: call(QuorumServiceStub(c), t), remaining_s, remaining_s, repeats=False)
+        return await self._call(request, timeout_s, _ATTEMPT_TIMEOUT_S)
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """Return the channel to a controller."""
@@ -224,27 +145,8 @@ class ControllerClient:
             await channel.close()
         self._channels.clear()
 
-    async def _call_controller(
-        self,
-        call: Callable[[ControllerServiceAsyncStub, float], Awaitable[R]],
-        timeout_s: float,
-        attempt_timeout_s: float | None = None,
-        *,
-        repeats: bool = True,
-    ) -> R:
-        attempt_s = _ATTEMPT_TIMEOUT_S if attempt_timeout_s is None else attempt_timeout_s
-        return await self._call(lambda c, t: call(ControllerServiceStub(c), t), timeout_s, attempt_s, repeats=repeats)
-
-    async def _call_admin(self, call: Callable[[AdminServiceAsyncStub, float], Awaitable[R]], timeout_s: float) -> R:
-        return await self._call(lambda c, t: call(AdminServiceStub(c), t), timeout_s, _ADMIN_ATTEMPT_TIMEOUT_S)
-
     async def _call(
-        self,
-        call: Callable[[grpc.aio.Channel, float], Awaitable[R]],
-        timeout_s: float,
-        attempt_timeout_s: float,
-        *,
-        repeats: bool = True,
+        self, request: Request[R], timeout_s: float, attempt_timeout_s: float, *, repeats: bool = True
     ) -> R:
         """Call one controller after another, or only one.
 
@@ -254,12 +156,14 @@ class ControllerClient:
         """
         with ReportedWait("a controller to answer") as wait:
             deadline = time.monotonic() + timeout_s
+            method = method_of(type(request))
+            raw = await method.encode(request)
             failures = 0
             reason = "no time was left"
             while (remaining_s := deadline - time.monotonic()) > 0:
                 address = self._next
                 try:
-                    return await call(self.channel(address), min(attempt_timeout_s, remaining_s))
+                    return await method.call(self.channel(address), raw, min(attempt_timeout_s, remaining_s))
                 except grpc.aio.AioRpcError as rpc_error:
                     error = error_from_rpc(rpc_error)
                     if error.code not in UNREACHABLE:

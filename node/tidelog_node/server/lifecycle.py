@@ -8,11 +8,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from tidelog.v1 import common_pb2
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.config.endpoints import GRPC, NamedListener
 from tidelog_foundation.errors import TidelogError
-from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse, RegisterBrokerRequest
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import (
     CallFailed,
@@ -111,7 +111,7 @@ class BrokerLifecycle:
                 invalid address.
         """
         self._on_registered = on_registered
-        self._step(Started(BrokerEpoch(self._registration.previous_broker_epoch)))
+        self._step(Started(self._registration.previous_broker_epoch))
         try:
             while True:
                 if self._core.is_registering:
@@ -166,10 +166,10 @@ class BrokerLifecycle:
 
     async def _register_broker(self, command: Register) -> Registered:
         response = await self._controller.register_broker(self._registration, command.timeout_ms / 1000)
-        return Registered(BrokerEpoch(response.broker_epoch))
+        return Registered(response.broker_epoch)
 
     async def _send_heartbeat(self, command: SendHeartbeat) -> HeartbeatAnswered:
-        request = heartbeat_request(BrokerId(self._registration.broker_id), command, self._offline_log_dirs())
+        request = heartbeat_request(self._registration.broker_id, command, self._offline_log_dirs())
         timeouts_s = command.timeout_ms / 1000, command.attempt_timeout_ms / 1000
         return heartbeat_answer(await self._controller.broker_heartbeat(request, *timeouts_s))
 
@@ -211,38 +211,35 @@ def registration_request(
     rack: str,
     log_dirs: Sequence[bytes],
     previous_broker_epoch: BrokerEpoch,
-) -> pb.RegisterBrokerRequest:
-    """Return a node's registration message. One of the listeners is for gRPC."""
-    return pb.RegisterBrokerRequest(
+) -> RegisterBrokerRequest:
+    """Return a node's registration. One of the listeners is for gRPC."""
+    return RegisterBrokerRequest(
         broker_id=broker_id,
         cluster_id=cluster_id,
         incarnation_id=incarnation_id,
-        endpoint=next(common_pb2.Endpoint(host=x.host, port=x.port) for x in listeners if x.security_protocol == GRPC),
+        endpoint=next(Endpoint(x.host, x.port) for x in listeners if x.security_protocol == GRPC),
         rack=rack,
-        log_dirs=log_dirs,
+        log_dirs=tuple(map(DirectoryId, log_dirs)),
         previous_broker_epoch=previous_broker_epoch,
-        features=[
-            common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
-            for f in SUPPORTED_FEATURES.values()
-        ],
-        listeners=[_endpoint(x) for x in listeners],
+        features=tuple(SUPPORTED_FEATURES.values()),
+        listeners=tuple(ListenerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in listeners),
     )
 
 
 def heartbeat_request(
     broker_id: BrokerId, command: SendHeartbeat, offline_log_dirs: Sequence[bytes]
-) -> pb.BrokerHeartbeatRequest:
-    """Return a heartbeat message, with the log directories that have failed since the registration (KIP-858)."""
-    return pb.BrokerHeartbeatRequest(
+) -> BrokerHeartbeatRequest:
+    """Return a heartbeat, with the log directories that have failed since the registration (KIP-858)."""
+    return BrokerHeartbeatRequest(
         broker_id=broker_id,
         broker_epoch=command.broker_epoch,
         current_metadata_offset=command.metadata_offset,
         want_shut_down=command.wants_shutdown,
-        offline_log_dirs=offline_log_dirs,
+        offline_log_dirs=tuple(map(DirectoryId, offline_log_dirs)),
     )
 
 
-def heartbeat_answer(response: pb.BrokerHeartbeatResponse) -> HeartbeatAnswered:
+def heartbeat_answer(response: BrokerHeartbeatResponse) -> HeartbeatAnswered:
     """Return the event for a controller's answer to a heartbeat."""
     return HeartbeatAnswered(
         response.is_fenced, response.should_shut_down, response.session_timeout_ms, response.metadata_offset
@@ -251,9 +248,3 @@ def heartbeat_answer(response: pb.BrokerHeartbeatResponse) -> HeartbeatAnswered:
 
 def _do_nothing(_: BrokerEpoch) -> None:
     pass
-
-
-def _endpoint(listener: NamedListener) -> common_pb2.ListenerEndpoint:
-    return common_pb2.ListenerEndpoint(
-        name=listener.name, host=listener.host, port=listener.port, security_protocol=listener.security_protocol
-    )

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.requests.brokers import HoldConnectionRequest
 from tidelog_node.server.controller_client import ControllerClient
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class LivenessConnection:
 
     async def _call(self, place: tuple[str, BrokerEpoch]) -> None:
         address, broker_epoch = place
-        request = pb.HoldConnectionRequest(broker_id=self._broker_id, broker_epoch=broker_epoch)
+        request = HoldConnectionRequest(broker_id=self._broker_id, broker_epoch=broker_epoch)
         try:
             await self._controller.hold_connection(address, request)
         except TidelogError as error:

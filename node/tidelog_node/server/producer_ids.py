@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.requests.brokers import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ class BlockSource(Protocol):
     """The source of blocks: the leading controller."""
 
     async def allocate_producer_ids(
-        self, request: pb.AllocateProducerIdsRequest, timeout_s: float
-    ) -> pb.AllocateProducerIdsResponse:
+        self, request: AllocateProducerIdsRequest, timeout_s: float
+    ) -> AllocateProducerIdsResponse:
         """Return a unique block.
 
         Raises:
@@ -92,7 +92,7 @@ class ProducerIdManager:
             self._arrived.set()
 
     async def _allocate(self) -> range:
-        request = pb.AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         response = await self._source.allocate_producer_ids(request, _CALL_TIMEOUT_S)
         if response.producer_id_len <= 0:
             raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"an empty block of producer ids: {response}")

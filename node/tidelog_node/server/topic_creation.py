@@ -13,9 +13,9 @@ import logging
 import os
 from collections.abc import Iterable
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import REQUEST_ID_SIZE
+from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest
 from tidelog_node.handlers import AdminController
 
 logger = logging.getLogger(__name__)
@@ -23,13 +23,12 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_S = 10.0
 _MAX_WAITING = 1_000
 """The maximum number of waiting names. Clients retry further ones."""
-_THERE_ALREADY = ErrorCode.TOPIC_ALREADY_EXISTS.code
 
 
 class TopicCreation:
     """One per node, on the event loop. ``run`` is its task. ``internal`` topics have settings of their own."""
 
-    def __init__(self, controller: AdminController, internal: Iterable[pb.CreatableTopic] = ()) -> None:
+    def __init__(self, controller: AdminController, internal: Iterable[CreatableTopic] = ()) -> None:
         self._controller = controller
         self._internal = {topic.name: topic for topic in internal}
         self._waiting: set[str] = set()
@@ -79,15 +78,15 @@ class TopicCreation:
 
     async def _create(self, names: list[str]) -> None:
         topics = [self._internal.get(name) or _default_topic(name) for name in names]
-        request = pb.CreateTopicsRequest(
-            topics=topics, timeout_ms=int(_TIMEOUT_S * 1000), request_id=os.urandom(REQUEST_ID_SIZE)
+        request = CreateTopicsRequest(
+            topics=tuple(topics), timeout_ms=int(_TIMEOUT_S * 1000), request_id=os.urandom(REQUEST_ID_SIZE)
         )
-        response = await self._controller.create_topics(request, _TIMEOUT_S)
+        response = await self._controller.ask(request, _TIMEOUT_S)
         for result in response.topics:
-            if not result.HasField("error"):
+            if result.error is None:
                 self._failures.pop(result.name, None)
                 logger.info("Created topic %s at the request of a client", result.name)
-            elif result.error.code == _THERE_ALREADY:
+            elif result.error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._failures.pop(result.name, None)
             elif self._are_news([result.name], result.error.message):
                 logger.warning("Topic %s could not be created for a client: %s", result.name, result.error.message)
@@ -102,5 +101,5 @@ class TopicCreation:
         return any(text != failure for text in known.values())
 
 
-def _default_topic(name: str) -> pb.CreatableTopic:
-    return pb.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+def _default_topic(name: str) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)

@@ -19,22 +19,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import BrokerId, TopicId, topic_id_text
+from tidelog_foundation.ids import BrokerId, topic_id_text
+from tidelog_foundation.requests.replicas import (
+    AlterPartitionItem,
+    AlterPartitionItemResult,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    AlterPartitionTopicResult,
+    IsrMember,
+)
 from tidelog_quorum.controller.brokers import check_broker_epoch
 from tidelog_quorum.controller.elections import rules_of
 from tidelog_quorum.controller.partition_change import PartitionTarget, partition_change
-from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import MetadataRecord, PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 
 def alter_partition(
-    image: MetadataImage, own: TopicConfig, request: pb.AlterPartitionRequest
-) -> Result[pb.AlterPartitionResponse]:
+    image: MetadataImage, own: TopicConfig, request: AlterPartitionRequest
+) -> Result[AlterPartitionResponse]:
     """Change the ISR of partitions that the calling broker leads; each result is the partition's new state or an error.
 
     Raises:
@@ -46,13 +54,13 @@ def alter_partition(
     records: list[MetadataRecord] = []
     topics = []
     for item in request.topics:
-        topic = image.topic_by_id(TopicId(item.topic_id))
-        results = [_alter(image, own, topic, item, p, broker.broker_id, records) for p in item.partitions]
-        topics.append(pb.AlterPartitionTopicResult(topic_id=item.topic_id, partitions=results))
-    return Result(records, pb.AlterPartitionResponse(topics=topics), atomic=False)
+        topic = image.topic_by_id(item.topic_id)
+        results = tuple(_alter(image, own, topic, item, p, broker.broker_id, records) for p in item.partitions)
+        topics.append(AlterPartitionTopicResult(item.topic_id, results))
+    return Result(records, AlterPartitionResponse(tuple(topics)), atomic=False)
 
 
-def _check_unique(request: pb.AlterPartitionRequest) -> None:
+def _check_unique(request: AlterPartitionRequest) -> None:
     named = [(t.topic_id, p.index) for t in request.topics for p in t.partitions]
     if len(named) != len(set(named)):
         raise error_for(ErrorCode.INVALID_REQUEST, f"broker {request.broker_id} names a partition twice")
@@ -62,11 +70,11 @@ def _alter(
     image: MetadataImage,
     own: TopicConfig,
     topic: TopicImage | None,
-    item: pb.AlterPartitionTopic,
-    asked: pb.AlterPartitionItem,
+    item: AlterPartitionTopic,
+    asked: AlterPartitionItem,
     broker_id: BrokerId,
     records: list[MetadataRecord],
-) -> pb.AlterPartitionItemResult:
+) -> AlterPartitionItemResult:
     try:
         topic, partition = _checked(image, topic, item, asked, broker_id)
         change = partition_change(
@@ -75,7 +83,7 @@ def _alter(
             topic.topic_id,
             asked.index,
             partition,
-            PartitionTarget(isr=tuple(BrokerId(m.broker_id) for m in asked.new_isr)),
+            PartitionTarget(isr=tuple(m.broker_id for m in asked.new_isr)),
             rules.election,
         )
         # An unchanged ISR gets a new partition epoch too, with which a leader withdraws an earlier proposal.
@@ -84,8 +92,8 @@ def _alter(
         partition = partition.changed_by(change)
         _check_still_leads(f"{topic.name}-{asked.index}", partition, broker_id)
     except TidelogError as error:
-        return pb.AlterPartitionItemResult(index=asked.index, error=error_message(error))
-    return pb.AlterPartitionItemResult(
+        return AlterPartitionItemResult(index=asked.index, error=error.detached())
+    return AlterPartitionItemResult(
         index=asked.index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
@@ -97,13 +105,13 @@ def _alter(
 def _checked(
     image: MetadataImage,
     topic: TopicImage | None,
-    item: pb.AlterPartitionTopic,
-    asked: pb.AlterPartitionItem,
+    item: AlterPartitionTopic,
+    asked: AlterPartitionItem,
     broker_id: BrokerId,
 ) -> tuple[TopicImage, PartitionRegistration]:
     """Return the topic and partition to change, unless one of the checks above fails."""
     if topic is None:
-        topic_id = topic_id_text(TopicId(item.topic_id))
+        topic_id = topic_id_text(item.topic_id)
         raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic_id}")
     partition = topic.partitions.get(asked.index)
     if partition is None:
@@ -123,9 +131,7 @@ def _check_still_leads(name: str, partition: PartitionRegistration, broker_id: B
         raise error_for(ErrorCode.NEW_LEADER_ELECTED, text)
 
 
-def _check_epochs(
-    name: str, partition: PartitionRegistration, asked: pb.AlterPartitionItem, broker_id: BrokerId
-) -> None:
+def _check_epochs(name: str, partition: PartitionRegistration, asked: AlterPartitionItem, broker_id: BrokerId) -> None:
     ahead = asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch
     seen = f"{name} has leader epoch {partition.leader_epoch} and partition epoch {partition.partition_epoch}"
     said = f"not {asked.leader_epoch} and {asked.partition_epoch}"
@@ -140,7 +146,7 @@ def _check_epochs(
         raise error_for(ErrorCode.INVALID_UPDATE_VERSION, f"{seen}, {said}")
 
 
-def _check_isr(image: MetadataImage, name: str, partition: PartitionRegistration, asked: pb.AlterPartitionItem) -> None:
+def _check_isr(image: MetadataImage, name: str, partition: PartitionRegistration, asked: AlterPartitionItem) -> None:
     isr = [m.broker_id for m in asked.new_isr]
     if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas):
         raise error_for(
@@ -153,11 +159,9 @@ def _check_isr(image: MetadataImage, name: str, partition: PartitionRegistration
         raise error_for(ErrorCode.INELIGIBLE_REPLICA, f"{isr} cannot be the ISR of {name}: {'; '.join(problems)}")
 
 
-def _ineligible(
-    image: MetadataImage, partition: PartitionRegistration, members: Iterable[pb.IsrMember]
-) -> Iterable[str]:
+def _ineligible(image: MetadataImage, partition: PartitionRegistration, members: Iterable[IsrMember]) -> Iterable[str]:
     for member in members:
-        broker = image.brokers.get(BrokerId(member.broker_id))
+        broker = image.brokers.get(member.broker_id)
         if broker is None:
             yield f"broker {member.broker_id} is not registered"
         elif broker.in_controlled_shutdown:

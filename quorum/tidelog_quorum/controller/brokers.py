@@ -20,9 +20,9 @@ import dataclasses
 import enum
 from collections.abc import Sequence
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_foundation.ids import BrokerId, DirectoryId
+from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tidelog_quorum.controller.elections import held_by, held_in, leads_any, without_leader
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerRefused, BrokerSessions
@@ -42,8 +42,8 @@ class _Next(enum.Enum):
 
 
 def heartbeat(
-    image: MetadataImage, sessions: BrokerSessions, settling: Settling, request: pb.BrokerHeartbeatRequest, now_ms: int
-) -> Result[pb.BrokerHeartbeatResponse]:
+    image: MetadataImage, sessions: BrokerSessions, settling: Settling, request: BrokerHeartbeatRequest, now_ms: int
+) -> Result[BrokerHeartbeatResponse]:
     """Extend a broker's session, record failed directories, and change its state as it requests.
 
     Raises:
@@ -58,7 +58,7 @@ def heartbeat(
     records = [*failures, *_records_towards(after, settling, broker, following)]
     if following is _Next.SHUT_DOWN:
         sessions.end(broker.broker_id)
-    response = pb.BrokerHeartbeatResponse(
+    response = BrokerHeartbeatResponse(
         is_caught_up=is_caught_up,
         is_fenced=following in (_Next.FENCED, _Next.SHUT_DOWN),
         should_shut_down=following is _Next.SHUT_DOWN,
@@ -115,10 +115,10 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
 
 
 def _without_failed_directories(
-    image: MetadataImage, settling: Settling, broker: BrokerRegistration, request: pb.BrokerHeartbeatRequest
+    image: MetadataImage, settling: Settling, broker: BrokerRegistration, request: BrokerHeartbeatRequest
 ) -> tuple[list[MetadataRecord], MetadataImage]:
     """Return the records that take newly failed directories out of use, and the resulting image."""
-    failed = frozenset(broker.log_dirs).intersection(map(DirectoryId, request.offline_log_dirs))
+    failed = frozenset(broker.log_dirs).intersection(request.offline_log_dirs)
     if not failed or _has_lost_all(broker, request):
         return [], image
     left = tuple(d for d in broker.log_dirs if d not in failed)
@@ -128,13 +128,13 @@ def _without_failed_directories(
     return records, image.apply(image.offset + 1, image.epoch, records)
 
 
-def _has_lost_all(broker: BrokerRegistration, request: pb.BrokerHeartbeatRequest) -> bool:
+def _has_lost_all(broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> bool:
     """Return whether a broker has no directory left; it stays fenced until another incarnation registers."""
     return bool(broker.log_dirs) and set(broker.log_dirs) <= set(request.offline_log_dirs)
 
 
 def _next_state(
-    image: MetadataImage, sessions: BrokerSessions, broker: BrokerRegistration, request: pb.BrokerHeartbeatRequest
+    image: MetadataImage, sessions: BrokerSessions, broker: BrokerRegistration, request: BrokerHeartbeatRequest
 ) -> _Next:
     if broker.fenced:
         return _next_of_fenced(sessions, broker, request)
@@ -149,7 +149,7 @@ def _next_state(
     return _Next.UNFENCED
 
 
-def _next_of_fenced(sessions: BrokerSessions, broker: BrokerRegistration, request: pb.BrokerHeartbeatRequest) -> _Next:
+def _next_of_fenced(sessions: BrokerSessions, broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> _Next:
     if request.want_shut_down:
         return _Next.SHUT_DOWN
     may_serve = sessions.is_caught_up(broker.broker_id) and not _has_lost_all(broker, request)

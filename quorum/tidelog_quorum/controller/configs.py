@@ -23,8 +23,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
-from tidelog.v1 import admin_service_pb2 as pb
-from tidelog.v1 import metadata_record_pb2
 from tidelog_foundation.config import DynamicBrokerConfig, TopicConfig, describe, parse_config
 from tidelog_foundation.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
 from tidelog_foundation.config.changes import changed_value
@@ -39,10 +37,18 @@ from tidelog_foundation.config.group import (
 from tidelog_foundation.config.settings import SettingInfo, unknown_key
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
-from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.configs import (
+    ConfigOperationType,
+    ConfigResourceChange,
+    ConfigResourceName,
+    ConfigResourceResult,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_quorum.controller.elections import changes_by_rules, ends_elr, rules_of
-from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.settling import MAX_CHANGES
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
@@ -70,8 +76,8 @@ _SETTINGS: Mapping[ConfigResourceType, Mapping[str, SettingInfo]] = {
 
 
 def incremental_alter_configs(
-    image: MetadataImage, own: TopicConfig, limits: ConsumerGroupLimits, request: pb.IncrementalAlterConfigsRequest
-) -> Result[pb.IncrementalAlterConfigsResponse]:
+    image: MetadataImage, own: TopicConfig, limits: ConsumerGroupLimits, request: IncrementalAlterConfigsRequest
+) -> Result[IncrementalAlterConfigsResponse]:
     """Change the resources that can be changed; each of the others gets its own error.
 
     ``own`` are the default settings of topics, ``limits`` those of groups, both from this controller's own file.
@@ -86,23 +92,23 @@ def incremental_alter_configs(
     counts = Counter((r.resource.type, r.resource.name) for r in request.resources)
     records: list[MetadataRecord] = []
     seen = image
-    results: dict[tuple[int, str], pb.ConfigResourceResult] = {}
+    results: dict[tuple[int, str], ConfigResourceResult] = {}
     for wanted in request.resources:
         key = (wanted.resource.type, wanted.resource.name)
-        results[key] = pb.ConfigResourceResult(resource=wanted.resource)
+        results[key] = ConfigResourceResult(wanted.resource)
         try:
             if counts[key] > 1:
                 text = f"the resource {wanted.resource.name!r} is named {counts[key]} times"
                 raise error_for(ErrorCode.INVALID_REQUEST, text)
             changed = _alter(seen, own, limits, wanted)
         except TidelogError as error:
-            results[key].error.CopyFrom(error_message(error))
+            results[key] = ConfigResourceResult(wanted.resource, error.detached())
             continue
         records += changed
-        if changed and wanted.resource.type == metadata_record_pb2.CONFIG_RESOURCE_TYPE_BROKER:
+        if changed and wanted.resource.type == ConfigResourceType.BROKER:
             # The other resources must be consistent with this change.
             seen = seen.apply(seen.offset + 1, seen.epoch, changed)
-    response = pb.IncrementalAlterConfigsResponse(resources=results.values())
+    response = IncrementalAlterConfigsResponse(tuple(results.values()))
     return with_rule_changes(image, own, [] if request.validate_only else records, response)
 
 
@@ -144,7 +150,7 @@ def _topics_concerned(image: MetadataImage, records: list[MetadataRecord]) -> Co
 
 
 def _alter(
-    image: MetadataImage, own: TopicConfig, limits: ConsumerGroupLimits, wanted: pb.ConfigResourceChange
+    image: MetadataImage, own: TopicConfig, limits: ConsumerGroupLimits, wanted: ConfigResourceChange
 ) -> list[ConfigRecord]:
     resource = _existing(image, wanted.resource)
     current = image.configs.get(resource, {})
@@ -172,18 +178,18 @@ def _errors_of(resource: ConfigResource) -> Iterator[None]:
         raise error_for(ErrorCode.INVALID_REQUEST, error.message) from error
 
 
-def _existing(image: MetadataImage, resource: pb.ConfigResourceName) -> ConfigResource:
-    if resource.type == metadata_record_pb2.CONFIG_RESOURCE_TYPE_TOPIC:
+def _existing(image: MetadataImage, resource: ConfigResourceName) -> ConfigResource:
+    if resource.type == ConfigResourceType.TOPIC:
         validate_topic_name(resource.name)
         if resource.name not in image.topics:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name!r}")
         return ConfigResource(_TOPIC, resource.name)
-    if resource.type == metadata_record_pb2.CONFIG_RESOURCE_TYPE_GROUP:
+    if resource.type == ConfigResourceType.GROUP:
         if not resource.name:
             raise error_for(ErrorCode.INVALID_REQUEST, "a group's id must not be empty: there are no defaults to set")
         check_group_id(resource.name)
         return ConfigResource(_GROUP, resource.name)
-    if resource.type != metadata_record_pb2.CONFIG_RESOURCE_TYPE_BROKER:
+    if resource.type != ConfigResourceType.BROKER:
         text = f"the type {resource.type} of resource {resource.name!r} is neither a topic nor a broker nor a group"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     if resource.name and not _BROKER_ID.fullmatch(resource.name):
@@ -197,14 +203,14 @@ def _existing(image: MetadataImage, resource: pb.ConfigResourceName) -> ConfigRe
 
 
 def _changes(
-    resource: ConfigResource, current: Mapping[str, str], wanted: pb.ConfigResourceChange
+    resource: ConfigResource, current: Mapping[str, str], wanted: ConfigResourceChange
 ) -> Iterator[tuple[str, str | None]]:
     counts = Counter(o.name for o in wanted.operations)
     for operation in wanted.operations:
         name = operation.name
         if counts[name] > 1:
             raise error_for(ErrorCode.INVALID_REQUEST, f"the setting {name!r} is named {counts[name]} times")
-        if operation.type == pb.CONFIG_OPERATION_TYPE_DELETE:
+        if operation.type == ConfigOperationType.DELETE:
             yield name, None
             continue
         value = changed_value(current.get(name), operation, _info(resource.type, name))

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsResult,
+    NewPartitions,
+)
 from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
-from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     check_assignment,
@@ -24,8 +29,8 @@ from tidelog_quorum.metadata.records import MetadataRecord
 
 
 def create_partitions(
-    image: MetadataImage, load: ClusterLoad, request: pb.CreatePartitionsRequest
-) -> Result[pb.CreatePartitionsResponse]:
+    image: MetadataImage, load: ClusterLoad, request: CreatePartitionsRequest
+) -> Result[CreatePartitionsResponse]:
     """Add partitions to the topics that can have them; each of the others gets its own error.
 
     Raises:
@@ -36,23 +41,23 @@ def create_partitions(
     together = load.copy()
     counts = Counter(t.name for t in request.topics)
     records: list[MetadataRecord] = []
-    results: dict[str, pb.CreatePartitionsResult] = {}
+    results: dict[str, CreatePartitionsResult] = {}
     for topic in request.topics:
         try:
             if counts[topic.name] > 1:
                 raise error_for(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named {counts[topic.name]} times")
             records += _add(image, together, topic)
         except TidelogError as error:
-            results[topic.name] = pb.CreatePartitionsResult(name=topic.name, error=error_message(error))
+            results[topic.name] = CreatePartitionsResult(name=topic.name, error=error.detached())
         else:
-            results[topic.name] = pb.CreatePartitionsResult(name=topic.name)
-    return Result([] if request.validate_only else records, pb.CreatePartitionsResponse(topics=results.values()))
+            results[topic.name] = CreatePartitionsResult(name=topic.name)
+    return Result([] if request.validate_only else records, CreatePartitionsResponse(tuple(results.values())))
 
 
-def _check_size(image: MetadataImage, request: pb.CreatePartitionsRequest) -> None:
+def _check_size(image: MetadataImage, request: CreatePartitionsRequest) -> None:
     check_topic_count(len(request.topics))
 
-    def added(wanted: pb.NewPartitions) -> int:
+    def added(wanted: NewPartitions) -> int:
         topic = image.topics.get(wanted.name)
         return 0 if topic is None else max(0, wanted.count - len(topic.partitions))
 
@@ -63,7 +68,7 @@ def _check_size(image: MetadataImage, request: pb.CreatePartitionsRequest) -> No
         )
 
 
-def _add(image: MetadataImage, load: ClusterLoad, wanted: pb.NewPartitions) -> list[MetadataRecord]:
+def _add(image: MetadataImage, load: ClusterLoad, wanted: NewPartitions) -> list[MetadataRecord]:
     topic = image.topics.get(wanted.name)
     if topic is None:
         raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name!r}")
@@ -86,7 +91,7 @@ def _add(image: MetadataImage, load: ClusterLoad, wanted: pb.NewPartitions) -> l
     return records
 
 
-def _manual(image: MetadataImage, wanted: pb.NewPartitions, present: int, added: int, factor: int) -> list[Replicas]:
+def _manual(image: MetadataImage, wanted: NewPartitions, present: int, added: int, factor: int) -> list[Replicas]:
     if len(wanted.assignments) != added:
         text = f"topic {wanted.name!r} gets {added} more partitions, but {len(wanted.assignments)} are assigned"
         raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)

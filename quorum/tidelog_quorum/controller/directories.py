@@ -11,22 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LOST_DIRECTORY, DirectoryId, TopicId, topic_id_text
+from tidelog_foundation.requests.replicas import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryAssignmentResult,
+    DirectoryAssignmentTopicResult,
+)
 from tidelog_quorum.controller.brokers import check_broker_epoch
 from tidelog_quorum.controller.elections import NOBODY, rules_of, settled
 from tidelog_quorum.controller.registration import ID_BYTES
-from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import MetadataRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 
 def assign_replicas_to_directories(
-    image: MetadataImage, own: TopicConfig, request: pb.AssignReplicasToDirsRequest
-) -> Result[pb.AssignReplicasToDirsResponse]:
+    image: MetadataImage, own: TopicConfig, request: AssignReplicasToDirsRequest
+) -> Result[AssignReplicasToDirsResponse]:
     """Record the directories of the calling broker's replicas; each that cannot be recorded gets its own error.
 
     Raises:
@@ -36,25 +41,26 @@ def assign_replicas_to_directories(
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     _check_request(request)
     records: list[MetadataRecord] = []
-    results: dict[TopicId, pb.DirectoryAssignmentTopicResult] = {}
+    results: dict[TopicId, list[DirectoryAssignmentResult]] = {}
     for directory, keeps_log, topic_id, index in _assignments(request):
-        result = results.setdefault(topic_id, pb.DirectoryAssignmentTopicResult(topic_id=topic_id))
+        result = results.setdefault(topic_id, [])
         try:
             records += _assign(image, own, broker, directory, keeps_log, image.topic_by_id(topic_id), topic_id, index)
-            result.partitions.append(pb.DirectoryAssignmentResult(index=index))
+            result.append(DirectoryAssignmentResult(index))
         except TidelogError as error:
-            result.partitions.append(pb.DirectoryAssignmentResult(index=index, error=error_message(error)))
-    return Result(records, pb.AssignReplicasToDirsResponse(topics=results.values()))
+            result.append(DirectoryAssignmentResult(index, error.detached()))
+    topics = (DirectoryAssignmentTopicResult(topic_id, tuple(result)) for topic_id, result in results.items())
+    return Result(records, AssignReplicasToDirsResponse(tuple(topics)))
 
 
-def _assignments(request: pb.AssignReplicasToDirsRequest) -> Iterator[tuple[DirectoryId, bool, TopicId, int]]:
+def _assignments(request: AssignReplicasToDirsRequest) -> Iterator[tuple[DirectoryId, bool, TopicId, int]]:
     for directory in request.directories:
         for topic in directory.topics:
             for index in topic.partitions:
-                yield DirectoryId(directory.directory_id), directory.keeps_logs, TopicId(topic.topic_id), index
+                yield directory.directory_id, directory.keeps_logs, topic.topic_id, index
 
 
-def _check_request(request: pb.AssignReplicasToDirsRequest) -> None:
+def _check_request(request: AssignReplicasToDirsRequest) -> None:
     if any(len(d.directory_id) != ID_BYTES for d in request.directories):
         raise error_for(ErrorCode.INVALID_REQUEST, f"log directory ids must have {ID_BYTES} bytes")
     named = [(topic_id, index) for _, _, topic_id, index in _assignments(request)]

@@ -11,15 +11,22 @@ no entry is larger than a slice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER
+from tidelog_foundation.requests.partitions import (
+    ElectionType,
+    ElectLeadersPartitionResult,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopicResult,
+    TopicPartitions,
+)
 from tidelog_quorum.controller.partition_change import Election, partition_change
 from tidelog_quorum.controller.reassignment import TopicRules
-from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
@@ -29,7 +36,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 PARTITIONS_PER_SLICE = 1_000
 
 
-def election_slices(image: MetadataImage, request: pb.ElectLeadersRequest) -> Iterator[pb.ElectLeadersRequest]:
+def election_slices(image: MetadataImage, request: ElectLeadersRequest) -> Iterator[ElectLeadersRequest]:
     """Split a request into requests for a bounded number of partitions each; yield at least one.
 
     They name their partitions even if the request is for all: the flag then only omits partitions that need no
@@ -50,8 +57,8 @@ def election_slices(image: MetadataImage, request: pb.ElectLeadersRequest) -> It
 
 
 def elect_leaders(
-    image: MetadataImage, rules_of: TopicRules, request: pb.ElectLeadersRequest
-) -> Result[pb.ElectLeadersResponse]:
+    image: MetadataImage, rules_of: TopicRules, request: ElectLeadersRequest
+) -> Result[ElectLeadersResponse]:
     """Elect leaders for the named partitions, else for all; of all, those that need no election are omitted.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED if the preferred replica leads or, for an unclean election,
@@ -63,8 +70,7 @@ def elect_leaders(
     """
     election = _election(request.election_type)
     records: list[PartitionChangeRecord] = []
-    response = pb.ElectLeadersResponse()
-    results: dict[str, pb.ElectLeadersTopicResult] = {}
+    results: dict[str, list[ElectLeadersPartitionResult]] = {}
     is_of_all = request.all_partitions and not request.topics
     for name, index in _all_of(image) if is_of_all else _named_in(request):
         error = None
@@ -73,11 +79,14 @@ def elect_leaders(
         except TidelogError as refusal:
             if request.all_partitions and refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
                 continue
-            error = error_message(refusal)
-        if name not in results:
-            results[name] = response.topics.add(name=name)
-        results[name].partitions.add(index=index, error=error)
-    return Result(records, response, atomic=False)
+            error = refusal.detached()
+        results.setdefault(name, []).append(ElectLeadersPartitionResult(index, error))
+    return Result(records, election_response(results), atomic=False)
+
+
+def election_response(results: Mapping[str, Iterable[ElectLeadersPartitionResult]]) -> ElectLeadersResponse:
+    """Return the response with the results of each topic."""
+    return ElectLeadersResponse(tuple(ElectLeadersTopicResult(name, tuple(found)) for name, found in results.items()))
 
 
 def preferred_election(
@@ -93,9 +102,9 @@ def preferred_election(
 
 def _election(kind: int) -> Election:
     match kind:
-        case pb.ELECTION_TYPE_UNSPECIFIED | pb.ELECTION_TYPE_PREFERRED:
+        case ElectionType.UNSPECIFIED | ElectionType.PREFERRED:
             return Election.PREFERRED
-        case pb.ELECTION_TYPE_UNCLEAN:
+        case ElectionType.UNCLEAN:
             return Election.UNCLEAN
         case _:
             raise error_for(ErrorCode.INVALID_REQUEST, f"there is no election type {kind}")
@@ -107,17 +116,16 @@ def _all_of(image: MetadataImage) -> Iterator[tuple[str, int]]:
             yield name, index
 
 
-def _named_in(request: pb.ElectLeadersRequest) -> Iterator[tuple[str, int]]:
+def _named_in(request: ElectLeadersRequest) -> Iterator[tuple[str, int]]:
     return iter(dict.fromkeys((t.name, index) for t in request.topics for index in t.partitions))
 
 
-def _slice_of(request: pb.ElectLeadersRequest, partitions: Iterator[tuple[str, int]]) -> pb.ElectLeadersRequest:
-    topics: dict[str, pb.TopicPartitions] = {}
+def _slice_of(request: ElectLeadersRequest, partitions: Iterator[tuple[str, int]]) -> ElectLeadersRequest:
+    topics: dict[str, list[int]] = {}
     for name, index in partitions:
-        topics.setdefault(name, pb.TopicPartitions(name=name)).partitions.append(index)
-    return pb.ElectLeadersRequest(
-        election_type=request.election_type, topics=topics.values(), all_partitions=request.all_partitions
-    )
+        topics.setdefault(name, []).append(index)
+    named = tuple(TopicPartitions(name, tuple(indexes)) for name, indexes in topics.items())
+    return ElectLeadersRequest(request.election_type, named, request.all_partitions)
 
 
 def _elect(

@@ -13,11 +13,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.configs import ConfigResourceType
-from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.requests.features import (
+    DescribeFeaturesResponse,
+    FeatureDescription,
+    FeatureRange,
+    FeatureUpdate,
+    FeatureUpgradeType,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from tidelog_quorum.controller.configs import with_rule_changes
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
@@ -25,9 +32,9 @@ from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
 
-_UPGRADE = pb.FEATURE_UPGRADE_TYPE_UPGRADE
-_UNSAFE = pb.FEATURE_UPGRADE_TYPE_UNSAFE_DOWNGRADE
-_KINDS = (_UPGRADE, pb.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE, _UNSAFE)
+_UPGRADE = FeatureUpgradeType.UPGRADE
+_UNSAFE = FeatureUpgradeType.UNSAFE_DOWNGRADE
+_KINDS = (_UPGRADE, FeatureUpgradeType.SAFE_DOWNGRADE, _UNSAFE)
 
 
 def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
@@ -50,25 +57,25 @@ def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
     return Result(records, None)
 
 
-def describe_features(image: MetadataImage) -> pb.DescribeFeaturesResponse:
+def describe_features(image: MetadataImage) -> DescribeFeaturesResponse:
     """Describe the features that every process of the cluster supports, with the levels in use."""
     described = []
     for name in SUPPORTED_FEATURES:
         ranges = [feature_range for _, feature_range in _ranges(image, name)]
         described.append(
-            pb.FeatureDescription(
+            FeatureDescription(
                 name=name,
                 min_level=max(r.min_level for r in ranges),
                 max_level=min(r.max_level for r in ranges),
                 finalized_level=image.feature_levels.get(name, 0),
             )
         )
-    return pb.DescribeFeaturesResponse(features=described, finalized_epoch=image.offset)
+    return DescribeFeaturesResponse(features=tuple(described), finalized_epoch=image.offset)
 
 
 def update_features(
-    image: MetadataImage, own: TopicConfig, request: pb.UpdateFeaturesRequest
-) -> Result[pb.UpdateFeaturesResponse]:
+    image: MetadataImage, own: TopicConfig, request: UpdateFeaturesRequest
+) -> Result[UpdateFeaturesResponse]:
     """Change levels, all or none. ``own`` are the default settings of topics in this controller's own file.
 
     Raises:
@@ -85,11 +92,11 @@ def update_features(
     for update in request.updates:
         _check(image, update)
         records += _records(image, own, update)
-    result = with_rule_changes(image, own, records, pb.UpdateFeaturesResponse())
+    result = with_rule_changes(image, own, records, UpdateFeaturesResponse())
     return Result([], result.response) if request.validate_only else result
 
 
-def _check(image: MetadataImage, update: pb.FeatureUpdate) -> None:
+def _check(image: MetadataImage, update: FeatureUpdate) -> None:
     kind, present = update.upgrade_type or _UPGRADE, image.feature_levels.get(update.name, 0)
     if update.name not in SUPPORTED_FEATURES:
         raise _invalid(update, f"this version knows no such feature, but {', '.join(SUPPORTED_FEATURES)}")
@@ -104,7 +111,7 @@ def _check(image: MetadataImage, update: pb.FeatureUpdate) -> None:
         raise _invalid(update, f"it has {present}, so this is not a downgrade")
 
 
-def _records(image: MetadataImage, own: TopicConfig, update: pb.FeatureUpdate) -> Iterator[MetadataRecord]:
+def _records(image: MetadataImage, own: TopicConfig, update: FeatureUpdate) -> Iterator[MetadataRecord]:
     present = image.feature_levels.get(update.name, 0)
     if update.level == present:
         return
@@ -142,6 +149,6 @@ def _ranges(image: MetadataImage, name: str) -> Iterator[tuple[str, FeatureRange
         yield f"broker {broker.broker_id}", known
 
 
-def _invalid(update: pb.FeatureUpdate, reason: str) -> TidelogError:
+def _invalid(update: FeatureUpdate, reason: str) -> TidelogError:
     text = f"feature {update.name!r} cannot get level {update.level}: {reason}"
     return error_for(ErrorCode.INVALID_UPDATE_VERSION, text)

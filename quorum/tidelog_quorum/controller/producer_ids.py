@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.requests.brokers import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from tidelog_quorum.controller.brokers import check_broker_epoch
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.image import MetadataImage
@@ -14,8 +14,8 @@ _MAX_PRODUCER_ID = 2**63 - 1
 
 
 def allocate_producer_ids(
-    image: MetadataImage, request: pb.AllocateProducerIdsRequest
-) -> Result[pb.AllocateProducerIdsResponse]:
+    image: MetadataImage, request: AllocateProducerIdsRequest
+) -> Result[AllocateProducerIdsResponse]:
     """Allocate the next block to the calling broker; a block whose answer is lost is never used.
 
     Raises:
@@ -27,4 +27,4 @@ def allocate_producer_ids(
     if start > _MAX_PRODUCER_ID - BLOCK_SIZE:
         raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"all producer ids up to {start} are used up")
     record = ProducerIdsRecord(broker.broker_id, broker.broker_epoch, start + BLOCK_SIZE)
-    return Result([record], pb.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_SIZE))
+    return Result([record], AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_SIZE))

@@ -26,11 +26,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.partitions import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    ReassignablePartition,
+    ReassignablePartitionResult,
+    ReassignableTopicResult,
+)
 from tidelog_quorum.controller.partition_change import Election, ElectionRules, PartitionTarget, partition_change
-from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
@@ -43,8 +53,8 @@ _Replicas = tuple[BrokerId, ...]
 
 
 def alter_partition_reassignments(
-    image: MetadataImage, rules_of: TopicRules, request: pb.AlterPartitionReassignmentsRequest
-) -> Result[pb.AlterPartitionReassignmentsResponse]:
+    image: MetadataImage, rules_of: TopicRules, request: AlterPartitionReassignmentsRequest
+) -> Result[AlterPartitionReassignmentsResponse]:
     """Begin, replace or cancel reassignments. The valid ones form one entry; each of the others gets its own error.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT for a target that is empty, names a broker twice or
@@ -61,38 +71,39 @@ def alter_partition_reassignments(
         text = f"{counts.total()} partitions in one request, more than {MAX_PARTITIONS_PER_REQUEST}"
         raise error_for(ErrorCode.POLICY_VIOLATION, text)
     records: list[PartitionChangeRecord] = []
-    response = pb.AlterPartitionReassignmentsResponse()
+    topics = []
     for topic in request.topics:
-        results = response.topics.add(name=topic.name)
+        results = []
         for asked in topic.partitions:
-            result = results.partitions.add(index=asked.index)
+            error = None
             try:
                 _check_named_once(topic.name, asked.index, counts)
                 refuses = request.refuse_replication_factor_change
                 change = _alter(image, rules_of, topic.name, asked, refuses)
-            except TidelogError as error:
-                result.error.CopyFrom(error_message(error))
-                continue
+            except TidelogError as refusal:
+                error, change = refusal.detached(), None
             if change is not None:
                 records.append(change)
-    return Result(records, response)
+            results.append(ReassignablePartitionResult(asked.index, error))
+        topics.append(ReassignableTopicResult(topic.name, tuple(results)))
+    return Result(records, AlterPartitionReassignmentsResponse(tuple(topics)))
 
 
 def list_partition_reassignments(
-    image: MetadataImage, request: pb.ListPartitionReassignmentsRequest
-) -> pb.ListPartitionReassignmentsResponse:
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
     """List the reassignments in progress: of the named partitions, or all. Other and unknown partitions are omitted."""
-    response = pb.ListPartitionReassignmentsResponse()
+    topics = []
     for topic, indexes in _asked_for(image, request):
         ongoing = [(i, topic.partitions[i]) for i in indexes if i in topic.partitions]
-        partitions = [_ongoing(i, p) for i, p in ongoing if p.is_reassigning]
+        partitions = tuple(_ongoing(i, p) for i, p in ongoing if p.is_reassigning)
         if partitions:
-            response.topics.add(name=topic.name, partitions=partitions)
-    return response
+            topics.append(OngoingTopicReassignment(topic.name, partitions))
+    return ListPartitionReassignmentsResponse(tuple(topics))
 
 
 def _asked_for(
-    image: MetadataImage, request: pb.ListPartitionReassignmentsRequest
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> Iterable[tuple[TopicImage, Iterable[int]]]:
     if not request.topics:
         for _, topic in sorted(image.topics.items()):
@@ -103,8 +114,8 @@ def _asked_for(
             yield named, asked.partitions
 
 
-def _ongoing(index: int, partition: PartitionRegistration) -> pb.OngoingPartitionReassignment:
-    return pb.OngoingPartitionReassignment(
+def _ongoing(index: int, partition: PartitionRegistration) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
         index=index,
         replicas=partition.replicas,
         adding_replicas=partition.adding_replicas,
@@ -121,16 +132,16 @@ def _alter(
     image: MetadataImage,
     rules_of: TopicRules,
     name: str,
-    asked: pb.ReassignablePartition,
+    asked: ReassignablePartition,
     refuses_factor_change: bool,
 ) -> PartitionChangeRecord | None:
     topic = image.topics.get(name)
     partition = None if topic is None else topic.partitions.get(asked.index)
     if topic is None or partition is None:
         raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{asked.index}")
-    if not asked.HasField("replicas"):
+    if asked.replicas is None:
         return _cancel(image, rules_of(name), topic, asked.index, partition)
-    wanted = tuple(BrokerId(b) for b in asked.replicas.ids)
+    wanted = tuple(BrokerId(b) for b in asked.replicas)
     _check_target(image, f"{name}-{asked.index}", wanted)
     if refuses_factor_change:
         _check_factor(f"{name}-{asked.index}", partition, wanted)

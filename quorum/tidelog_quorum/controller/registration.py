@@ -21,18 +21,16 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
-from tidelog.v1 import admin_service_pb2
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.config.endpoints import GRPC
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, uuid_text
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, uuid_text
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
-from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.requests.brokers import RegisterBrokerRequest, RegisterBrokerResponse
+from tidelog_foundation.requests.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
 from tidelog_quorum.controller.elections import NOBODY, held_by
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerSessions
 from tidelog_quorum.controller.settling import Settling
-from tidelog_quorum.metadata.codec import listener_endpoints
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord, UnregisterBrokerRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration
@@ -51,9 +49,9 @@ def register_broker(
     sessions: BrokerSessions,
     settling: Settling,
     cluster_id: str,
-    request: pb.RegisterBrokerRequest,
+    request: RegisterBrokerRequest,
     now_ms: int,
-) -> Result[pb.RegisterBrokerResponse]:
+) -> Result[RegisterBrokerResponse]:
     """Register a broker's process. A new incarnation starts fenced and outside of every ISR that has another member.
 
     Raises:
@@ -65,7 +63,7 @@ def register_broker(
     _check_listeners(request)
     _check_directories(image, request)
     _check_features(image, request)
-    broker_id = BrokerId(request.broker_id)
+    broker_id = request.broker_id
     existing = image.brokers.get(broker_id)
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         return _register_again(existing, sessions, request, now_ms)
@@ -78,17 +76,15 @@ def register_broker(
     registration = _registration(request, BrokerEpoch(image.offset + 1))
     records = _handed_over(image, sessions, settling, existing, registration, request)
     sessions.begin(broker_id, registration.broker_epoch, now_ms)
-    return Result(
-        [*records, registration.to_record()], pb.RegisterBrokerResponse(broker_epoch=registration.broker_epoch)
-    )
+    return Result([*records, registration.to_record()], RegisterBrokerResponse(broker_epoch=registration.broker_epoch))
 
 
 def unregister_broker(
     image: MetadataImage,
     sessions: BrokerSessions,
     settling: Settling,
-    request: admin_service_pb2.UnregisterBrokerRequest,
-) -> Result[admin_service_pb2.UnregisterBrokerResponse]:
+    request: UnregisterBrokerRequest,
+) -> Result[UnregisterBrokerResponse]:
     """Remove a broker. A running one registers again.
 
     Raises:
@@ -102,10 +98,10 @@ def unregister_broker(
     changes = settling.changes(image, others, held_by(image, gone), unclean_shutdown=gone)
     sessions.end(broker.broker_id)
     record = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
-    return Result([*changes, record], admin_service_pb2.UnregisterBrokerResponse())
+    return Result([*changes, record], UnregisterBrokerResponse())
 
 
-def _check_registration(cluster_id: str, request: pb.RegisterBrokerRequest) -> None:
+def _check_registration(cluster_id: str, request: RegisterBrokerRequest) -> None:
     if request.cluster_id != cluster_id:
         raise error_for(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -129,9 +125,9 @@ def _check_registration(cluster_id: str, request: pb.RegisterBrokerRequest) -> N
         raise error_for(ErrorCode.INVALID_REQUEST, f"invalid endpoint {address!r} of broker {request.broker_id}")
 
 
-def _check_listeners(request: pb.RegisterBrokerRequest) -> None:
+def _check_listeners(request: RegisterBrokerRequest) -> None:
     """Check that each listener has a unique name and a valid address, and that ``endpoint`` is among them."""
-    listeners = listener_endpoints(request.listeners)
+    listeners = request.listeners
     names = Counter(x.name for x in listeners)
     fault = ""
     if len(listeners) > _MAX_LISTENERS:
@@ -140,7 +136,7 @@ def _check_listeners(request: pb.RegisterBrokerRequest) -> None:
         fault = f"has the invalid listener {wrong[0]!r}"
     elif twice := [name for name, count in names.items() if count > 1]:
         fault = f"has the listener {twice[0]!r} {names[twice[0]]} times"
-    elif listeners and Endpoint(request.endpoint.host, request.endpoint.port) not in _grpc_endpoints(listeners):
+    elif listeners and request.endpoint not in _grpc_endpoints(listeners):
         fault = f"has the endpoint {request.endpoint.host}:{request.endpoint.port}, which no {GRPC} listener of it has"
     if fault:
         raise error_for(ErrorCode.INVALID_REQUEST, f"broker {request.broker_id} {fault}")
@@ -155,10 +151,10 @@ def _grpc_endpoints(listeners: Sequence[ListenerEndpoint]) -> list[Endpoint]:
     return [Endpoint(x.host, x.port) for x in listeners if x.security_protocol == GRPC]
 
 
-def _check_directories(image: MetadataImage, request: pb.RegisterBrokerRequest) -> None:
+def _check_directories(image: MetadataImage, request: RegisterBrokerRequest) -> None:
     """Check the log directories as ClusterControlManager.registerBroker does, but allow a broker without any."""
     owners = {d: b.broker_id for b in image.brokers.values() if b.broker_id != request.broker_id for d in b.log_dirs}
-    for directory_id, count in Counter(map(DirectoryId, request.log_dirs)).items():
+    for directory_id, count in Counter(request.log_dirs).items():
         fault = ""
         if int.from_bytes(directory_id) < _RESERVED_DIRECTORY_IDS:
             fault = "the id is reserved"
@@ -171,7 +167,7 @@ def _check_directories(image: MetadataImage, request: pb.RegisterBrokerRequest) 
             raise error_for(ErrorCode.INVALID_REGISTRATION, text)
 
 
-def _check_features(image: MetadataImage, request: pb.RegisterBrokerRequest) -> None:
+def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> None:
     """Check the features; a feature that the broker does not name has level 0."""
     ranges = {f.name: (f.min_level, f.max_level) for f in request.features}
     if len(ranges) != len(request.features) or any(low > high for low, high in ranges.values()):
@@ -187,22 +183,22 @@ def _check_features(image: MetadataImage, request: pb.RegisterBrokerRequest) -> 
             )
 
 
-def _registration(request: pb.RegisterBrokerRequest, broker_epoch: BrokerEpoch) -> BrokerRegistration:
+def _registration(request: RegisterBrokerRequest, broker_epoch: BrokerEpoch) -> BrokerRegistration:
     return BrokerRegistration(
-        broker_id=BrokerId(request.broker_id),
+        broker_id=request.broker_id,
         broker_epoch=broker_epoch,
         incarnation_id=request.incarnation_id,
-        endpoint=Endpoint(request.endpoint.host, request.endpoint.port),
+        endpoint=request.endpoint,
         rack=request.rack,
-        log_dirs=tuple(DirectoryId(i) for i in request.log_dirs),
-        features=tuple(FeatureRange(f.name, f.min_level, f.max_level) for f in request.features),
-        listeners=listener_endpoints(request.listeners),
+        log_dirs=request.log_dirs,
+        features=request.features,
+        listeners=request.listeners,
     )
 
 
 def _register_again(
-    existing: BrokerRegistration, sessions: BrokerSessions, request: pb.RegisterBrokerRequest, now_ms: int
-) -> Result[pb.RegisterBrokerResponse]:
+    existing: BrokerRegistration, sessions: BrokerSessions, request: RegisterBrokerRequest, now_ms: int
+) -> Result[RegisterBrokerResponse]:
     """Answer the same process again, for example after a lost answer: it keeps its epoch and its state.
 
     It also keeps its directories: its next heartbeat reports those that failed.
@@ -215,7 +211,7 @@ def _register_again(
         in_controlled_shutdown=existing.in_controlled_shutdown,
     )
     records = [] if changed == existing else [changed.to_record()]
-    return Result(records, pb.RegisterBrokerResponse(broker_epoch=existing.broker_epoch))
+    return Result(records, RegisterBrokerResponse(broker_epoch=existing.broker_epoch))
 
 
 def _handed_over(
@@ -224,7 +220,7 @@ def _handed_over(
     settling: Settling,
     existing: BrokerRegistration | None,
     registration: BrokerRegistration,
-    request: pb.RegisterBrokerRequest,
+    request: RegisterBrokerRequest,
 ) -> list[MetadataRecord]:
     """Return the changes after which the new, fenced incarnation is in no ISR or leadership of the earlier one."""
     broker_id = registration.broker_id

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tidelog.v1 import common_pb2
-from tidelog_foundation.errors import TidelogError
 from tidelog_quorum.metadata.records import MetadataRecord
 
 R = TypeVar("R", covariant=True)
@@ -25,8 +23,3 @@ class Result(Generic[R]):
     response: R
     atomic: bool = True
     preparations: Sequence[MetadataRecord] = ()
-
-
-def error_message(error: TidelogError) -> common_pb2.Error:
-    """Return an item's error as the message inside a response."""
-    return common_pb2.Error(code=error.code.code, message=error.message)

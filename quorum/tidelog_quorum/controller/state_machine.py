@@ -19,8 +19,38 @@ import enum
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from tidelog.v1 import admin_service_pb2, controller_service_pb2
 from tidelog_foundation.ids import TopicId
+from tidelog_foundation.requests.brokers import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from tidelog_foundation.requests.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
+from tidelog_foundation.requests.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from tidelog_foundation.requests.features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from tidelog_foundation.requests.partitions import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from tidelog_foundation.requests.replicas import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from tidelog_foundation.requests.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from tidelog_quorum.controller import alter_partition, brokers, directories, features, registration, topics
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.configs import incremental_alter_configs
@@ -159,83 +189,69 @@ class Controller:
             return Result([], None), None
         return Result(self._balance.step(self.latest, self._rules_of, now_ms), None, atomic=False), None
 
-    def handle_register_broker(
-        self, request: controller_service_pb2.RegisterBrokerRequest, now_ms: int
-    ) -> Result[controller_service_pb2.RegisterBrokerResponse]:
+    def handle_register_broker(self, request: RegisterBrokerRequest, now_ms: int) -> Result[RegisterBrokerResponse]:
         """See :func:`~tidelog_quorum.controller.registration.register_broker`."""
         return registration.register_broker(
             self.latest, self.sessions, self._settling, self._config.cluster_id, request, now_ms
         )
 
     def handle_unregister_broker(
-        self, request: admin_service_pb2.UnregisterBrokerRequest, now_ms: int
-    ) -> Result[admin_service_pb2.UnregisterBrokerResponse]:
+        self, request: UnregisterBrokerRequest, now_ms: int
+    ) -> Result[UnregisterBrokerResponse]:
         """See :func:`~tidelog_quorum.controller.registration.unregister_broker`."""
         return registration.unregister_broker(self.latest, self.sessions, self._settling, request)
 
-    def handle_broker_heartbeat(
-        self, request: controller_service_pb2.BrokerHeartbeatRequest, now_ms: int
-    ) -> Result[controller_service_pb2.BrokerHeartbeatResponse]:
+    def handle_broker_heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Result[BrokerHeartbeatResponse]:
         """See :func:`~tidelog_quorum.controller.brokers.heartbeat`."""
         return brokers.heartbeat(self.latest, self.sessions, self._settling, request, now_ms)
 
-    def handle_alter_partition(
-        self, request: controller_service_pb2.AlterPartitionRequest, now_ms: int
-    ) -> Result[controller_service_pb2.AlterPartitionResponse]:
+    def handle_alter_partition(self, request: AlterPartitionRequest, now_ms: int) -> Result[AlterPartitionResponse]:
         """See :func:`~tidelog_quorum.controller.alter_partition.alter_partition`."""
         return alter_partition.alter_partition(self.latest, self._own, request)
 
     def handle_assign_replicas_to_dirs(
-        self, request: controller_service_pb2.AssignReplicasToDirsRequest, now_ms: int
-    ) -> Result[controller_service_pb2.AssignReplicasToDirsResponse]:
+        self, request: AssignReplicasToDirsRequest, now_ms: int
+    ) -> Result[AssignReplicasToDirsResponse]:
         """See :func:`~tidelog_quorum.controller.directories.assign_replicas_to_directories`."""
         return directories.assign_replicas_to_directories(self.latest, self._own, request)
 
-    def handle_create_topics(
-        self, request: admin_service_pb2.CreateTopicsRequest, now_ms: int
-    ) -> Result[admin_service_pb2.CreateTopicsResponse]:
+    def handle_create_topics(self, request: CreateTopicsRequest, now_ms: int) -> Result[CreateTopicsResponse]:
         """See :func:`~tidelog_quorum.controller.topics.create_topics`."""
         return topics.create_topics(self.latest, self._defaults, self._load, self._topic_ids.__next__, request)
 
-    def handle_delete_topics(
-        self, request: admin_service_pb2.DeleteTopicsRequest, now_ms: int
-    ) -> Result[admin_service_pb2.DeleteTopicsResponse]:
+    def handle_delete_topics(self, request: DeleteTopicsRequest, now_ms: int) -> Result[DeleteTopicsResponse]:
         """See :func:`~tidelog_quorum.controller.topics.delete_topics`."""
         return topics.delete_topics(self.latest, request, self._config.delete_topic_enable)
 
     def handle_create_partitions(
-        self, request: admin_service_pb2.CreatePartitionsRequest, now_ms: int
-    ) -> Result[admin_service_pb2.CreatePartitionsResponse]:
+        self, request: CreatePartitionsRequest, now_ms: int
+    ) -> Result[CreatePartitionsResponse]:
         """See :func:`~tidelog_quorum.controller.create_partitions.create_partitions`."""
         return create_partitions(self.latest, self._load, request)
 
     def handle_incremental_alter_configs(
-        self, request: admin_service_pb2.IncrementalAlterConfigsRequest, now_ms: int
-    ) -> Result[admin_service_pb2.IncrementalAlterConfigsResponse]:
+        self, request: IncrementalAlterConfigsRequest, now_ms: int
+    ) -> Result[IncrementalAlterConfigsResponse]:
         """See :func:`~tidelog_quorum.controller.configs.incremental_alter_configs`."""
         return incremental_alter_configs(self.latest, self._own, self._limits, request)
 
-    def handle_elect_leaders(
-        self, request: admin_service_pb2.ElectLeadersRequest, now_ms: int
-    ) -> Result[admin_service_pb2.ElectLeadersResponse]:
+    def handle_elect_leaders(self, request: ElectLeadersRequest, now_ms: int) -> Result[ElectLeadersResponse]:
         """See :func:`~tidelog_quorum.controller.elect_leaders.elect_leaders`."""
         return elect_leaders(self.latest, self._rules_of, request)
 
     def handle_alter_partition_reassignments(
-        self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, now_ms: int
-    ) -> Result[admin_service_pb2.AlterPartitionReassignmentsResponse]:
+        self, request: AlterPartitionReassignmentsRequest, now_ms: int
+    ) -> Result[AlterPartitionReassignmentsResponse]:
         """See :func:`~tidelog_quorum.controller.reassignment.alter_partition_reassignments`."""
         return alter_partition_reassignments(self.latest, self._rules_of, request)
 
-    def handle_update_features(
-        self, request: admin_service_pb2.UpdateFeaturesRequest, now_ms: int
-    ) -> Result[admin_service_pb2.UpdateFeaturesResponse]:
+    def handle_update_features(self, request: UpdateFeaturesRequest, now_ms: int) -> Result[UpdateFeaturesResponse]:
         """See :func:`~tidelog_quorum.controller.features.update_features`."""
         return features.update_features(self.latest, self._own, request)
 
     def handle_allocate_producer_ids(
-        self, request: controller_service_pb2.AllocateProducerIdsRequest, now_ms: int
-    ) -> Result[controller_service_pb2.AllocateProducerIdsResponse]:
+        self, request: AllocateProducerIdsRequest, now_ms: int
+    ) -> Result[AllocateProducerIdsResponse]:
         """See :func:`~tidelog_quorum.controller.producer_ids.allocate_producer_ids`."""
         return allocate_producer_ids(self.latest, request)
 

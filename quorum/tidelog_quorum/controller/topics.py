@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.config.changes import check_value_size
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -19,9 +18,19 @@ from tidelog_foundation.ids import (
     topic_id_of_request,
 )
 from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.topics import (
+    NO_TOPIC_ID,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from tidelog_foundation.topic_names import collision_key, validate_topic_name
 from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
-from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import (
@@ -54,8 +63,8 @@ def create_topics(
     defaults: TopicDefaults,
     load: ClusterLoad,
     new_topic_id: Callable[[], TopicId],
-    request: pb.CreateTopicsRequest,
-) -> Result[pb.CreateTopicsResponse]:
+    request: CreateTopicsRequest,
+) -> Result[CreateTopicsResponse]:
     """Create the topics that can be created; each of the others gets its own error.
 
     Topics that an earlier attempt of the same request created get that attempt's answer, which may have been lost with
@@ -73,7 +82,7 @@ def create_topics(
     wanted = {collision_key(t.name) for t in request.topics}
     taken = {key: name for name in image.topics if (key := collision_key(name)) in wanted}
     records: list[MetadataRecord] = []
-    results: dict[str, pb.CreatableTopicResult] = {}
+    results: dict[str, CreatableTopicResult] = {}
     for topic in request.topics:
         earlier = image.topics.get(topic.name)
         if earlier is not None and is_topic_of_request(earlier.topic_id, request.request_id):
@@ -83,17 +92,17 @@ def create_topics(
             _check_name(topic.name, counts[topic.name], taken)
             created = creation.create(topic, topic_id_of_request(request.request_id, new_topic_id()))
         except TidelogError as error:
-            results[topic.name] = pb.CreatableTopicResult(name=topic.name, error=error_message(error))
+            results[topic.name] = CreatableTopicResult(name=topic.name, error=error.detached())
             continue
         taken[collision_key(topic.name)] = topic.name
         results[topic.name] = _created(topic.name, created, request.validate_only)
         records += created
-    return Result([] if request.validate_only else records, pb.CreateTopicsResponse(topics=results.values()))
+    return Result([] if request.validate_only else records, CreateTopicsResponse(tuple(results.values())))
 
 
 def delete_topics(
-    image: MetadataImage, request: pb.DeleteTopicsRequest, is_enabled: bool = True
-) -> Result[pb.DeleteTopicsResponse]:
+    image: MetadataImage, request: DeleteTopicsRequest, is_enabled: bool = True
+) -> Result[DeleteTopicsResponse]:
     """Delete the topics that exist; each of the others gets its own error. An unknown id is UNKNOWN_TOPIC_ID.
 
     Raises:
@@ -103,21 +112,21 @@ def delete_topics(
     check_topic_count(len(request.topic_names) + len(request.topic_ids))
     if not is_enabled:
         raise error_for(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic can be deleted")
-    names, ids = Counter(request.topic_names), Counter(map(TopicId, request.topic_ids))
+    names, ids = Counter(request.topic_names), Counter(request.topic_ids)
     found: dict[TopicId, str] = {}
     results = []
     for topic_id, count in ids.items():
         try:
             found[topic_id] = _name_to_delete(image, topic_id, count)
         except TidelogError as error:
-            results.append(pb.DeletableTopicResult(topic_id=topic_id, error=error_message(error)))
+            results.append(DeletableTopicResult(topic_id=topic_id, error=error.detached()))
     for name, count in names.items():
         try:
             found[_id_to_delete(image, name, count, found, ids)] = name
         except TidelogError as error:
-            results.append(pb.DeletableTopicResult(name=name, error=error_message(error)))
-    results += [pb.DeletableTopicResult(name=name, topic_id=topic_id) for topic_id, name in found.items()]
-    return Result([RemoveTopicRecord(topic_id) for topic_id in found], pb.DeleteTopicsResponse(topics=results))
+            results.append(DeletableTopicResult(name=name, error=error.detached()))
+    results += [DeletableTopicResult(name=name, topic_id=topic_id) for topic_id, name in found.items()]
+    return Result([RemoveTopicRecord(topic_id) for topic_id in found], DeleteTopicsResponse(tuple(results)))
 
 
 def check_topic_count(count: int) -> None:
@@ -127,10 +136,10 @@ def check_topic_count(count: int) -> None:
         raise error_for(ErrorCode.POLICY_VIOLATION, text)
 
 
-def _check_size(defaults: TopicDefaults, request: pb.CreateTopicsRequest) -> None:
+def _check_size(defaults: TopicDefaults, request: CreateTopicsRequest) -> None:
     check_topic_count(len(request.topics))
 
-    def partitions_of(topic: pb.CreatableTopic) -> int:
+    def partitions_of(topic: CreatableTopic) -> int:
         if topic.assignments:
             return len(topic.assignments)
         return defaults.num_partitions if topic.num_partitions == _DEFAULT else max(0, topic.num_partitions)
@@ -142,7 +151,7 @@ def _check_size(defaults: TopicDefaults, request: pb.CreateTopicsRequest) -> Non
         )
 
 
-def _check_request_id(request: pb.CreateTopicsRequest) -> None:
+def _check_request_id(request: CreateTopicsRequest) -> None:
     if len(request.request_id) not in (0, REQUEST_ID_SIZE):
         text = f"a request's id has {REQUEST_ID_SIZE} bytes, not {len(request.request_id)}"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
@@ -195,7 +204,7 @@ class _Creation:
         load.follow(image)
         self._load = load.copy()
 
-    def create(self, topic: pb.CreatableTopic, topic_id: TopicId) -> list[MetadataRecord]:
+    def create(self, topic: CreatableTopic, topic_id: TopicId) -> list[MetadataRecord]:
         """Return the records of a topic, or raise TidelogError if it cannot be created."""
         settings = self._settings(topic)
         placements = _manual_placements(self._image, topic) if topic.assignments else self._automatic(topic)
@@ -205,7 +214,7 @@ class _Creation:
         self._load.add(placements)
         return records
 
-    def _settings(self, topic: pb.CreatableTopic) -> dict[str, str]:
+    def _settings(self, topic: CreatableTopic) -> dict[str, str]:
         settings = {c.name: c.value for c in topic.configs}
         if len(settings) != len(topic.configs):
             raise error_for(ErrorCode.INVALID_CONFIG, f"a configuration of topic {topic.name!r} is named twice")
@@ -214,7 +223,7 @@ class _Creation:
         override_topic_config(settings, self._topic_config)
         return settings
 
-    def _automatic(self, topic: pb.CreatableTopic) -> list[Replicas]:
+    def _automatic(self, topic: CreatableTopic) -> list[Replicas]:
         defaults = self._defaults
         count = defaults.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
         factor = defaults.replication_factor if topic.replication_factor == _DEFAULT else topic.replication_factor
@@ -268,7 +277,7 @@ def check_assignment(image: MetadataImage, name: str, index: int, replicas: Sequ
     return tuple(BrokerId(b) for b in replicas)
 
 
-def _manual_placements(image: MetadataImage, topic: pb.CreatableTopic) -> list[Replicas]:
+def _manual_placements(image: MetadataImage, topic: CreatableTopic) -> list[Replicas]:
     if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
         raise error_for(
             ErrorCode.INVALID_REQUEST,
@@ -282,19 +291,19 @@ def _manual_placements(image: MetadataImage, topic: pb.CreatableTopic) -> list[R
     return [check_assignment(image, topic.name, i, by_index[i], factor) for i in sorted(by_index)]
 
 
-def _created(name: str, records: list[MetadataRecord], validate_only: bool) -> pb.CreatableTopicResult:
+def _created(name: str, records: list[MetadataRecord], validate_only: bool) -> CreatableTopicResult:
     partitions = [r for r in records if isinstance(r, PartitionRecord)]
     assert all(p.leader != NO_BROKER for p in partitions)
-    return pb.CreatableTopicResult(
+    return CreatableTopicResult(
         name=name,
-        topic_id=b"" if validate_only else partitions[0].topic_id,
+        topic_id=NO_TOPIC_ID if validate_only else partitions[0].topic_id,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
     )
 
 
-def _created_earlier(topic: TopicImage) -> pb.CreatableTopicResult:
-    return pb.CreatableTopicResult(
+def _created_earlier(topic: TopicImage) -> CreatableTopicResult:
+    return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
         num_partitions=len(topic.partitions),

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER, BrokerId
+from tidelog_foundation.requests.cluster import ClusterBroker
+from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.topics import (
+    ListTopicsRequest,
+    ListTopicsResponse,
+    PartitionMetadata,
+    TopicDescription,
+    TopicListing,
+    TopicMetadata,
+)
 from tidelog_foundation.topic_names import validate_topic_name
-from tidelog_quorum.metadata.codec import listener_message
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
@@ -15,40 +23,58 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 """The name of the controllers' log; no topic has that name."""
 
 
-def topic_metadata(image: MetadataImage, topic: TopicImage) -> log_service_pb2.TopicMetadata:
+def topic_metadata(image: MetadataImage, topic: TopicImage) -> TopicMetadata:
     """Return a topic with its partitions ordered by index."""
-    return log_service_pb2.TopicMetadata(
+    return TopicMetadata(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition_metadata(image, i, p) for i, p in sorted(topic.partitions.items())],
+        partitions=tuple(_partition_metadata(image, i, p) for i, p in sorted(topic.partitions.items())),
     )
 
 
-def unknown_topic(name: str) -> log_service_pb2.TopicMetadata:
+def unknown_topic(name: str) -> TopicMetadata:
     """Return the answer for a topic that does not exist or has an invalid name."""
     try:
         validate_topic_name(name)
-        problem = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     except TidelogError as invalid:
-        problem = invalid
-    error = common_pb2.Error(code=problem.code.code, message=problem.message)
-    return log_service_pb2.TopicMetadata(name=name, error=error)
+        return TopicMetadata(name, invalid.detached())
+    return TopicMetadata(name, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"))
 
 
-def cluster_brokers(image: MetadataImage) -> list[admin_service_pb2.ClusterBroker]:
+def describe_topic(image: MetadataImage, name: str) -> TopicDescription:
+    """Return a topic with its own settings."""
+    topic = image.topics.get(name)
+    if topic is None:
+        return TopicDescription(unknown_topic(name))
+    configs = tuple(ConfigEntry(n, v) for n, v in sorted(image.config_of_topic(name).items()))
+    return TopicDescription(topic_metadata(image, topic), configs)
+
+
+def listed_topic(topic: TopicImage) -> TopicListing:
+    """Return a topic without its partitions."""
+    return TopicListing(topic.name, topic.topic_id, topic.name in INTERNAL_TOPICS)
+
+
+def list_topics(image: MetadataImage, request: ListTopicsRequest) -> ListTopicsResponse:
+    """List the topics by name."""
+    listings = (listed_topic(topic) for _, topic in sorted(image.topics.items()))
+    return ListTopicsResponse(tuple(t for t in listings if request.include_internal or not t.is_internal))
+
+
+def cluster_brokers(image: MetadataImage) -> tuple[ClusterBroker, ...]:
     """Return every registered broker, ordered by id."""
-    return [
-        admin_service_pb2.ClusterBroker(
+    return tuple(
+        ClusterBroker(
             broker_id=b.broker_id,
             host=b.endpoint.host,
             port=b.endpoint.port,
             rack=b.rack,
             is_fenced=b.fenced,
-            listeners=map(listener_message, b.listeners),
+            listeners=b.listeners,
         )
         for _, b in sorted(image.brokers.items())
-    ]
+    )
 
 
 def _is_offline(image: MetadataImage, partition: PartitionRegistration, replica: BrokerId) -> bool:
@@ -56,17 +82,13 @@ def _is_offline(image: MetadataImage, partition: PartitionRegistration, replica:
     return broker is None or broker.fenced or not broker.has_online(partition.directory_of(replica))
 
 
-def _partition_metadata(
-    image: MetadataImage, index: int, partition: PartitionRegistration
-) -> log_service_pb2.PartitionMetadata:
+def _partition_metadata(image: MetadataImage, index: int, partition: PartitionRegistration) -> PartitionMetadata:
     error = None
     if partition.leader == NO_BROKER:
         isr = ", ".join(map(str, partition.isr))
-        error = common_pb2.Error(
-            code=ErrorCode.LEADER_NOT_AVAILABLE.code, message=f"no broker of the ISR ({isr}) is alive"
-        )
-    offline = [b for b in partition.replicas if _is_offline(image, partition, b)]
-    return log_service_pb2.PartitionMetadata(
+        error = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"no broker of the ISR ({isr}) is alive")
+    offline = tuple(b for b in partition.replicas if _is_offline(image, partition, b))
+    return PartitionMetadata(
         index=index,
         error=error,
         leader_id=partition.leader,

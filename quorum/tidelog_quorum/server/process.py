@@ -11,10 +11,8 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 
 import grpc.aio
-from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2
 
-from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import ConfigError
@@ -23,20 +21,20 @@ from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
-from tidelog_foundation.transport.services import add_servicer
+from tidelog_foundation.transport.services import Service, add_servicer
 from tidelog_foundation.waiting import watch_waits
 from tidelog_quorum.controller import Controller
 from tidelog_quorum.controller.feed import VotersAnnounced
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.protocol import RaftEngine
-from tidelog_quorum.server.admin_service import AdminService
+from tidelog_quorum.server.admin_service import admin_service
 from tidelog_quorum.server.broker_connections import BrokerConnections
 from tidelog_quorum.server.config import QuorumConfig
+from tidelog_quorum.server.controller_service import controller_service
 from tidelog_quorum.server.engines import build_engine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
-from tidelog_quorum.server.quorum_service import QuorumService
-from tidelog_quorum.server.service import ControllerService
+from tidelog_quorum.server.quorum_service import quorum_service
 
 logger = logging.getLogger(__name__)
 _STOP_GRACE_S = 0.2
@@ -74,8 +72,9 @@ class ControllerServer:
         self.quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
         self._connections = BrokerConnections(self.quorum, _monotonic_ms)
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
-        for description, servicer in self._services(feed):
-            add_servicer(server, intake, description, servicer)
+        for service in self._services(feed):
+            service.add_to(server, intake)
+        add_servicer(server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], health.aio.HealthServicer())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set.
@@ -111,19 +110,12 @@ class ControllerServer:
         await self._server.stop(_STOP_GRACE_S)
         logger.info("controller %s has stopped", self._config.node_id)
 
-    def _services(self, feed: MetadataFeed) -> list[tuple[ServiceDescriptor, object]]:
+    def _services(self, feed: MetadataFeed) -> list[Service]:
         cluster_id, quorum = self._config.cluster_id, self.quorum
         return [
-            (
-                controller_service_pb2.DESCRIPTOR.services_by_name["ControllerService"],
-                ControllerService(cluster_id, quorum, feed, self._connections),
-            ),
-            (admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"], AdminService(cluster_id, quorum)),
-            (
-                quorum_service_pb2.DESCRIPTOR.services_by_name["QuorumService"],
-                QuorumService(cluster_id, self._engine, quorum),
-            ),
-            (health_pb2.DESCRIPTOR.services_by_name["Health"], health.aio.HealthServicer()),
+            controller_service(cluster_id, quorum, feed, self._connections),
+            admin_service(cluster_id, quorum),
+            quorum_service(cluster_id, self._engine, quorum),
         ]
 
 

@@ -1,96 +1,103 @@
-"""The quorum's administration service: translates to and from the Raft engine, and validates requests."""
+"""The gRPC service of the quorum's administrators: it checks requests for the Raft engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
-from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceServicer
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_quorum.controller import BrokerProgress
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    BrokerProgress,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumReplica,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+    TakeSnapshotRequest,
+    TakeSnapshotResponse,
+    TransferLeadershipRequest,
+    TransferLeadershipResponse,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
+)
+from tidelog_foundation.transport.services import Call, Caller, Service
+from tidelog_quorum import controller
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.protocol import QuorumDescription, RaftEngine, ReplicaDescription
+from tidelog_quorum.server.calls import leader_details
 from tidelog_quorum.server.quorum_controller import QuorumController
-from tidelog_quorum.server.service import Responder, RpcContext
 
 _DIRECTORY_ID_SIZE = 16
 _DEFAULT_TIMEOUT_MS = 10_000
 
 
-class QuorumService(QuorumServiceServicer):
-    """The quorum's service. Only the leader answers, with one exception; errors are those of KIP-595 and KIP-853."""
+def quorum_service(cluster_id: str, engine: RaftEngine, quorum: QuorumController) -> Service:
+    """Return the service. Only the leader answers, with one exception; errors are those of KIP-595 and KIP-853."""
+    calls = _Calls(cluster_id, engine, quorum)
+    return Service(
+        pb.DESCRIPTOR.services_by_name["QuorumService"],
+        {
+            "DescribeQuorum": Call(calls.describe, DescribeQuorumRequest, DescribeQuorumResponse),
+            "AddRaftVoter": Call(calls.add_voter, AddRaftVoterRequest, AddRaftVoterResponse),
+            "RemoveRaftVoter": Call(calls.remove_voter, RemoveRaftVoterRequest, RemoveRaftVoterResponse),
+            "UpdateRaftVoter": Call(calls.update_voter, UpdateRaftVoterRequest, UpdateRaftVoterResponse),
+            "TransferLeadership": Call(calls.transfer, TransferLeadershipRequest, TransferLeadershipResponse),
+            "TakeSnapshot": Call(calls.take_snapshot, TakeSnapshotRequest, TakeSnapshotResponse),
+        },
+        leader_details(quorum),
+    )
+
+
+class _Calls:
+    """The calls to the Raft engine. Each waits for its commit as long as the request permits."""
 
     def __init__(self, cluster_id: str, engine: RaftEngine, quorum: QuorumController) -> None:
         self._cluster_id = cluster_id
         self._engine = engine
         self._quorum = quorum
-        self._responder = Responder(quorum)
 
-    async def DescribeQuorum(  # noqa: N802, D102
-        self, request: pb.DescribeQuorumRequest, context: RpcContext
-    ) -> pb.DescribeQuorumResponse:
-        return await self._responder.answer(context, self._describe())
-
-    async def AddRaftVoter(  # noqa: N802, D102
-        self, request: pb.AddRaftVoterRequest, context: RpcContext
-    ) -> pb.AddRaftVoterResponse:
-        return await self._responder.answer(context, self._add_voter(request))
-
-    async def RemoveRaftVoter(  # noqa: N802, D102
-        self, request: pb.RemoveRaftVoterRequest, context: RpcContext
-    ) -> pb.RemoveRaftVoterResponse:
-        return await self._responder.answer(context, self._remove_voter(request))
-
-    async def UpdateRaftVoter(  # noqa: N802, D102
-        self, request: pb.UpdateRaftVoterRequest, context: RpcContext
-    ) -> pb.UpdateRaftVoterResponse:
-        return await self._responder.answer(context, self._update_voter(request))
-
-    async def TransferLeadership(  # noqa: N802, D102
-        self, request: pb.TransferLeadershipRequest, context: RpcContext
-    ) -> pb.TransferLeadershipResponse:
-        return await self._responder.answer(context, self._transfer_leadership(request))
-
-    async def TakeSnapshot(  # noqa: N802, D102
-        self, request: pb.TakeSnapshotRequest, context: RpcContext
-    ) -> pb.TakeSnapshotResponse:
-        return await self._responder.answer(context, self._take_snapshot())
-
-    async def _describe(self) -> pb.DescribeQuorumResponse:
+    async def describe(self, request: DescribeQuorumRequest, _: Caller) -> DescribeQuorumResponse:
+        """Describe the quorum."""
         # A replaced leader that does not know it yet must not describe the past.
         await self._engine.read_barrier()
-        return _to_message(self._cluster_id, self._engine.describe(), self._quorum.broker_progress())
+        return _description(self._cluster_id, self._engine.describe(), self._quorum.broker_progress())
 
-    async def _add_voter(self, request: pb.AddRaftVoterRequest) -> pb.AddRaftVoterResponse:
+    async def add_voter(self, request: AddRaftVoterRequest, _: Caller) -> AddRaftVoterResponse:
+        """Make a controller a voter."""
         await self._engine.add_voter(_voter(request), request.timeout_ms or _DEFAULT_TIMEOUT_MS)
-        return pb.AddRaftVoterResponse()
+        return AddRaftVoterResponse()
 
-    async def _remove_voter(self, request: pb.RemoveRaftVoterRequest) -> pb.RemoveRaftVoterResponse:
+    async def remove_voter(self, request: RemoveRaftVoterRequest, _: Caller) -> RemoveRaftVoterResponse:
+        """Remove a voter."""
         _check_voter(request.voter_id, request.directory_id)
         timeout_ms = request.timeout_ms or _DEFAULT_TIMEOUT_MS
         await self._engine.remove_voter(request.voter_id, request.directory_id, timeout_ms)
-        return pb.RemoveRaftVoterResponse()
+        return RemoveRaftVoterResponse()
 
-    async def _update_voter(self, request: pb.UpdateRaftVoterRequest) -> pb.UpdateRaftVoterResponse:
-        epoch = request.leader_epoch if request.HasField("leader_epoch") else None
-        await self._engine.update_voter(_voter(request), epoch, request.timeout_ms or _DEFAULT_TIMEOUT_MS)
-        return pb.UpdateRaftVoterResponse()
+    async def update_voter(self, request: UpdateRaftVoterRequest, _: Caller) -> UpdateRaftVoterResponse:
+        """Change the address of a voter."""
+        timeout_ms = request.timeout_ms or _DEFAULT_TIMEOUT_MS
+        await self._engine.update_voter(_voter(request), request.leader_epoch, timeout_ms)
+        return UpdateRaftVoterResponse()
 
-    async def _transfer_leadership(self, request: pb.TransferLeadershipRequest) -> pb.TransferLeadershipResponse:
+    async def transfer(self, request: TransferLeadershipRequest, _: Caller) -> TransferLeadershipResponse:
+        """Transfer the leadership."""
         to = None if request.voter_id == -1 else request.voter_id
         if to is not None:
             _check_voter(to, b"")
         leader_id = await self._engine.transfer_leadership(to, request.timeout_ms or _DEFAULT_TIMEOUT_MS)
-        return pb.TransferLeadershipResponse(leader_id=leader_id)
+        return TransferLeadershipResponse(leader_id)
 
-    async def _take_snapshot(self) -> pb.TakeSnapshotResponse:
-        snapshot_offset, log_start_offset = await self._engine.take_snapshot()
-        return pb.TakeSnapshotResponse(snapshot_offset=snapshot_offset, log_start_offset=log_start_offset)
+    async def take_snapshot(self, request: TakeSnapshotRequest, _: Caller) -> TakeSnapshotResponse:
+        """Take a snapshot."""
+        return TakeSnapshotResponse(*await self._engine.take_snapshot())
 
 
-def _voter(request: pb.AddRaftVoterRequest | pb.UpdateRaftVoterRequest) -> Voter:
+def _voter(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> Voter:
     _check_voter(request.voter_id, request.directory_id)
     endpoint = request.endpoint
     if not endpoint.host or not 0 < endpoint.port <= 65_535:
@@ -108,35 +115,28 @@ def _check_voter(voter_id: int, directory_id: bytes) -> None:
         raise error_for(ErrorCode.INVALID_REQUEST, text)
 
 
-def _to_message(
-    cluster_id: str, quorum: QuorumDescription, brokers: Iterable[BrokerProgress]
-) -> pb.DescribeQuorumResponse:
+def _description(
+    cluster_id: str, quorum: QuorumDescription, brokers: Iterable[controller.BrokerProgress]
+) -> DescribeQuorumResponse:
     leader_id = quorum.leader.leader_id
-    return pb.DescribeQuorumResponse(
+    return DescribeQuorumResponse(
         leader_id=-1 if leader_id is None else leader_id,
         leader_epoch=quorum.leader.epoch,
         high_watermark=quorum.high_watermark,
-        voters=[_replica(r) for r in quorum.voters],
-        observers=[_replica(r) for r in quorum.observers],
+        voters=tuple(map(_replica, quorum.voters)),
+        observers=tuple(map(_replica, quorum.observers)),
         cluster_id=cluster_id,
         snapshot_offset=quorum.snapshot_offset,
         log_start_offset=quorum.log_start_offset,
-        brokers=[
-            pb.BrokerProgress(
-                broker_id=b.broker_id,
-                metadata_offset=b.metadata_offset,
-                last_heartbeat_age_ms=b.last_contact_age_ms,
-            )
-            for b in brokers
-        ],
+        brokers=tuple(BrokerProgress(b.broker_id, b.metadata_offset, b.last_contact_age_ms) for b in brokers),
     )
 
 
-def _replica(replica: ReplicaDescription) -> pb.QuorumReplica:
-    return pb.QuorumReplica(
+def _replica(replica: ReplicaDescription) -> QuorumReplica:
+    return QuorumReplica(
         replica_id=replica.replica_id,
         log_end_offset=replica.log_end_offset,
-        endpoint=common_pb2.Endpoint(host=replica.host, port=replica.port),
+        endpoint=Endpoint(replica.host, replica.port),
         directory_id=replica.directory_id,
         last_fetch_age_ms=-1 if replica.last_fetch_age_ms is None else replica.last_fetch_age_ms,
         last_caught_up_age_ms=-1 if replica.last_caught_up_age_ms is None else replica.last_caught_up_age_ms,

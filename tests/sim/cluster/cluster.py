@@ -17,7 +17,8 @@ from sim.cluster.standing import CLUSTER
 from sim.cluster.watchers import Watcher
 from sim.cluster.world import World
 
-from tidelog.v1 import admin_service_pb2 as admin
+from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest
 from tidelog_quorum.controller import ControllerConfig
 
 FIRST_NODE = 11
@@ -108,7 +109,7 @@ class Cluster:
             return sum(b.is_active for b in image.latest.brokers.values()) == self.topology.nodes
 
         self.wait(is_ready, _SETUP_BOUND_MS, "SetUp", self.describe)
-        request = admin.CreateTopicsRequest(topics=[_new_topic(plan) for plan in self.topology.topics])
+        request = CreateTopicsRequest(topics=tuple(_new_topic(plan) for plan in self.topology.topics))
         self.admin.ask(self.controllers, "handle_create_topics", request)
         count = len(self.topology.topics)
 
@@ -149,8 +150,6 @@ class Cluster:
             number += 1
 
 
-def _new_topic(plan: TopicPlan) -> admin.CreatableTopic:
-    topic = admin.CreatableTopic(name=plan.name, num_partitions=plan.partitions, replication_factor=plan.replicas)
-    for name, value in plan.configs:
-        topic.configs.add(name=name, value=value)
-    return topic
+def _new_topic(plan: TopicPlan) -> CreatableTopic:
+    configs = tuple(ConfigEntry(name, value) for name, value in plan.configs)
+    return CreatableTopic(plan.name, plan.partitions, plan.replicas, configs=tuple(configs))

@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from request_values import code_of
 from sim.cluster.cluster import Cluster
 from sim.cluster.controller_calls import ControllerCalls
 from sim.cluster.node import NodeProcess
 from sim.cluster.world import OnAnswer
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.replicas import AlterPartitionRequest, AlterPartitionResponse
 
 _NEVER_US = 1 << 60
 _STEP_US = 1_000
@@ -40,13 +41,13 @@ class LateExpand:
         self._leader = cluster.nodes[self._partition.leader]
         [follower] = set(self._partition.replicas) - {self._leader.number}
         self._follower = BrokerId(follower)
-        self._late: pb.AlterPartitionRequest | None = None
+        self._late: AlterPartitionRequest | None = None
         self._is_refused = False
         self.is_over = False
         self._leader.calls = _Calls(self._leader, self)
         self._play(self._scenes())
 
-    def is_lost(self, request: pb.AlterPartitionRequest) -> bool:
+    def is_lost(self, request: AlterPartitionRequest) -> bool:
         """Return whether a proposal is lost; the first expand is the one that is late."""
         [topic] = request.topics
         [partition] = topic.partitions
@@ -58,9 +59,9 @@ class LateExpand:
 
     def note(self, response: Any) -> None:
         """Take in what the controllers answered to a proposal."""
-        if isinstance(response, pb.AlterPartitionResponse):
-            codes = [partition.error.code for topic in response.topics for partition in topic.partitions]
-            self._is_refused = self._is_refused or codes == [ErrorCode.INELIGIBLE_REPLICA.code]
+        if isinstance(response, AlterPartitionResponse):
+            codes = [code_of(partition.error) for topic in response.topics for partition in topic.partitions]
+            self._is_refused = self._is_refused or codes == [ErrorCode.INELIGIBLE_REPLICA]
 
     def _scenes(self) -> Iterator[bool]:
         """Yield whether the script can go on; what lies between two scenes happens at once."""

@@ -14,8 +14,21 @@ from sim.cluster.schedule import ACTIVE, CONTROLLER, LEADER, Action
 from sim.cluster.serving import Key
 from sim.cluster.world import Noise, Process
 
-from tidelog.v1 import admin_service_pb2 as admin
-from tidelog.v1 import metadata_record_pb2
+from tidelog_foundation.requests.configs import (
+    ConfigOperation,
+    ConfigResourceChange,
+    ConfigResourceName,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+)
+from tidelog_foundation.requests.partitions import (
+    AlterPartitionReassignmentsRequest,
+    ElectionType,
+    ElectLeadersRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
 
 
 class _ForgetsAll(random.Random):
@@ -271,14 +284,12 @@ class Nemesis:
         topic, index = self._key(action)
         numbers = sorted(self.cluster.nodes, key=lambda number: mix(action.amount, number))
         count = 1 + action.amount % 4
-        request = admin.AlterPartitionReassignmentsRequest()
-        item = request.topics.add(name=topic).partitions.add(index=index)
-        if action.amount % 5:
-            item.replicas.ids.extend(numbers[:count])
+        item = ReassignablePartition(index, tuple(numbers[:count]) if action.amount % 5 else None)
+        request = AlterPartitionReassignmentsRequest((ReassignableTopic(topic, (item,)),))
         self.cluster.admin.ask(self.cluster.controllers, "handle_alter_partition_reassignments", request)
 
     def _prefer(self, _action: Action) -> None:
-        request = admin.ElectLeadersRequest(all_partitions=True)
+        request = ElectLeadersRequest(all_partitions=True)
         self.cluster.admin.ask(self.cluster.controllers, "handle_elect_leaders", request)
 
     def _unclean(self, action: Action) -> None:
@@ -289,17 +300,14 @@ class Nemesis:
         if self.cluster.topology.is_gentle and not self.cluster.checker.truth(key).was_void:
             return
         self.cluster.checker.metadata.asked_unclean.add(key)
-        request = admin.ElectLeadersRequest(election_type=admin.ELECTION_TYPE_UNCLEAN)
-        request.topics.add(name=key[0], partitions=[key[1]])
+        request = ElectLeadersRequest(ElectionType.UNCLEAN, (TopicPartitions(key[0], (key[1],)),))
         self.cluster.admin.ask(self.cluster.controllers, "handle_elect_leaders", request)
 
     def _min_isr(self, action: Action) -> None:
         topic, _ = self._key(action)
-        request = admin.IncrementalAlterConfigsRequest()
-        change = request.resources.add()
-        change.resource.type = metadata_record_pb2.CONFIG_RESOURCE_TYPE_TOPIC
-        change.resource.name = topic
-        change.operations.add(name="min.insync.replicas", value=str(action.amount))
+        resource = ConfigResourceName(ConfigResourceType.TOPIC, topic)
+        operation = ConfigOperation("min.insync.replicas", value=str(action.amount))
+        request = IncrementalAlterConfigsRequest((ConfigResourceChange(resource, (operation,)),))
         self.cluster.admin.ask(self.cluster.controllers, "handle_incremental_alter_configs", request)
 
     def _delete(self, action: Action) -> None:

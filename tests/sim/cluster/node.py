@@ -23,9 +23,9 @@ from sim.cluster.serving import Key, Produce, delete_records, produce, unknown_p
 from sim.cluster.standing import CLUSTER, Standing
 from sim.cluster.world import OnAnswer, Process, World, rack_of
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog_foundation.requests.brokers import AllocateProducerIdsRequest
 from tidelog_node.broker.lifecycle import ShutdownRequested
 from tidelog_node.hosting.events import LeaderFollowed, LeaderUnfollowed
 from tidelog_node.partitions.partition import Partition
@@ -221,7 +221,7 @@ class NodeProcess(Process):
                 self._producer_ids = range(start + 1, start + response.producer_id_len)
                 answer(start)
 
-        request = pb.AllocateProducerIdsRequest(broker_id=self.number, broker_epoch=self.broker_epoch)
+        request = AllocateProducerIdsRequest(broker_id=self.number, broker_epoch=self.broker_epoch)
         self.calls.ask("handle_allocate_producer_ids", request, take, 800)
 
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:

@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.config import DynamicBrokerConfig, TopicConfig, config_key, describe, format_value, parse_config
 from tidelog_foundation.config.broker import (
     BROKER_SYNONYMS,
@@ -17,6 +16,7 @@ from tidelog_foundation.config.broker import (
 )
 from tidelog_foundation.config.changes import changed_value
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.requests.configs import ConfigOperation
 
 INFOS = {info.key: info for info in describe(TopicConfig)}
 
@@ -81,7 +81,7 @@ def test_what_is_formatted_is_read_back() -> None:
     ],
 )
 def test_a_change_of_a_list(current: str | None, kind: int, given: str, expected: str | None) -> None:
-    operation = pb.ConfigOperation(name="cleanup.policy", type=kind, value=given)  # type: ignore[arg-type]
+    operation = ConfigOperation(name="cleanup.policy", type=kind, value=given)  # type: ignore[arg-type]
     assert changed_value(current, operation, INFOS["cleanup.policy"]) == expected
 
 

@@ -6,12 +6,32 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from request_values import code_of
 from topic_ids import SequentialTopicIds
 
-from tidelog.v1 import admin_service_pb2 as admin
-from tidelog.v1 import common_pb2
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.brokers import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from tidelog_foundation.requests.cluster import UnregisterBrokerRequest
+from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.requests.replicas import (
+    AlterPartitionItem,
+    AlterPartitionItemResult,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    AssignReplicasToDirsRequest,
+    DirectoryAssignment,
+    DirectoryAssignmentTopic,
+    IsrMember,
+)
+from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
 from tidelog_quorum.controller import Controller, ControllerConfig, PeriodicTask, Result
 from tidelog_quorum.metadata import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -30,8 +50,7 @@ from tidelog_quorum.metadata import (
 
 SESSION_MS = 9_000
 FEATURES = [
-    common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
-    for f in SUPPORTED_FEATURES.values()
+    FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level) for f in SUPPORTED_FEATURES.values()
 ]
 
 
@@ -117,51 +136,51 @@ class Driver:
 
     def register(self, broker_id: int, incarnation: int = 1, rack: str = "", **fields: Any) -> int:
         """Return the broker epoch."""
-        request = pb.RegisterBrokerRequest(
+        request = RegisterBrokerRequest(
             broker_id=broker_id,
             cluster_id=fields.get("cluster_id", "c1"),
             incarnation_id=bytes([incarnation]) * 16,
-            endpoint=common_pb2.Endpoint(host=fields.get("host", "h"), port=fields.get("port", 9092)),
+            endpoint=Endpoint(host=fields.get("host", "h"), port=fields.get("port", 9092)),
             rack=rack,
             previous_broker_epoch=fields.get("previous", -1),
-            log_dirs=[directory_on(broker_id, d) for d in fields.get("log_dirs", ())],
-            features=fields.get("features", FEATURES),
-            listeners=fields.get("listeners", ()),
+            log_dirs=tuple(directory_on(broker_id, d) for d in fields.get("log_dirs", ())),
+            features=tuple(fields.get("features", FEATURES)),
+            listeners=tuple(fields.get("listeners", ())),
         )
-        response: pb.RegisterBrokerResponse = self.do(self.controller.handle_register_broker, request)
+        response: RegisterBrokerResponse = self.do(self.controller.handle_register_broker, request)
         return response.broker_epoch
 
     def heartbeat(
         self, broker_id: int, *, offset: int | None = None, epoch: int | None = None, **wants: Any
-    ) -> pb.BrokerHeartbeatResponse:
+    ) -> BrokerHeartbeatResponse:
         offline = [directory_on(broker_id, d) for d in wants.pop("offline_log_dirs", ())]
-        request = pb.BrokerHeartbeatRequest(
+        request = BrokerHeartbeatRequest(
             broker_id=broker_id,
-            offline_log_dirs=offline,
+            offline_log_dirs=tuple(offline),
             broker_epoch=self.image.brokers[broker_id].broker_epoch if epoch is None else epoch,  # type: ignore[index]
             current_metadata_offset=self.image.offset if offset is None else offset,
             **wants,
         )
-        response: pb.BrokerHeartbeatResponse = self.do(self.controller.handle_broker_heartbeat, request)
+        response: BrokerHeartbeatResponse = self.do(self.controller.handle_broker_heartbeat, request)
         return response
 
     def assign(
         self, broker_id: int, directory: bytes, name: str = "t", index: int = 0, *, keeps_logs: bool = False
     ) -> ErrorCode | None:
         """Say where a broker's replica is; returns the partition's error."""
-        topic = pb.DirectoryAssignmentTopic(topic_id=self.image.topics[name].topic_id, partitions=[index])
-        request = pb.AssignReplicasToDirsRequest(
+        topic = DirectoryAssignmentTopic(topic_id=self.image.topics[name].topic_id, partitions=(index,))
+        request = AssignReplicasToDirsRequest(
             broker_id=broker_id,
             broker_epoch=self.image.brokers[broker_id].broker_epoch,  # type: ignore[index]
-            directories=[
-                pb.DirectoryAssignment(
-                    directory_id=directory_on(broker_id, directory), topics=[topic], keeps_logs=keeps_logs
-                )
-            ],
+            directories=(
+                DirectoryAssignment(
+                    directory_id=directory_on(broker_id, directory), topics=(topic,), keeps_logs=keeps_logs
+                ),
+            ),
         )
         response = self.do(self.controller.handle_assign_replicas_to_dirs, request)
         result = response.topics[0].partitions[0]
-        return ErrorCode.of(result.error.code) if result.HasField("error") else None
+        return code_of(result.error) if result.error is not None else None
 
     def restart(self, broker_id: int, incarnation: int = 2, clean: bool = True, **fields: Any) -> None:
         """Register another process, which has stopped cleanly before or not; it stays fenced."""
@@ -169,7 +188,7 @@ class Driver:
         self.register(broker_id, incarnation, previous=previous, **fields)
 
     def unregister(self, broker_id: int) -> None:
-        self.do(self.controller.handle_unregister_broker, admin.UnregisterBrokerRequest(broker_id=broker_id))
+        self.do(self.controller.handle_unregister_broker, UnregisterBrokerRequest(broker_id=broker_id))
 
     def up(self, *broker_ids: int, incarnation: int = 1, log_dirs: Sequence[bytes] = (), **fields: Any) -> None:
         """Register and unfence."""
@@ -186,41 +205,41 @@ class Driver:
         """Return the topic's result."""
         response = self.do(
             self.controller.handle_create_topics,
-            admin.CreateTopicsRequest(
-                topics=[self.creatable(name, assignments, **fields)], validate_only=fields.get("validate_only", False)
+            CreateTopicsRequest(
+                topics=(self.creatable(name, assignments, **fields),), validate_only=fields.get("validate_only", False)
             ),
         )
         return response.topics[0]
 
-    def creatable(self, name: str, assignments: Sequence[Sequence[int]] = (), **fields: Any) -> admin.CreatableTopic:
-        return admin.CreatableTopic(
+    def creatable(self, name: str, assignments: Sequence[Sequence[int]] = (), **fields: Any) -> CreatableTopic:
+        return CreatableTopic(
             name=name,
             num_partitions=fields.get("partitions", -1),
             replication_factor=fields.get("factor", -1),
-            assignments=[
-                admin.ReplicaAssignment(partition_index=i, broker_ids=ids) for i, ids in enumerate(assignments)
-            ],
-            configs=[common_pb2.ConfigEntry(name=n, value=v) for n, v in fields.get("configs", {}).items()],
+            assignments=tuple(
+                ReplicaAssignment(partition_index=i, broker_ids=tuple(ids)) for i, ids in enumerate(assignments)
+            ),
+            configs=tuple(ConfigEntry(name=n, value=v) for n, v in fields.get("configs", {}).items()),
         )
 
     def alter(
         self, broker_id: int, isr: Sequence[int], name: str = "t", index: int = 0, **fields: Any
-    ) -> pb.AlterPartitionItemResult:
+    ) -> AlterPartitionItemResult:
         """Ask for an ISR; epochs are right unless given."""
         partition = self.partition(name, index)
         epochs = fields.get("epochs", {})
-        item = pb.AlterPartitionItem(
+        item = AlterPartitionItem(
             index=index,
             leader_epoch=fields.get("leader_epoch", partition.leader_epoch),
             partition_epoch=fields.get("partition_epoch", partition.partition_epoch),
-            new_isr=[pb.IsrMember(broker_id=b, broker_epoch=epochs.get(b, -1)) for b in isr],
+            new_isr=tuple(IsrMember(broker_id=b, broker_epoch=epochs.get(b, -1)) for b in isr),
         )
-        topic = pb.AlterPartitionTopic(topic_id=self.image.topics[name].topic_id, partitions=[item])
+        topic = AlterPartitionTopic(topic_id=self.image.topics[name].topic_id, partitions=(item,))
         broker_epoch = self.image.brokers[broker_id].broker_epoch  # type: ignore[index]
-        request = pb.AlterPartitionRequest(
-            broker_id=broker_id, broker_epoch=fields.get("broker_epoch", broker_epoch), topics=[topic]
+        request = AlterPartitionRequest(
+            broker_id=broker_id, broker_epoch=fields.get("broker_epoch", broker_epoch), topics=(topic,)
         )
-        response: pb.AlterPartitionResponse = self.do(self.controller.handle_alter_partition, request)
+        response: AlterPartitionResponse = self.do(self.controller.handle_alter_partition, request)
         return response.topics[0].partitions[0]
 
     @property

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
+from request_values import code_of
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.replicas import (
+    AlterPartitionItem,
+    AlterPartitionItemResult,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+    IsrMember,
+)
 from tidelog_quorum.metadata import PartitionChangeRecord
 
 
@@ -20,13 +28,13 @@ def led(driver: Any) -> Any:
     return driver
 
 
-def code(result: pb.AlterPartitionItemResult) -> ErrorCode:
-    return ErrorCode.of(result.error.code)
+def code(result: AlterPartitionItemResult) -> ErrorCode:
+    return code_of(result.error)
 
 
 def test_alter_partition_answers_the_new_state(led: Any) -> None:
     result = led.alter(1, [1, 2, 3])
-    assert not result.HasField("error")
+    assert result.error is None
     assert (result.leader_id, result.leader_epoch, result.partition_epoch) == (1, 0, 2)
     assert list(result.isr) == [1, 2, 3]
     assert led.state() == (1, (1, 2, 3))
@@ -86,17 +94,17 @@ def test_alter_partition_keeps_out_a_broker_that_was_restarted_meanwhile(led: An
     led.heartbeat(3, want_shut_down=True)
     led.up(3, incarnation=2)
     assert code(led.alter(1, [1, 2, 3], epochs={3: epoch})) is ErrorCode.INELIGIBLE_REPLICA
-    assert not led.alter(1, [1, 2, 3], epochs={3: led.image.brokers[3].broker_epoch}).HasField("error")
+    assert led.alter(1, [1, 2, 3], epochs={3: led.image.brokers[3].broker_epoch}).error is None
 
 
 def test_alter_partition_names_an_unknown_partition(led: Any) -> None:
-    item = pb.AlterPartitionItem(index=9, new_isr=[pb.IsrMember(broker_id=1, broker_epoch=-1)])
-    topic = pb.AlterPartitionTopic(topic_id=led.image.topics["t"].topic_id, partitions=[item])
-    request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=[topic])
+    item = AlterPartitionItem(9, 0, 0, (IsrMember(broker_id=1, broker_epoch=-1),))
+    topic = AlterPartitionTopic(topic_id=led.image.topics["t"].topic_id, partitions=(item,))
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=(topic,))
     answer = led.do(led.controller.handle_alter_partition, request)
     assert code(answer.topics[0].partitions[0]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topic.topic_id = b"?" * 16
-    request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=[topic])
+    topic = dataclasses.replace(topic, topic_id=b"?" * 16)
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=(topic,))
     answer = led.do(led.controller.handle_alter_partition, request)
     assert code(answer.topics[0].partitions[0]) is ErrorCode.UNKNOWN_TOPIC_ID
 
@@ -108,31 +116,31 @@ def test_alter_partition_is_refused_whole_with_an_old_broker_epoch(led: Any) -> 
 
 
 def test_alter_partition_is_refused_whole_when_a_partition_is_named_twice(led: Any) -> None:
-    topic = pb.AlterPartitionTopic(
-        topic_id=led.image.topics["t"].topic_id, partitions=[pb.AlterPartitionItem(), pb.AlterPartitionItem()]
+    topic = AlterPartitionTopic(
+        topic_id=led.image.topics["t"].topic_id, partitions=(AlterPartitionItem(0, 0, 0, ()),) * 2
     )
-    request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=[topic])
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=(topic,))
     with pytest.raises(TidelogError, match="twice"):
         led.controller.handle_alter_partition(request, 0)
 
 
 def test_alter_partition_names_an_unknown_topic(led: Any) -> None:
-    topic = pb.AlterPartitionTopic(topic_id=bytes(16), partitions=[pb.AlterPartitionItem(index=0)])
+    topic = AlterPartitionTopic(topic_id=bytes(16), partitions=(AlterPartitionItem(0, 0, 0, ()),))
     epoch = led.image.brokers[1].broker_epoch
-    request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=epoch, topics=[topic])
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=epoch, topics=(topic,))
     response = led.do(led.controller.handle_alter_partition, request)
     assert code(response.topics[0].partitions[0]) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_alter_partition_does_not_check_an_epoch_of_minus_one(led: Any) -> None:
-    assert not led.alter(1, [1, 2, 3], epochs={3: -1}).HasField("error")
+    assert led.alter(1, [1, 2, 3], epochs={3: -1}).error is None
 
 
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_alter_partition_keeps_out_a_member_of_another_broker_epoch(led: Any, difference: int) -> None:
     epoch = led.image.brokers[3].broker_epoch
     assert code(led.alter(1, [1, 2, 3], epochs={3: epoch + difference})) is ErrorCode.INELIGIBLE_REPLICA
-    assert not led.alter(1, [1, 2, 3], epochs={3: epoch}).HasField("error")
+    assert led.alter(1, [1, 2, 3], epochs={3: epoch}).error is None
 
 
 def test_alter_partition_keeps_out_a_broker_that_is_not_registered_any_more(led: Any) -> None:
@@ -174,7 +182,7 @@ def test_alter_partition_completes_a_reassignment(led: Any) -> None:
 
 def test_alter_partition_does_not_complete_a_reassignment_before_all_targets_are_in_sync(led: Any) -> None:
     reassigning(led, (3, 4), (2,))
-    assert not led.alter(1, [1, 2, 4]).HasField("error")
+    assert led.alter(1, [1, 2, 4]).error is None
     assert led.partition().is_reassigning
     led.alter(1, [1, 3, 4])
     assert not led.partition().is_reassigning
@@ -190,5 +198,5 @@ def test_alter_partition_tells_a_leader_that_the_change_took_it_away(led: Any) -
 
 def test_changes_of_many_partitions_may_be_split_into_entries(led: Any) -> None:
     """Each is right without the others, and a leader of many has them all at once when a follower lags."""
-    request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch)
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch)
     assert not led.controller.handle_alter_partition(request, 0).atomic

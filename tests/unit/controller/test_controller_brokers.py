@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from tidelog.v1 import common_pb2
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, RegisterBrokerRequest
+from tidelog_foundation.requests.features import FeatureRange
 from tidelog_quorum.controller import BrokerProgress
-from tidelog_quorum.metadata import FeatureRange
 
 
 def error_of(call: Any, *args: Any, **kwargs: Any) -> ErrorCode:
@@ -254,8 +255,8 @@ def test_shutdown_is_not_taken_back_but_by_a_new_registration(driver: Any) -> No
     assert driver.heartbeat(1).is_fenced
 
 
-def feature(name: str, low: int, high: int) -> common_pb2.FeatureRange:
-    return common_pb2.FeatureRange(name=name, min_level=low, max_level=high)
+def feature(name: str, low: int, high: int) -> FeatureRange:
+    return FeatureRange(name=name, min_level=low, max_level=high)
 
 
 @pytest.mark.parametrize(
@@ -291,16 +292,16 @@ def test_registration_is_refused_while_a_fenced_process_still_sends_heartbeats(d
 
 def test_heartbeat_waits_for_the_entry_of_the_registration_where_that_came_later(driver: Any) -> None:
     controller = driver.controller
-    request = pb.RegisterBrokerRequest(
-        broker_id=1, cluster_id="c1", incarnation_id=bytes(16), endpoint=common_pb2.Endpoint(host="h", port=1)
+    request = RegisterBrokerRequest(
+        broker_id=1, cluster_id="c1", incarnation_id=bytes(16), endpoint=Endpoint(host="h", port=1)
     )
     result = controller.handle_register_broker(request, 0)
     # The engine wrote two entries of its own in between.
     controller.append(controller.next_offset + 2, 1, result.records)
     epoch = result.response.broker_epoch
-    beat = pb.BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=epoch)
+    beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=epoch)
     assert controller.handle_broker_heartbeat(beat, 0).response.is_fenced
-    beat.current_metadata_offset = epoch + 2
+    beat = dataclasses.replace(beat, current_metadata_offset=epoch + 2)
     assert not controller.handle_broker_heartbeat(beat, 0).response.is_fenced
 
 
@@ -352,7 +353,7 @@ def test_shutdown_waits_for_the_entry_that_moved_the_leaderships_wherever_it_is_
     """The Raft engine may write entries of its own between the controller's."""
     driver.up(1, 2)
     driver.create(assignments=[[1, 2]])
-    request = pb.BrokerHeartbeatRequest(
+    request = BrokerHeartbeatRequest(
         broker_id=1,
         broker_epoch=driver.image.brokers[1].broker_epoch,
         current_metadata_offset=driver.image.offset,

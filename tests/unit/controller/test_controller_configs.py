@@ -9,12 +9,18 @@ import pytest
 from example_counts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from request_values import code_of
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.config import DynamicBrokerConfig, config_key, parse_config
 from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS, override_broker_settings
 from tidelog_foundation.config.foreign import with_effect
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.configs import (
+    ConfigOperation,
+    ConfigResourceChange,
+    ConfigResourceName,
+    IncrementalAlterConfigsRequest,
+)
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.controller import Result
 from tidelog_quorum.metadata import (
@@ -44,25 +50,23 @@ def one(driver: Any) -> Any:
     return driver
 
 
-def operation(name: str, value: str = "", kind: int = SET) -> pb.ConfigOperation:
-    return pb.ConfigOperation(name=name, value=value, type=kind)  # type: ignore[arg-type]
+def operation(name: str, value: str = "", kind: int = SET) -> ConfigOperation:
+    return ConfigOperation(name=name, value=value, type=kind)  # type: ignore[arg-type]
 
 
-def change(kind: int, name: str, *operations: pb.ConfigOperation) -> pb.ConfigResourceChange:
-    resource = pb.ConfigResourceName(type=kind, name=name)  # type: ignore[arg-type]
-    return pb.ConfigResourceChange(resource=resource, operations=operations)
+def change(kind: int, name: str, *operations: ConfigOperation) -> ConfigResourceChange:
+    resource = ConfigResourceName(type=kind, name=name)  # type: ignore[arg-type]
+    return ConfigResourceChange(resource=resource, operations=tuple(operations))
 
 
-def alter_all(
-    driver: Any, *changes: pb.ConfigResourceChange, validate_only: bool = False
-) -> list[tuple[str, str, str]]:
+def alter_all(driver: Any, *changes: ConfigResourceChange, validate_only: bool = False) -> list[tuple[str, str, str]]:
     """Return (resource, code, message) of each result."""
-    request = pb.IncrementalAlterConfigsRequest(resources=changes, validate_only=validate_only)
+    request = IncrementalAlterConfigsRequest(resources=tuple(changes), validate_only=validate_only)
     response = driver.do(driver.controller.handle_incremental_alter_configs, request)
-    return [(r.resource.name, ErrorCode.of(r.error.code).name, r.error.message) for r in response.resources]
+    return [(r.resource.name, code_of(r.error).name, r.error.message if r.error else "") for r in response.resources]
 
 
-def alter(driver: Any, kind: int, name: str, *operations: pb.ConfigOperation) -> tuple[str, str]:
+def alter(driver: Any, kind: int, name: str, *operations: ConfigOperation) -> tuple[str, str]:
     [(_, code, message)] = alter_all(driver, change(kind, name, *operations))
     return code, message
 
@@ -384,7 +388,7 @@ def test_the_keys_that_are_read_from_files_alone_are_all_known() -> None:
 
 
 def test_resources_without_operations_count_too(one: Any) -> None:
-    request = pb.IncrementalAlterConfigsRequest(resources=[change(TOPIC, str(i)) for i in range(10_001)])
+    request = IncrementalAlterConfigsRequest(resources=tuple(change(TOPIC, str(i)) for i in range(10_001)))
     with pytest.raises(TidelogError, match="10001 changes in one request") as caught:
         one.do(one.controller.handle_incremental_alter_configs, request)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION

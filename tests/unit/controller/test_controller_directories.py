@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from request_values import code_of
 
-from tidelog.v1 import common_pb2
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.brokers import RegisterBrokerRequest
 from tidelog_quorum.controller.elections import doubtful
 from tidelog_quorum.metadata import BrokerRegistrationChangeRecord, MetadataImage
 from tidelog_quorum.metadata.description import topic_metadata
@@ -89,12 +90,12 @@ def test_failed_directory_is_taken_note_of_once(three: Any) -> None:
 def test_replica_in_an_offline_directory_may_not_join_the_isr(three: Any) -> None:
     three.heartbeat(2, offline_log_dirs=[A])
     result = three.alter(1, [1, 2, 3])
-    assert result.error.code == ErrorCode.INELIGIBLE_REPLICA.code
+    assert code_of(result.error) is ErrorCode.INELIGIBLE_REPLICA
     assert "log directory of broker 2 is offline" in result.error.message
 
 
 def test_last_member_of_an_isr_stays_without_a_leader_while_its_directory_is_offline(three: Any) -> None:
-    assert not three.alter(1, [1]).HasField("error")
+    assert three.alter(1, [1]).error is None
     three.heartbeat(1, offline_log_dirs=[A])
     assert three.state() == (-1, (1,)), "nobody outside of the ISR is elected"
     three.heartbeat(1, offline_log_dirs=[A])
@@ -120,7 +121,7 @@ def test_healed_replica_joins_the_isr_again_when_its_leader_says_so(three: Any) 
     three.heartbeat(2)
     three.heartbeat(3)
     three.up(1, incarnation=2, log_dirs=[A, B])
-    assert not three.alter(2, [1, 2, 3]).HasField("error")
+    assert three.alter(2, [1, 2, 3]).error is None
     assert three.state() == (2, (1, 2, 3))
 
 
@@ -209,12 +210,12 @@ def test_registration_is_refused_with_a_directory_named_twice(driver: Any) -> No
 def test_registration_is_refused_with_another_broker_s_directory_until_that_has_it_no_more(driver: Any) -> None:
     driver.up(1, log_dirs=[A, B])
     moved = driver.image.brokers[1].log_dirs[0]
-    request = pb.RegisterBrokerRequest(
+    request = RegisterBrokerRequest(
         broker_id=2,
         cluster_id="c1",
         incarnation_id=bytes(16),
-        endpoint=common_pb2.Endpoint(host="h", port=1),
-        log_dirs=[b"c" * 16, moved],
+        endpoint=Endpoint(host="h", port=1),
+        log_dirs=(b"c" * 16, moved),
     )
     with pytest.raises(TidelogError, match="broker 1 is registered with it") as refusal:
         driver.do(driver.controller.handle_register_broker, request)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from request_values import code_of
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.partitions import ElectionType, ElectLeadersRequest, TopicPartitions
 from tidelog_quorum.controller import elect_leaders as elections
 from tidelog_quorum.controller import leader_balance
 from tidelog_quorum.controller.elect_leaders import elect_leaders, election_slices
@@ -27,7 +28,7 @@ from tidelog_quorum.metadata import (
 )
 
 TOPIC_ID = b"0123456789abcdef"
-PREFERRED, UNCLEAN = pb.ELECTION_TYPE_PREFERRED, pb.ELECTION_TYPE_UNCLEAN
+PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
 
 
 class Cluster:
@@ -64,14 +65,14 @@ class Cluster:
         self.apply(*(BrokerRegistrationChangeRecord(b, 0, fenced=fenced) for b in broker_ids))
 
     def elect(self, kind: int, *indexes: int, name: str = "t", all_partitions: bool = False) -> dict[int, ErrorCode]:
-        request = pb.ElectLeadersRequest(
+        request = ElectLeadersRequest(
             election_type=kind,
-            topics=[] if all_partitions else [pb.TopicPartitions(name=name, partitions=indexes)],
+            topics=() if all_partitions else (TopicPartitions(name=name, partitions=tuple(indexes)),),
             all_partitions=all_partitions,
         )
         result = elect_leaders(self.image, lambda _: self.rules, request)
         self.apply(*result.records)
-        return {p.index: ErrorCode.of(p.error.code) for t in result.response.topics for p in t.partitions}
+        return {p.index: code_of(p.error) for t in result.response.topics for p in t.partitions}
 
     def leader(self, index: int = 0) -> int:
         partition = self.image.partition("t", index)
@@ -93,7 +94,7 @@ def test_preferred_election_returns_the_leadership_to_the_first_replica():
     assert cluster.image.partition("t", 0).isr == (1, 2, 3)
 
 
-@pytest.mark.parametrize("kind", [PREFERRED, pb.ELECTION_TYPE_UNSPECIFIED])
+@pytest.mark.parametrize("kind", [PREFERRED, ElectionType.UNSPECIFIED])
 def test_preferred_election_is_not_needed_where_the_first_replica_leads(kind):
     cluster = Cluster()
     cluster.add([1, 2, 3], leader=1)
@@ -208,8 +209,8 @@ def named(part):
 
 def test_election_of_named_partitions_is_split_and_names_each_once(monkeypatch):
     monkeypatch.setattr(elections, "PARTITIONS_PER_SLICE", 2)
-    topics = [pb.TopicPartitions(name="t", partitions=[2, 0, 2, 1]), pb.TopicPartitions(name="u", partitions=[5, 6])]
-    request = pb.ElectLeadersRequest(election_type=UNCLEAN, topics=topics)
+    topics = [TopicPartitions(name="t", partitions=(2, 0, 2, 1)), TopicPartitions(name="u", partitions=(5, 6))]
+    request = ElectLeadersRequest(election_type=UNCLEAN, topics=tuple(topics))
 
     parts = list(election_slices(MetadataImage(), request))
 
@@ -223,7 +224,7 @@ def test_election_of_all_partitions_is_split_and_answers_those_alone_that_need_o
     for leader in (1, 2, 1, 2, 2):
         cluster.add([1, 2], leader=leader)
 
-    parts = list(election_slices(cluster.image, pb.ElectLeadersRequest(all_partitions=True)))
+    parts = list(election_slices(cluster.image, ElectLeadersRequest(all_partitions=True)))
     answers = [elect_leaders(cluster.image, lambda _: cluster.rules, p) for p in parts]
 
     assert [named(p) for p in parts] == [[("t", [0, 1])], [("t", [2, 3])], [("t", [4])]]
@@ -232,15 +233,15 @@ def test_election_of_all_partitions_is_split_and_answers_those_alone_that_need_o
 
 
 def test_election_of_nothing_is_one_request_whose_type_is_checked():
-    [part] = election_slices(MetadataImage(), pb.ElectLeadersRequest(election_type=99, all_partitions=True))
+    [part] = election_slices(MetadataImage(), ElectLeadersRequest(election_type=99, all_partitions=True))
     with pytest.raises(TidelogError, match="no election type 99"):
         elect_leaders(MetadataImage(), lambda _: ElectionRules(), part)
 
 
 def test_election_that_names_too_many_partitions_is_refused():
-    topics = [pb.TopicPartitions(name="t", partitions=range(elections.MAX_PARTITIONS_PER_REQUEST + 1))]
+    topics = [TopicPartitions(name="t", partitions=tuple(range(elections.MAX_PARTITIONS_PER_REQUEST + 1)))]
     with pytest.raises(TidelogError, match="10001 partitions in one request, more than 10000") as refusal:
-        list(election_slices(MetadataImage(), pb.ElectLeadersRequest(topics=topics)))
+        list(election_slices(MetadataImage(), ElectLeadersRequest(topics=tuple(topics))))
     assert refusal.value.code is ErrorCode.POLICY_VIOLATION
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from core_state import state_of
+from request_values import code_of
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest
 from tidelog_quorum.controller import settling
 
 FEW = 5
@@ -96,7 +97,7 @@ def test_fencing_of_many_fences_first_so_that_nobody_joins_an_isr_again(many: An
     assert many.image.brokers[1].fenced
     assert leaders(many) == {1, 2}
     result = many.alter(1, [1, 2], index=MANY - 1)
-    assert ErrorCode.of(result.error.code) is ErrorCode.INELIGIBLE_REPLICA
+    assert code_of(result.error) is ErrorCode.INELIGIBLE_REPLICA
 
 
 def test_fencing_of_many_is_finished_by_the_next_leader(many: Any) -> None:
@@ -166,7 +167,7 @@ def test_unregistering_a_broker_with_many_replicas_goes_on_in_the_background(man
 
 
 def fencing(driver: Any, broker_id: int) -> Any:
-    return pb.BrokerHeartbeatRequest(
+    return BrokerHeartbeatRequest(
         broker_id=broker_id,
         broker_epoch=driver.image.brokers[broker_id].broker_epoch,
         current_metadata_offset=driver.image.offset,

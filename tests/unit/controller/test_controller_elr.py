@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1.metadata_record_pb2 import CONFIG_RESOURCE_TYPE_BROKER
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY
+from tidelog_foundation.requests.configs import (
+    ConfigOperation,
+    ConfigOperationType,
+    ConfigResourceChange,
+    ConfigResourceName,
+    IncrementalAlterConfigsRequest,
+)
+from tidelog_foundation.requests.features import FeatureUpdate, FeatureUpgradeType, UpdateFeaturesRequest
 from tidelog_quorum.controller import configs
 from tidelog_quorum.controller.elections import changes_by_rules
 from tidelog_quorum.metadata import (
@@ -205,11 +212,11 @@ def test_elr_ends_in_the_entry_that_lowers_the_minimum(elr: Any, value: str, elr
     assert elr.partition().eligible_leader_replicas == elr_after
 
 
-def set_minimum(value: str) -> pb.IncrementalAlterConfigsRequest:
-    resource = pb.ConfigResourceName(type=CONFIG_RESOURCE_TYPE_BROKER, name="")
-    operation = pb.ConfigOperation(name="min.insync.replicas", type=pb.CONFIG_OPERATION_TYPE_SET, value=value)
-    change = pb.ConfigResourceChange(resource=resource, operations=[operation])
-    return pb.IncrementalAlterConfigsRequest(resources=[change])
+def set_minimum(value: str) -> IncrementalAlterConfigsRequest:
+    resource = ConfigResourceName(type=CONFIG_RESOURCE_TYPE_BROKER, name="")
+    operation = ConfigOperation(name="min.insync.replicas", type=ConfigOperationType.SET, value=value)
+    change = ConfigResourceChange(resource=resource, operations=(operation,))
+    return IncrementalAlterConfigsRequest(resources=(change,))
 
 
 @pytest.fixture
@@ -259,10 +266,10 @@ def test_elrs_end_with_the_feature_however_many_there_are(
     shrunk: Any, monkeypatch: pytest.MonkeyPatch, max_changes: int
 ) -> None:
     monkeypatch.setattr(configs, "MAX_CHANGES", max_changes)
-    update = pb.FeatureUpdate(
-        name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=0, upgrade_type=pb.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE
+    update = FeatureUpdate(
+        name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=0, upgrade_type=FeatureUpgradeType.SAFE_DOWNGRADE
     )
-    shrunk.do(shrunk.controller.handle_update_features, pb.UpdateFeaturesRequest(updates=[update]))
+    shrunk.do(shrunk.controller.handle_update_features, UpdateFeaturesRequest(updates=(update,)))
     assert [shrunk.elr_state(index=i) for i in range(4)] == [(1, (1,), (), ())] * 3 + [(1, (1, 2, 3), (), ())]
 
 
@@ -272,10 +279,10 @@ def test_change_of_rules_is_refused_that_changes_too_many_partitions_nobody_lead
     monkeypatch.setattr(configs, "MAX_CHANGES", 1)
     monkeypatch.setattr(configs, "MAX_PARTITIONS_IN_ENTRY", 3)
     fence(shrunk, 3, 2, 1)
-    update = pb.FeatureUpdate(
-        name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=0, upgrade_type=pb.FEATURE_UPGRADE_TYPE_UNSAFE_DOWNGRADE
+    update = FeatureUpdate(
+        name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=0, upgrade_type=FeatureUpgradeType.UNSAFE_DOWNGRADE
     )
-    request = pb.UpdateFeaturesRequest(updates=[update])
+    request = UpdateFeaturesRequest(updates=(update,))
     with pytest.raises(TidelogError, match="4 partitions that nobody leads would") as refusal:
         shrunk.do(shrunk.controller.handle_update_features, request)
     assert refusal.value.code is ErrorCode.POLICY_VIOLATION

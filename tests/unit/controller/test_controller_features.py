@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from topic_ids import SequentialTopicIds
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.requests.features import FeatureUpdate, UpdateFeaturesRequest
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.metadata import (
@@ -56,8 +56,8 @@ def bootstrap(driver: Any) -> None:
 
 
 def update(driver: Any, *updates: tuple[str, int, int], validate_only: bool = False) -> None:
-    request = pb.UpdateFeaturesRequest(
-        updates=[pb.FeatureUpdate(name=n, level=v, upgrade_type=kind) for n, v, kind in updates],  # type: ignore[arg-type]
+    request = UpdateFeaturesRequest(
+        updates=tuple(FeatureUpdate(name=n, level=v, upgrade_type=kind) for n, v, kind in updates),  # type: ignore[arg-type]
         validate_only=validate_only,
     )
     driver.do(driver.controller.handle_update_features, request)
@@ -186,8 +186,8 @@ def test_turning_elr_on_settles_a_partition_whose_last_member_is_away(new_driver
     driver.now_ms = 20_000
     driver.tick()
     assert driver.elr_state() == (-1, (1,), (), ())
-    update = pb.FeatureUpdate(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=1)
-    driver.do(driver.controller.handle_update_features, pb.UpdateFeaturesRequest(updates=[update]))
+    update = FeatureUpdate(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=1)
+    driver.do(driver.controller.handle_update_features, UpdateFeaturesRequest(updates=(update,)))
     assert driver.elr_state() == (-1, (), (1,), (1,))
     driver.heartbeat(1)
     assert driver.state() == (1, (1,))

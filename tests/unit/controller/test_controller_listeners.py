@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from tidelog.v1 import common_pb2
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.metadata import ListenerEndpoint
+from tidelog_foundation.requests.addresses import ListenerEndpoint
 
 
 def listener(name: str = "PLAINTEXT", host: str = "h", port: int = 9093, protocol: str = "PLAINTEXT") -> Any:
-    return common_pb2.ListenerEndpoint(name=name, host=host, port=port, security_protocol=protocol)
+    return ListenerEndpoint(name=name, host=host, port=port, security_protocol=protocol)
 
 
 GRPC = listener("GRPC", "h", 9092, "GRPC")

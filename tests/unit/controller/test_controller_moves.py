@@ -6,28 +6,36 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from request_values import code_of
 
-from tidelog.v1 import admin_service_pb2 as pb
-from tidelog.v1 import metadata_record_pb2
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.partitions import (
+    AlterPartitionReassignmentsRequest,
+    ElectionType,
+    ElectLeadersRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from tidelog_foundation.requests.topics import DeleteTopicsRequest
 
 Driver = Any
 NewDriver = Callable[..., Driver]
 
 
 def reassign(driver: Driver, target: Sequence[int] | None, name: str = "t", index: int = 0, commit: bool = True) -> int:
-    replicas = None if target is None else metadata_record_pb2.BrokerIds(ids=target)
-    topic = pb.ReassignableTopic(name=name, partitions=[pb.ReassignablePartition(index=index, replicas=replicas)])
-    request = pb.AlterPartitionReassignmentsRequest(topics=[topic])
+    replicas = None if target is None else tuple(target)
+    topic = ReassignableTopic(name=name, partitions=(ReassignablePartition(index=index, replicas=replicas),))
+    request = AlterPartitionReassignmentsRequest(topics=(topic,))
     response = (driver.do if commit else driver.write)(driver.controller.handle_alter_partition_reassignments, request)
-    code: int = response.topics[0].partitions[0].error.code
+    code: int = code_of(response.topics[0].partitions[0].error).code
     return code
 
 
 def elect(driver: Driver, kind: int, name: str = "t") -> dict[int, int]:
-    request = pb.ElectLeadersRequest(election_type=kind, topics=[pb.TopicPartitions(name=name, partitions=[0])])
+    request = ElectLeadersRequest(election_type=kind, topics=(TopicPartitions(name=name, partitions=(0,)),))
     response = driver.do(driver.controller.handle_elect_leaders, request)
-    return {p.index: p.error.code for t in response.topics for p in t.partitions}
+    return {p.index: code_of(p.error).code for t in response.topics for p in t.partitions}
 
 
 def test_move_completes_when_the_leader_brings_the_new_replica_into_the_isr(driver: Driver) -> None:
@@ -37,7 +45,7 @@ def test_move_completes_when_the_leader_brings_the_new_replica_into_the_isr(driv
     assert reassign(driver, [1, 3]) == 0
     result = driver.alter(1, [1, 2, 3])
 
-    assert not result.HasField("error")
+    assert result.error is None
     assert (result.leader_id, list(result.isr)) == (1, [1, 3])
     assert result.leader_epoch == 1
     assert driver.partition().replicas == (1, 3)
@@ -50,7 +58,7 @@ def test_leader_that_a_completed_move_takes_away_is_told_that_there_is_another(d
 
     result = driver.alter(1, [1, 2, 3])
 
-    assert result.error.code == ErrorCode.NEW_LEADER_ELECTED.code
+    assert code_of(result.error) is ErrorCode.NEW_LEADER_ELECTED
     assert driver.state() == (3, (2, 3))
     assert driver.partition().replicas == (3, 2)
 
@@ -85,7 +93,7 @@ def test_move_ends_with_its_topic_and_a_new_one_of_the_name_knows_nothing_of_it(
     driver.create(assignments=[[1, 2]])
     reassign(driver, [1, 3])
 
-    driver.do(driver.controller.handle_delete_topics, pb.DeleteTopicsRequest(topic_names=["t"]))
+    driver.do(driver.controller.handle_delete_topics, DeleteTopicsRequest(topic_names=("t",)))
     assert reassign(driver, None) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
     driver.create(assignments=[[1, 2]])
 
@@ -97,7 +105,7 @@ def test_move_waits_for_a_target_that_is_away_and_completes_when_it_is_back(driv
     driver.create(assignments=[[1, 2]])
     reassign(driver, [1, 3])
     driver.heartbeat(3, want_fence=True)
-    assert driver.alter(1, [1, 2, 3]).error.code == ErrorCode.INELIGIBLE_REPLICA.code
+    assert code_of(driver.alter(1, [1, 2, 3]).error) is ErrorCode.INELIGIBLE_REPLICA
     driver.heartbeat(3)
 
     driver.alter(1, [1, 2, 3])
@@ -142,12 +150,12 @@ def test_election_brings_the_preferred_leader_back(driver: Driver) -> None:
     driver.up(1, 2)
     driver.create(assignments=[[1, 2]])
     driver.heartbeat(1, want_fence=True)
-    assert elect(driver, pb.ELECTION_TYPE_PREFERRED) == {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE.code}
+    assert elect(driver, ElectionType.PREFERRED) == {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE.code}
     driver.heartbeat(1)
-    assert elect(driver, pb.ELECTION_TYPE_PREFERRED) == {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE.code}
+    assert elect(driver, ElectionType.PREFERRED) == {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE.code}
     driver.alter(2, [1, 2])
 
-    assert elect(driver, pb.ELECTION_TYPE_PREFERRED) == {0: 0}
+    assert elect(driver, ElectionType.PREFERRED) == {0: 0}
 
     assert driver.state()[0] == 1
 
@@ -159,7 +167,7 @@ def test_unclean_election_is_made_by_hand_where_the_topic_forbids_it_otherwise(d
     driver.heartbeat(1, want_fence=True)
     assert driver.state()[0] == -1
 
-    assert elect(driver, pb.ELECTION_TYPE_UNCLEAN) == {0: 0}
+    assert elect(driver, ElectionType.UNCLEAN) == {0: 0}
 
     assert driver.state() == (2, (2,))
 

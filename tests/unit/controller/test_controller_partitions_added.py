@@ -6,9 +6,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from request_values import code_of
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.topics import CreatePartitionsRequest, NewPartitions, ReplicaAssignment
 from tidelog_quorum.controller import Result
 from tidelog_quorum.metadata import PartitionChangeRecord
 
@@ -19,19 +20,19 @@ def three(driver: Any) -> Any:
     return driver
 
 
-def new(name: str, count: int, assignments: Any = ()) -> pb.NewPartitions:
-    listed = [pb.ReplicaAssignment(broker_ids=ids) for ids in assignments]
-    return pb.NewPartitions(name=name, count=count, assignments=listed)
+def new(name: str, count: int, assignments: Any = ()) -> NewPartitions:
+    listed = [ReplicaAssignment(broker_ids=tuple(ids)) for ids in assignments]
+    return NewPartitions(name=name, count=count, assignments=tuple(listed))
 
 
-def add(driver: Any, *topics: pb.NewPartitions, validate_only: bool = False) -> dict[str, ErrorCode]:
-    request = pb.CreatePartitionsRequest(topics=topics, validate_only=validate_only)
+def add(driver: Any, *topics: NewPartitions, validate_only: bool = False) -> dict[str, ErrorCode]:
+    request = CreatePartitionsRequest(topics=tuple(topics), validate_only=validate_only)
     response = driver.do(driver.controller.handle_create_partitions, request)
-    return {t.name: ErrorCode.of(t.error.code) for t in response.topics}
+    return {t.name: code_of(t.error) for t in response.topics}
 
 
-def text_of(driver: Any, topic: pb.NewPartitions) -> str:
-    request = pb.CreatePartitionsRequest(topics=[topic])
+def text_of(driver: Any, topic: NewPartitions) -> str:
+    request = CreatePartitionsRequest(topics=(topic,))
     response = driver.do(driver.controller.handle_create_partitions, request)
     return str(response.topics[0].error.message)
 
@@ -75,7 +76,7 @@ def test_added_partitions_follow_a_manual_assignment(three: Any) -> None:
     ],
     ids=lambda value: None if isinstance(value, ErrorCode) else f"{value.name}-{value.count}-{len(value.assignments)}",
 )
-def test_added_partitions_are_refused(three: Any, topic: pb.NewPartitions, code: ErrorCode) -> None:
+def test_added_partitions_are_refused(three: Any, topic: NewPartitions, code: ErrorCode) -> None:
     three.create(partitions=2, factor=2)
     assert add(three, topic) == {topic.name: code}
     assert len(three.image.topics["t"].partitions) == 2
@@ -126,7 +127,7 @@ def test_added_partitions_get_what_a_reassignment_will_leave_the_first_one(three
 
 
 def test_create_partitions_refuses_too_many_topics_at_once(three: Any) -> None:
-    request = pb.CreatePartitionsRequest(topics=[pb.NewPartitions(name=str(i)) for i in range(10_001)])
+    request = CreatePartitionsRequest(topics=tuple(NewPartitions(str(i), 0) for i in range(10_001)))
     with pytest.raises(TidelogError, match="10001 topics in one request") as caught:
         three.do(three.controller.handle_create_partitions, request)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.topics import CreateTopicsRequest
 from tidelog_quorum.controller.placement import ClusterLoad, place_replicas
 from tidelog_quorum.metadata import (
     Endpoint,
@@ -145,7 +145,7 @@ def test_load_follows_the_image_and_counts_no_topic_twice() -> None:
 def test_placement_spreads_the_small_topics_of_one_request(driver: Any) -> None:
     driver.up(1, 2, 3)
     topics = [driver.creatable(f"t{i}", partitions=2, factor=1) for i in range(9)]
-    driver.do(driver.controller.handle_create_topics, pb.CreateTopicsRequest(topics=topics))
+    driver.do(driver.controller.handle_create_topics, CreateTopicsRequest(topics=tuple(topics)))
     assert Counter(p.leader for _, _, p in driver.image.partitions()) == {1: 6, 2: 6, 3: 6}
 
 

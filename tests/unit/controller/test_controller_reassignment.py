@@ -8,11 +8,18 @@ import pytest
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from request_values import code_of
 
-from tidelog.v1 import admin_service_pb2 as pb
-from tidelog.v1 import metadata_record_pb2
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import UNASSIGNED_DIRECTORY
+from tidelog_foundation.requests.partitions import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
 from tidelog_quorum.controller.partition_change import ElectionRules, PartitionTarget, partition_change
 from tidelog_quorum.controller.reassignment import (
     MAX_PARTITIONS_PER_REQUEST,
@@ -75,13 +82,10 @@ class Topic:
         assert {*partition.adding_replicas, *partition.removing_replicas} <= set(partition.replicas)
         return partition
 
-    def request(self, targets, **fields) -> pb.AlterPartitionReassignmentsResponse:
-        partitions = [
-            pb.ReassignablePartition(index=i, replicas=None if t is CANCEL else metadata_record_pb2.BrokerIds(ids=t))
-            for i, t in targets
-        ]
-        request = pb.AlterPartitionReassignmentsRequest(
-            topics=[pb.ReassignableTopic(name=fields.pop("name", "t"), partitions=partitions)], **fields
+    def request(self, targets, **fields) -> AlterPartitionReassignmentsResponse:
+        partitions = [ReassignablePartition(index=i, replicas=None if t is CANCEL else tuple(t)) for i, t in targets]
+        request = AlterPartitionReassignmentsRequest(
+            topics=(ReassignableTopic(name=fields.pop("name", "t"), partitions=tuple(partitions)),), **fields
         )
         result = alter_partition_reassignments(self.image, lambda _: self.rules, request)
         self.apply(*result.records)
@@ -89,7 +93,7 @@ class Topic:
 
     def alter(self, target: Sequence[int] | None, index: int = 0, **fields) -> ErrorCode | None:
         result = self.request([(index, target)], **fields).topics[0].partitions[0]
-        return ErrorCode.of(result.error.code) if result.HasField("error") else None
+        return code_of(result.error) if result.error is not None else None
 
     def set_isr(self, *isr: int, index: int = 0) -> None:
         """Change the ISR as AlterPartition does."""
@@ -112,8 +116,8 @@ class Topic:
         return p.replicas, p.isr, p.leader, p.adding_replicas, p.removing_replicas
 
     def ongoing(self, *indexes: int):
-        named = [pb.TopicPartitions(name="t", partitions=indexes)] if indexes else []
-        response = list_partition_reassignments(self.image, pb.ListPartitionReassignmentsRequest(topics=named))
+        named = [TopicPartitions(name="t", partitions=tuple(indexes))] if indexes else []
+        response = list_partition_reassignments(self.image, ListPartitionReassignmentsRequest(topics=tuple(named)))
         return {
             p.index: (tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas))
             for t in response.topics
@@ -245,7 +249,7 @@ def test_reassignment_answers_each_partition_and_does_what_it_can():
 
     response = topic.request([(0, [4, 2]), (1, [9]), (2, CANCEL), (3, [5, 3]), (7, [1])])
 
-    codes = {p.index: p.error.code for p in response.topics[0].partitions}
+    codes = {p.index: code_of(p.error).code for p in response.topics[0].partitions}
     assert codes == {
         0: 0,
         1: ErrorCode.INVALID_REPLICA_ASSIGNMENT.code,
@@ -262,7 +266,7 @@ def test_reassignment_of_a_partition_named_twice_is_refused_for_that_one():
 
     response = topic.request([(0, [3, 2]), (1, [1, 3]), (0, [4, 2])])
 
-    codes = [p.error.code for p in response.topics[0].partitions]
+    codes = [code_of(p.error).code for p in response.topics[0].partitions]
     assert codes == [ErrorCode.INVALID_REQUEST.code, 0, ErrorCode.INVALID_REQUEST.code]
 
 

@@ -17,14 +17,33 @@ from example_counts import examples, steps
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from request_values import code_of
 from seeds import reproducible, seeds
 from topic_ids import SequentialTopicIds
 
-from tidelog.v1 import admin_service_pb2 as admin
-from tidelog.v1 import common_pb2
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, TopicId
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, RegisterBrokerRequest
+from tidelog_foundation.requests.cluster import UnregisterBrokerRequest
+from tidelog_foundation.requests.configs import (
+    ConfigOperation,
+    ConfigOperationType,
+    ConfigResourceChange,
+    ConfigResourceName,
+    IncrementalAlterConfigsRequest,
+)
+from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.requests.replicas import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+    AssignReplicasToDirsRequest,
+    DirectoryAssignment,
+    DirectoryAssignmentTopic,
+    IsrMember,
+)
+from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from tidelog_quorum.controller import BrokerRefused, Controller, ControllerConfig, PeriodicTask, Result
 from tidelog_quorum.controller.elections import rules_of
 from tidelog_quorum.controller.settling import Settling
@@ -51,8 +70,7 @@ BROKERS = st.integers(1, 4)
 DIRECTORIES = {broker_id: [bytes([broker_id, d]) * 8 for d in (1, 2)] for broker_id in range(1, 5)}
 NAMES = st.sampled_from(["a", "b", "c.d", "c_d"])
 FEATURES = [
-    common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
-    for f in SUPPORTED_FEATURES.values()
+    FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level) for f in SUPPORTED_FEATURES.values()
 ]
 Entry = tuple[int, int, list[MetadataRecord]]
 
@@ -178,14 +196,14 @@ class Cluster(RuleBasedStateMachine):
     @rule(broker_id=BROKERS, directories=st.integers(0, 2), clean=st.booleans())
     def register(self, broker_id: int, directories: int, clean: bool) -> None:
         existing = self.image.brokers.get(BrokerId(broker_id))
-        request = pb.RegisterBrokerRequest(
+        request = RegisterBrokerRequest(
             broker_id=broker_id,
             cluster_id="c1",
             incarnation_id=next(self.incarnations).to_bytes(16, "big"),
-            endpoint=common_pb2.Endpoint(host="h", port=1),
-            log_dirs=DIRECTORIES[broker_id][:directories],
+            endpoint=Endpoint(host="h", port=1),
+            log_dirs=tuple(DIRECTORIES[broker_id][:directories]),
             previous_broker_epoch=existing.broker_epoch if clean and existing is not None else -1,
-            features=FEATURES,
+            features=tuple(FEATURES),
         )
         try:
             answer = self.write(self.controller.handle_register_broker(request, self.now_ms))
@@ -200,7 +218,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(broker_id=BROKERS)
     def unregister(self, broker_id: int) -> None:
         """A cluster of which somebody has given up a broker; mostly the wrong one."""
-        request = admin.UnregisterBrokerRequest(broker_id=broker_id)
+        request = UnregisterBrokerRequest(broker_id=broker_id)
         if broker_id in self.image.brokers:
             self.write(self.controller.handle_unregister_broker(request, self.now_ms))
         assert broker_id not in self.image.brokers
@@ -214,13 +232,13 @@ class Cluster(RuleBasedStateMachine):
         self.configure(name, "unclean.leader.election.enable", None if value is None else str(value).lower())
 
     def configure(self, name: str, key: str, value: str | None) -> None:
-        kind = admin.CONFIG_OPERATION_TYPE_DELETE if value is None else admin.CONFIG_OPERATION_TYPE_SET
+        kind = ConfigOperationType.DELETE if value is None else ConfigOperationType.SET
         resource_type = ConfigResourceType.TOPIC if name else ConfigResourceType.BROKER
-        change = admin.ConfigResourceChange(
-            resource=admin.ConfigResourceName(type=int(resource_type), name=name),  # type: ignore[arg-type]
-            operations=[admin.ConfigOperation(name=key, type=kind, value=value or "")],
+        change = ConfigResourceChange(
+            resource=ConfigResourceName(type=int(resource_type), name=name),  # type: ignore[arg-type]
+            operations=(ConfigOperation(name=key, type=kind, value=value or ""),),
         )
-        request = admin.IncrementalAlterConfigsRequest(resources=[change])
+        request = IncrementalAlterConfigsRequest(resources=(change,))
         self.write(self.controller.handle_incremental_alter_configs(request, self.now_ms))
 
     @rule(
@@ -235,13 +253,13 @@ class Cluster(RuleBasedStateMachine):
         if broker is None:
             return
         offline = [DIRECTORIES[broker_id][i] for i in sorted(failed)]
-        request = pb.BrokerHeartbeatRequest(
+        request = BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=broker.broker_epoch,
             current_metadata_offset=self.image.offset - behind,
             want_fence=want_fence,
             want_shut_down=want_shut_down,
-            offline_log_dirs=offline,
+            offline_log_dirs=tuple(offline),
         )
         answer = self.write(self.controller.handle_broker_heartbeat(request, self.now_ms))
         assert answer.is_fenced == self.image.brokers[broker_id].fenced  # type: ignore[index]
@@ -263,11 +281,11 @@ class Cluster(RuleBasedStateMachine):
         if not held or broker is None:
             return
         topic, index = data.draw(st.sampled_from(held))
-        named = pb.DirectoryAssignmentTopic(topic_id=topic.topic_id, partitions=[index])
-        request = pb.AssignReplicasToDirsRequest(
+        named = DirectoryAssignmentTopic(topic_id=topic.topic_id, partitions=(index,))
+        request = AssignReplicasToDirsRequest(
             broker_id=broker_id,
             broker_epoch=broker.broker_epoch,
-            directories=[pb.DirectoryAssignment(directory_id=directory, topics=[named])],
+            directories=(DirectoryAssignment(directory_id=directory, topics=(named,)),),
         )
         self.write(self.controller.handle_assign_replicas_to_dirs(request, self.now_ms))
         after = self.image.partition(topic.name, index)
@@ -276,16 +294,16 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(name=NAMES, partitions=st.integers(1, 3), factor=st.integers(1, 3))
     def create(self, name: str, partitions: int, factor: int) -> None:
-        topic = admin.CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
-        request = admin.CreateTopicsRequest(topics=[topic])
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
+        request = CreateTopicsRequest(topics=(topic,))
         existed = name in self.image.topics
         result = self.write(self.controller.handle_create_topics(request, self.now_ms)).topics[0]
-        assert (result.error.code == ErrorCode.TOPIC_ALREADY_EXISTS.code) == existed
-        assert result.HasField("error") or name in self.image.topics
+        assert (code_of(result.error) is ErrorCode.TOPIC_ALREADY_EXISTS) == existed
+        assert result.error is not None or name in self.image.topics
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
-        self.write(self.controller.handle_delete_topics(admin.DeleteTopicsRequest(topic_names=[name]), self.now_ms))
+        self.write(self.controller.handle_delete_topics(DeleteTopicsRequest(topic_names=(name,)), self.now_ms))
         assert name not in self.image.topics
 
     @rule(data=st.data(), age=st.integers(0, 1))
@@ -295,20 +313,20 @@ class Cluster(RuleBasedStateMachine):
             return
         topic, index, partition = data.draw(st.sampled_from(led))
         isr = data.draw(st.lists(st.sampled_from(partition.replicas), unique=True))
-        item = pb.AlterPartitionItem(
+        item = AlterPartitionItem(
             index=index,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch - age,
-            new_isr=[pb.IsrMember(broker_id=b, broker_epoch=-1) for b in isr],
+            new_isr=tuple(IsrMember(broker_id=b, broker_epoch=-1) for b in isr),
         )
-        request = pb.AlterPartitionRequest(
+        request = AlterPartitionRequest(
             broker_id=partition.leader,
             broker_epoch=self.image.brokers[partition.leader].broker_epoch,
-            topics=[pb.AlterPartitionTopic(topic_id=topic.topic_id, partitions=[item])],
+            topics=(AlterPartitionTopic(topic_id=topic.topic_id, partitions=(item,)),),
         )
         answer = self.write(self.controller.handle_alter_partition(request, self.now_ms)).topics[0].partitions[0]
-        assert not age or answer.error.code == ErrorCode.INVALID_UPDATE_VERSION.code
-        if not answer.HasField("error"):
+        assert not age or code_of(answer.error) is ErrorCode.INVALID_UPDATE_VERSION
+        if answer.error is None:
             after = self.image.partition(topic.name, index)
             assert after is not None
             assert list(after.isr) == list(answer.isr) == isr

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from topic_ids import SequentialTopicIds
 
-from tidelog.v1 import common_pb2
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, RegisterBrokerRequest
+from tidelog_foundation.requests.features import FeatureRange
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
 from tidelog_quorum.controller.term import (
     Answer,
@@ -364,22 +365,21 @@ def test_proposal_that_fails_refuses_its_request(world: World) -> None:
 
 def register(world: World) -> None:
     features = [
-        common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
-        for f in SUPPORTED_FEATURES.values()
+        FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level) for f in SUPPORTED_FEATURES.values()
     ]
     controller = world.term.controller
-    request = pb.RegisterBrokerRequest(
+    request = RegisterBrokerRequest(
         broker_id=7,
         cluster_id="c1",
         incarnation_id=b"i" * 16,
-        endpoint=common_pb2.Endpoint(host="h", port=1),
-        features=features,
+        endpoint=Endpoint(host="h", port=1),
+        features=tuple(features),
     )
     epoch = controller.next_offset
     world.step(Submitted(90))
     world.step(Handled(controller.handle_register_broker(request, world.now_ms)))
     world.commit()
-    heartbeat = pb.BrokerHeartbeatRequest(broker_id=7, broker_epoch=epoch, current_metadata_offset=epoch)
+    heartbeat = BrokerHeartbeatRequest(broker_id=7, broker_epoch=epoch, current_metadata_offset=epoch)
     world.step(Submitted(91))
     world.step(Handled(controller.handle_broker_heartbeat(heartbeat, world.now_ms)))
     world.commit()

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from request_values import code_of
 from topic_ids import SequentialTopicIds
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.configs import (
+    ConfigOperation,
+    ConfigResourceChange,
+    ConfigResourceName,
+    IncrementalAlterConfigsRequest,
+)
+from tidelog_foundation.requests.topics import CreateTopicsRequest, DeleteTopicsRequest
 from tidelog_quorum.controller import Controller, ControllerConfig
 
 
 def code(result: Any) -> ErrorCode:
-    return ErrorCode.of(result.error.code)
+    return code_of(result.error)
 
 
 @pytest.fixture
@@ -77,26 +85,26 @@ def test_create_topic_refuses_a_name_that_exists(three: Any) -> None:
 
 
 def test_create_topic_answers_the_same_when_its_request_comes_again(three: Any) -> None:
-    request = pb.CreateTopicsRequest(topics=[three.creatable("t", partitions=4, factor=3)], request_id=b"8 bytes.")
+    request = CreateTopicsRequest(topics=(three.creatable("t", partitions=4, factor=3),), request_id=b"8 bytes.")
     first = three.do(three.controller.handle_create_topics, request)
     entries = len(three.log)
     assert three.do(three.controller.handle_create_topics, request) == first
     assert len(three.log) == entries, "the second attempt wrote something"
-    request.request_id = b"another."
+    request = dataclasses.replace(request, request_id=b"another.")
     assert code(three.do(three.controller.handle_create_topics, request).topics[0]) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 def test_create_topic_is_known_for_its_request_by_a_new_leader(three: Any) -> None:
-    request = pb.CreateTopicsRequest(topics=[three.creatable("t", partitions=2)], request_id=b"8 bytes.")
+    request = CreateTopicsRequest(topics=(three.creatable("t", partitions=2),), request_id=b"8 bytes.")
     first = three.do(three.controller.handle_create_topics, request)
     three.lead()
     assert three.do(three.controller.handle_create_topics, request) == first
 
 
 def test_create_topic_gives_another_id_when_its_request_comes_after_the_deletion(three: Any) -> None:
-    request = pb.CreateTopicsRequest(topics=[three.creatable("t")], request_id=b"8 bytes.")
+    request = CreateTopicsRequest(topics=(three.creatable("t"),), request_id=b"8 bytes.")
     first = three.do(three.controller.handle_create_topics, request).topics[0].topic_id
-    three.do(three.controller.handle_delete_topics, pb.DeleteTopicsRequest(topic_names=["t"]))
+    three.do(three.controller.handle_delete_topics, DeleteTopicsRequest(topic_names=("t",)))
     again = three.do(three.controller.handle_create_topics, request).topics[0].topic_id
     assert len(again) == len(first) == 16
     assert again != first, "a node would take the deleted topic's records for those of the new one"
@@ -104,14 +112,14 @@ def test_create_topic_gives_another_id_when_its_request_comes_after_the_deletion
 
 @pytest.mark.parametrize("request_id", [b"7 bytes", b"of nine b"])
 def test_create_topics_refuses_a_request_id_of_another_length(three: Any, request_id: bytes) -> None:
-    request = pb.CreateTopicsRequest(topics=[three.creatable("t")], request_id=request_id)
+    request = CreateTopicsRequest(topics=(three.creatable("t"),), request_id=request_id)
     with pytest.raises(TidelogError, match="INVALID_REQUEST"):
         three.do(three.controller.handle_create_topics, request)
 
 
 def test_create_topics_fails_each_for_itself(three: Any) -> None:
     topics = [three.creatable(n) for n in ("a.b", "x", "x", "a_b", "c")]
-    response = three.do(three.controller.handle_create_topics, pb.CreateTopicsRequest(topics=topics))
+    response = three.do(three.controller.handle_create_topics, CreateTopicsRequest(topics=tuple(topics)))
     assert {t.name: code(t) for t in response.topics} == {
         "a.b": ErrorCode.NONE,
         "x": ErrorCode.INVALID_REQUEST,
@@ -155,10 +163,10 @@ def test_create_topic_refuses_when_all_brokers_are_fenced(three: Any) -> None:
 
 
 def test_create_topic_takes_settings_over_the_clusters_defaults(three: Any) -> None:
-    resource = pb.ConfigResourceName(type=4, name="")
-    operation = pb.ConfigOperation(name="log.cleaner.max.compaction.lag.ms", value="1000")
-    change = pb.ConfigResourceChange(resource=resource, operations=[operation])
-    three.do(three.controller.handle_incremental_alter_configs, pb.IncrementalAlterConfigsRequest(resources=[change]))
+    resource = ConfigResourceName(type=4, name="")
+    operation = ConfigOperation(name="log.cleaner.max.compaction.lag.ms", value="1000")
+    change = ConfigResourceChange(resource=resource, operations=(operation,))
+    three.do(three.controller.handle_incremental_alter_configs, IncrementalAlterConfigsRequest(resources=(change,)))
     result = three.create(configs={"min.compaction.lag.ms": "2000"})
     assert code(result) is ErrorCode.INVALID_CONFIG
     assert "min.compaction.lag.ms 2000 is above max.compaction.lag.ms 1000" in result.error.message
@@ -199,8 +207,9 @@ def test_create_topic_refuses_a_bad_assignment(three: Any, assignment: list[list
 
 def test_create_topic_refuses_an_assignment_with_a_gap(three: Any) -> None:
     topic = three.creatable("t", [[1], [2]])
-    topic.assignments[1].partition_index = 2
-    response = three.do(three.controller.handle_create_topics, pb.CreateTopicsRequest(topics=[topic]))
+    first, second = topic.assignments
+    topic = dataclasses.replace(topic, assignments=(first, dataclasses.replace(second, partition_index=2)))
+    response = three.do(three.controller.handle_create_topics, CreateTopicsRequest(topics=(topic,)))
     assert code(response.topics[0]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
@@ -217,7 +226,7 @@ def test_create_topic_refuses_counts_beside_an_assignment(three: Any, fields: di
 def test_delete_topics_fails_each_for_itself(three: Any) -> None:
     three.create("a", configs={"segment.bytes": "1000"})
     three.create("b")
-    request = pb.DeleteTopicsRequest(topic_names=["a", "x", "b", "b"])
+    request = DeleteTopicsRequest(topic_names=("a", "x", "b", "b"))
     response = three.do(three.controller.handle_delete_topics, request)
     assert {t.name: code(t) for t in response.topics} == {
         "a": ErrorCode.NONE,
@@ -232,25 +241,25 @@ def test_delete_topics_is_refused_where_it_is_disabled() -> None:
     config = ControllerConfig("c1", delete_topic_enable=False)
     controller = Controller(config, SequentialTopicIds())
     with pytest.raises(TidelogError, match="TOPIC_DELETION_DISABLED"):
-        controller.handle_delete_topics(pb.DeleteTopicsRequest(topic_names=["t"]), 0)
+        controller.handle_delete_topics(DeleteTopicsRequest(topic_names=("t",)), 0)
 
 
 def test_created_again_a_topic_has_another_id(three: Any) -> None:
     first = three.create().topic_id
-    three.do(three.controller.handle_delete_topics, pb.DeleteTopicsRequest(topic_names=["t"]))
+    three.do(three.controller.handle_delete_topics, DeleteTopicsRequest(topic_names=("t",)))
     assert three.create().topic_id != first
 
 
 @pytest.mark.parametrize("count", [-1, 0])
 def test_create_topics_refuses_too_many_topics_at_once(three: Any, count: int) -> None:
-    request = pb.CreateTopicsRequest(topics=[three.creatable("", partitions=count)] * 10_001)
+    request = CreateTopicsRequest(topics=tuple([three.creatable("", partitions=count)] * 10_001))
     with pytest.raises(TidelogError, match="10001") as caught:
         three.do(three.controller.handle_create_topics, request)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_delete_topics_refuses_too_many_at_once(three: Any) -> None:
-    request = pb.DeleteTopicsRequest(topic_names=[str(i) for i in range(10_001)])
+    request = DeleteTopicsRequest(topic_names=tuple(str(i) for i in range(10_001)))
     with pytest.raises(TidelogError, match="10001 topics in one request") as caught:
         three.do(three.controller.handle_delete_topics, request)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION

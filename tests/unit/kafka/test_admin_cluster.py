@@ -5,9 +5,9 @@ import time
 import pytest
 from kafka_admin import AdminNode, name_of, versions_of
 
-from tidelog.v1 import common_pb2
-from tidelog.v1 import quorum_service_pb2 as quorum_pb
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.requests import quorum as requests
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_node.kafka.protocol.messages.features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -84,10 +84,10 @@ def quorum(node, topic="__cluster_metadata", index=0, version=2):
 
 
 def replica(replica_id, log_end_offset, age_ms):
-    return quorum_pb.QuorumReplica(
+    return requests.QuorumReplica(
         replica_id=replica_id,
         log_end_offset=log_end_offset,
-        endpoint=common_pb2.Endpoint(host=f"c{replica_id}", port=9_093),
+        endpoint=Endpoint(host=f"c{replica_id}", port=9_093),
         directory_id=bytes([replica_id]) * 16 if replica_id < 3 else b"",
         last_fetch_age_ms=age_ms,
         last_caught_up_age_ms=age_ms,
@@ -97,17 +97,17 @@ def replica(replica_id, log_end_offset, age_ms):
 @pytest.mark.parametrize("version", versions_of(DescribeQuorumRequest))
 def test_describe_quorum_shows_the_controllers_with_kafkas_offsets(version):
     node = AdminNode(1)
-    node.controller.quorum = quorum_pb.DescribeQuorumResponse(
+    node.controller.quorum = requests.DescribeQuorumResponse(
         leader_id=1,
         leader_epoch=7,
         high_watermark=99,
-        voters=[replica(1, 99, 0), replica(2, 98, 1_000)],
-        observers=[replica(3, 50, -1)],
-        brokers=[
-            quorum_pb.BrokerProgress(broker_id=1, metadata_offset=98, last_heartbeat_age_ms=600),
-            quorum_pb.BrokerProgress(broker_id=4, metadata_offset=99, last_heartbeat_age_ms=500),
-            quorum_pb.BrokerProgress(broker_id=5, metadata_offset=97, last_heartbeat_age_ms=700),
-        ],
+        voters=(replica(1, 99, 0), replica(2, 98, 1_000)),
+        observers=(replica(3, 50, -1),),
+        brokers=(
+            requests.BrokerProgress(broker_id=1, metadata_offset=98, last_heartbeat_age_ms=600),
+            requests.BrokerProgress(broker_id=4, metadata_offset=99, last_heartbeat_age_ms=500),
+            requests.BrokerProgress(broker_id=5, metadata_offset=97, last_heartbeat_age_ms=700),
+        ),
     )
     before_ms = time.time_ns() // 1_000_000
     response = quorum(node, version=version)
@@ -170,12 +170,12 @@ def test_voter_is_added_and_removed_by_the_controllers():
     assert add_voter(node, HERE, QuorumListener("GRPC", "c4", 9094), cluster_id=None, directory_id=bytes(16)) is None
     assert remove_voter(node) is None
     assert remove_voter(node, cluster_id="c1", directory_id=bytes(16)) is None
-    endpoints = [common_pb2.Endpoint(host="c4", port=port) for port in (9093, 9094)]
+    endpoints = [Endpoint(host="c4", port=port) for port in (9093, 9094)]
     assert node.controller.voter_changes == [
-        quorum_pb.AddRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoints[0], timeout_ms=5_000),
-        quorum_pb.AddRaftVoterRequest(voter_id=4, endpoint=endpoints[1], timeout_ms=5_000),
-        quorum_pb.RemoveRaftVoterRequest(voter_id=4, directory_id=DIRECTORY),
-        quorum_pb.RemoveRaftVoterRequest(voter_id=4),
+        requests.AddRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoints[0], timeout_ms=5_000),
+        requests.AddRaftVoterRequest(voter_id=4, directory_id=b"", endpoint=endpoints[1], timeout_ms=5_000),
+        requests.RemoveRaftVoterRequest(voter_id=4, directory_id=DIRECTORY),
+        requests.RemoveRaftVoterRequest(voter_id=4),
     ]
 
 
@@ -198,8 +198,8 @@ def update_voter(node, *listeners, cluster_id="c1", directory_id=DIRECTORY, leve
 
 
 def led_by_controller_2(node):
-    leader = quorum_pb.QuorumReplica(replica_id=2, endpoint=common_pb2.Endpoint(host="c2", port=7))
-    node.controller.quorum = quorum_pb.DescribeQuorumResponse(leader_id=2, leader_epoch=3, voters=[leader])
+    leader = requests.QuorumReplica(2, 0, Endpoint("c2", 7), b"", 0, 0)
+    node.controller.quorum = requests.DescribeQuorumResponse(leader_id=2, leader_epoch=3, voters=(leader,))
     return CurrentLeader(2, 3, "c2", 7)
 
 
@@ -207,9 +207,9 @@ def test_address_of_a_voter_is_changed_by_the_controllers_and_the_answer_names_t
     node = AdminNode(1)
     leader = led_by_controller_2(node)
     assert update_voter(node, HERE) == UpdateRaftVoterResponse(current_leader=leader)
-    endpoint = common_pb2.Endpoint(host="c4", port=9093)
+    endpoint = Endpoint(host="c4", port=9093)
     assert node.controller.voter_changes == [
-        quorum_pb.UpdateRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoint, leader_epoch=3)
+        requests.UpdateRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoint, leader_epoch=3)
     ]
 
 

@@ -11,8 +11,9 @@ import pytest
 from kafka_admin import AdminNode
 from kafka_groups import kafka_groups
 
-from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import log_service_pb2 as log_pb
+from tidelog_foundation.requests import topics as requests
+from tidelog_foundation.requests.topics import CreatableTopicResult, CreateTopicsResponse
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.offsets import requests as offset_requests
 from tidelog_node.groups.offsets.committed import CommittedOffsets, TopicPartition
@@ -64,13 +65,11 @@ class Controller:
     def __getattr__(self, name):
         return getattr(self._controller, name)
 
-    async def create_topics(self, request, timeout_s):
-        if len(request.topics) > MANY:
-            return await self._controller.create_topics(request, timeout_s)
+    async def ask(self, request, timeout_s):
+        if not isinstance(request, requests.CreateTopicsRequest) or len(request.topics) > MANY:
+            return await self._controller.ask(request, timeout_s)
         assert request.validate_only
-        return admin_pb.CreateTopicsResponse(
-            topics=[admin_pb.CreatableTopicResult(name=t.name) for t in request.topics]
-        )
+        return CreateTopicsResponse(topics=tuple(CreatableTopicResult(name=t.name) for t in request.topics))
 
 
 def begin(node, request, version):

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tidelog.v1 import controller_service_pb2 as controller_pb
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.requests.replicas import (
+    AlterPartitionItemResult,
+    AlterPartitionResponse,
+    AlterPartitionTopicResult,
+)
 from tidelog_node import handlers
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.handlers import NodeContext
@@ -57,23 +61,22 @@ class FakeController:
     async def alter_partition(self, request):
         if self.refuse_with is not None:
             raise error_for(self.refuse_with, "the controller is told to refuse")
-        response = controller_pb.AlterPartitionResponse()
+        topics = []
         for topic in request.topics:
-            name = self.image.topic_names[topic.topic_id]
-            results = response.topics.add(topic_id=topic.topic_id)
-            for item in topic.partitions:
-                now = self.image.topics[name].partitions[item.index]
-                result = results.partitions.add(index=item.index)
-                if item.partition_epoch != now.partition_epoch or item.leader_epoch != now.leader_epoch:
-                    result.error.code = ErrorCode.INVALID_UPDATE_VERSION.code
-                    continue
-                isr = tuple(m.broker_id for m in item.new_isr)
-                await self.change(PartitionChangeRecord(topic.topic_id, item.index, isr=isr))
-                after = self.image.topics[name].partitions[item.index]
-                result.leader_id, result.leader_epoch = after.leader, after.leader_epoch
-                result.partition_epoch = after.partition_epoch
-                result.isr.extend(after.isr)
-        return response
+            results = [await self._alter(topic.topic_id, item) for item in topic.partitions]
+            topics.append(AlterPartitionTopicResult(topic.topic_id, tuple(results)))
+        return AlterPartitionResponse(tuple(topics))
+
+    async def _alter(self, topic_id, item):
+        name = self.image.topic_names[topic_id]
+        now = self.image.topics[name].partitions[item.index]
+        if item.partition_epoch != now.partition_epoch or item.leader_epoch != now.leader_epoch:
+            return AlterPartitionItemResult(item.index, error_for(ErrorCode.INVALID_UPDATE_VERSION))
+        isr = tuple(m.broker_id for m in item.new_isr)
+        await self.change(PartitionChangeRecord(topic_id, item.index, isr=isr))
+        after = self.image.topics[name].partitions[item.index]
+        epochs = after.leader_epoch, after.partition_epoch
+        return AlterPartitionItemResult(item.index, None, after.leader, *epochs, after.isr)
 
 
 @dataclass

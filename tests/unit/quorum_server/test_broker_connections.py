@@ -16,15 +16,17 @@ from topic_ids import SequentialTopicIds
 
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
-from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub, add_ControllerServiceServicer_to_server
+from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
 from tidelog_foundation.transport.binding import bind_port
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_quorum.controller import Controller, ControllerConfig
 from tidelog_quorum.server.broker_connections import BrokerConnections, address_of_peer
+from tidelog_quorum.server.controller_service import controller_service
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
-from tidelog_quorum.server.service import ControllerService
 
 BROKER = 7
 LONG_ENOUGH_S = 0.6
@@ -116,7 +118,7 @@ def play(
         connections = BrokerConnections(quorum, clock_ms)
         server = grpc.aio.server(options=server_options())
         port = bind_port(server, "127.0.0.1", 0)
-        add_ControllerServiceServicer_to_server(ControllerService("c1", quorum, feed, connections), server)
+        controller_service("c1", quorum, feed, connections).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
         await raft.start(quorum)
         await server.start()
         raft.elect(1)

@@ -12,16 +12,18 @@ import pytest
 
 from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
-from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub, add_QuorumServiceServicer_to_server
+from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
 from tidelog_foundation.transport.binding import bind_port
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_quorum.controller import BrokerProgress
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, ReplicaDescription
-from tidelog_quorum.server.quorum_service import QuorumService
+from tidelog_quorum.server.quorum_service import quorum_service
 
 DIRECTORY = b"d" * 16
 
@@ -87,7 +89,7 @@ def serve(test: Test) -> None:
         port = bind_port(server, "127.0.0.1", 0)
         quorum: Any = KnownQuorum()
         raft: Any = engine
-        add_QuorumServiceServicer_to_server(QuorumService("c1", raft, quorum), server)
+        quorum_service("c1", raft, quorum).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
         await server.start()
         try:
             async with open_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(10):

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from topic_ids import SequentialTopicIds
 
-from tidelog.v1 import admin_service_pb2 as admin
-from tidelog.v1 import common_pb2
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse, RegisterBrokerRequest
+from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest
 from tidelog_quorum.controller import Controller, ControllerConfig
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
@@ -22,7 +23,7 @@ SESSION_MS = 400
 
 
 class Quorum:
-    def __init__(self, raft: Any, features: list[common_pb2.FeatureRange]) -> None:
+    def __init__(self, raft: Any, features: list[FeatureRange]) -> None:
         self.raft = raft
         self.features = features
         self.now_ms = 0
@@ -35,18 +36,18 @@ class Quorum:
         await self.submit_register(1)
 
     async def submit_register(self, broker_id: int) -> int:
-        request = pb.RegisterBrokerRequest(
+        request = RegisterBrokerRequest(
             broker_id=broker_id,
             cluster_id="c1",
             incarnation_id=bytes([broker_id]) * 16,
-            endpoint=common_pb2.Endpoint(host="h", port=1),
-            features=self.features,
+            endpoint=Endpoint(host="h", port=1),
+            features=tuple(self.features),
         )
         answer = await self.shell.submit(lambda c, now_ms: c.handle_register_broker(request, now_ms))
         return answer.broker_epoch
 
-    async def submit_heartbeat(self, broker_id: int) -> pb.BrokerHeartbeatResponse:
-        request = pb.BrokerHeartbeatRequest(
+    async def submit_heartbeat(self, broker_id: int) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=self.shell.image.brokers[broker_id].broker_epoch,  # type: ignore[index]
             current_metadata_offset=10**6,
@@ -54,14 +55,15 @@ class Quorum:
         return await self.shell.submit(lambda c, now_ms: c.handle_broker_heartbeat(request, now_ms))
 
     async def submit_create(self, name: str, request_id: bytes = b"") -> ErrorCode:
-        topic = admin.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        request = admin.CreateTopicsRequest(topics=[topic], request_id=request_id)
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        request = CreateTopicsRequest(topics=(topic,), request_id=request_id)
         answer = await self.shell.submit(lambda c, now_ms: c.handle_create_topics(request, now_ms))
-        return ErrorCode.of(answer.topics[0].error.code)
+        error = answer.topics[0].error
+        return ErrorCode.NONE if error is None else error.code
 
 
 @pytest.fixture
-def quorum(new_raft: Callable[[], Any], features: list[common_pb2.FeatureRange]) -> Quorum:
+def quorum(new_raft: Callable[[], Any], features: list[FeatureRange]) -> Quorum:
     return Quorum(new_raft(), features)
 
 

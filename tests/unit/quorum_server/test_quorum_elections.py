@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from request_values import code_of
 from topic_ids import SequentialTopicIds
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import BrokerId, TopicId
+from tidelog_foundation.requests.partitions import ElectLeadersRequest, TopicPartitions
 from tidelog_quorum.controller import Controller, ControllerConfig, Result, elect_leaders
 from tidelog_quorum.metadata import (
     Endpoint,
@@ -21,7 +22,7 @@ from tidelog_quorum.metadata import (
     TopicRecord,
     decode_batch,
 )
-from tidelog_quorum.server.admin_service import AdminService
+from tidelog_quorum.server.admin_service import AdminCalls
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 
@@ -38,8 +39,8 @@ def test_election_of_many_partitions_is_written_in_slices_and_answered_as_one(
         TopicRecord("t", TOPIC_ID),
         *(PartitionRecord(TOPIC_ID, i, (1, 2), (1, 2), leader=2) for i in range(5)),
     ]
-    named = [pb.TopicPartitions(name="t", partitions=[0, 1, 2, 3, 4, 5])]
-    request = pb.ElectLeadersRequest(all_partitions=asks_for_all, topics=[] if asks_for_all else named)
+    named = [TopicPartitions(name="t", partitions=(0, 1, 2, 3, 4, 5))]
+    request = ElectLeadersRequest(all_partitions=asks_for_all, topics=() if asks_for_all else tuple(named))
 
     async def test() -> None:
         raft = new_raft()
@@ -49,12 +50,11 @@ def test_election_of_many_partitions_is_written_in_slices_and_answered_as_one(
         raft.elect(1)
         await quorum.submit(lambda c, now_ms: Result(records, None))
         before = len(raft.log)
-        context: Any = None
         async with asyncio.timeout(10):
-            response = await AdminService("c1", quorum).ElectLeaders(request, context)
+            response = await AdminCalls("c1", quorum).elect_leaders(request)
 
         [topic] = response.topics
-        codes = {p.index: ErrorCode.of(p.error.code) for p in topic.partitions}
+        codes = {p.index: code_of(p.error) for p in topic.partitions}
         unknown = {} if asks_for_all else {5: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert codes == dict.fromkeys(range(5), ErrorCode.NONE) | unknown
         written = [decode_batch(e.payload) for e in raft.log[before:]]

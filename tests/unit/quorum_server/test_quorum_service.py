@@ -14,20 +14,22 @@ from topic_ids import SequentialTopicIds
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
-from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub, add_AdminServiceServicer_to_server
-from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub, add_ControllerServiceServicer_to_server
+from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
+from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
 from tidelog_foundation.transport.binding import bind_port
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_quorum.controller import Controller, ControllerConfig
 from tidelog_quorum.metadata import RegisterBrokerRecord, decode_batch
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.server.admin_service import AdminService
+from tidelog_quorum.server.admin_service import admin_service
 from tidelog_quorum.server.broker_connections import BrokerConnections
+from tidelog_quorum.server.controller_service import controller_service
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
-from tidelog_quorum.server.service import ControllerService
 
 VOTERS = VoterSet([Voter(1, "10.0.0.1", 9093), Voter(2, "10.0.0.2", 9094)])
 
@@ -70,9 +72,9 @@ def serve(
         )
         server = grpc.aio.server(options=server_options())
         port = bind_port(server, "127.0.0.1", 0)
-        service = ControllerService("c1", quorum, feed, BrokerConnections(quorum, lambda: 0))
-        add_ControllerServiceServicer_to_server(service, server)
-        add_AdminServiceServicer_to_server(AdminService("c1", quorum), server)
+        connections = BrokerConnections(quorum, lambda: 0)
+        for service in (controller_service("c1", quorum, feed, connections), admin_service("c1", quorum)):
+            service.add_to(server, Intake(Charge(ByteBudget(1 << 20))))
         await raft.start(quorum)
         quorum.on_voters_change(VOTERS)
         await server.start()

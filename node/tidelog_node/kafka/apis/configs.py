@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from tidelog.v1 import admin_service_pb2 as pb
-from tidelog.v1.metadata_record_pb2 import ConfigResourceType
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests import configs as requests
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
+from tidelog_node.kafka.apis.errors import code_of, text_of
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.protocol.messages.configs import (
     AlterableConfig,
@@ -51,33 +51,32 @@ _TYPES = {
     "PASSWORD": 9,
 }
 _OPERATIONS = {
-    0: pb.CONFIG_OPERATION_TYPE_SET,
-    1: pb.CONFIG_OPERATION_TYPE_DELETE,
-    2: pb.CONFIG_OPERATION_TYPE_APPEND,
-    3: pb.CONFIG_OPERATION_TYPE_SUBTRACT,
+    0: requests.ConfigOperationType.SET,
+    1: requests.ConfigOperationType.DELETE,
+    2: requests.ConfigOperationType.APPEND,
+    3: requests.ConfigOperationType.SUBTRACT,
 }
 _DELETE = 1
 _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
 _LISTED: Final = ({_CLIENT_METRICS}, {_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP})
 """The types in each version of ListConfigResources (ListConfigResourcesRequest.supportedResourceTypes)."""
-_Steps: TypeAlias = Generator[None, None, None]
+_Steps: TypeAlias = Generator[None, None, requests.ConfigResourceChange]
 A = TypeVar("A", bound=AlterConfigsResource | IncrementalAlterConfigsResource)
 
 
 async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, caller: Caller) -> DescribeConfigsResponse:
     """Describe the settings of topics, this node, all nodes and groups."""
     slices = TimeSlices()
-    call = pb.DescribeConfigsRequest(
-        include_synonyms=request.include_synonyms,
-        include_documentation=request.include_documentation,
-    )
-    async for resource in slices.of(request.resources):
-        call.resources.add(resource=_name(resource), names=resource.configuration_keys or ())
+    resources = [
+        requests.DescribeConfigsResource(_name(resource), tuple(resource.configuration_keys or ()))
+        async for resource in slices.of(request.resources)
+    ]
+    call = requests.DescribeConfigsRequest(tuple(resources), request.include_synonyms, request.include_documentation)
     response = await handlers.describe_configs(node.context, call)
     results = [
         DescribeConfigsResult(
-            error_code=r.error.code,
-            error_message=r.error.message or None,
+            error_code=code_of(r.error),
+            error_message=text_of(r.error),
             resource_type=r.resource.type,
             resource_name=r.resource.name,
             configs=[_described(c, request.include_documentation) for c in r.configs],
@@ -127,57 +126,57 @@ async def incremental_alter_configs(
 async def _alter(
     node: KafkaNode,
     resources: Sequence[A],
-    write: Callable[[A, pb.ConfigResourceChange], _Steps],
+    convert: Callable[[A], _Steps],
     *,
     validate_only: bool,
 ) -> list[AlterConfigsResourceResponse]:
     """Send the valid changes to the controller. Each resource has a response with its own error or that of the call."""
     responses: list[AlterConfigsResourceResponse] = []
     slices = TimeSlices()
-    call = pb.IncrementalAlterConfigsRequest(validate_only=validate_only)
+    changes: list[requests.ConfigResourceChange] = []
     counts = Counter([(r.resource_type, r.resource_name) async for r in slices.of(resources)])
     async for resource in slices.of({(r.resource_type, r.resource_name): r for r in resources}.values()):
         try:
             _refuse_repeated(resource, counts)
-            change = pb.ConfigResourceChange()
-            await slices.result_of(write(resource, change))
-            call.resources.append(change)
+            changes.append(await slices.result_of(convert(resource)))
         except TidelogError as error:
             responses.append(_refused(_name(resource), error))
-    if not call.resources:
+    if not changes:
         return responses
+    call = requests.IncrementalAlterConfigsRequest(tuple(changes), validate_only)
     try:
         answered = (await handlers.incremental_alter_configs(node.context, call)).resources
     except TidelogError as error:
-        return [*responses, *[_refused(r.resource, error) async for r in slices.of(call.resources)]]
+        return [*responses, *[_refused(r.resource, error) async for r in slices.of(changes)]]
     return [
         *responses,
         *[
-            AlterConfigsResourceResponse(r.error.code, r.error.message or None, r.resource.type, r.resource.name)
+            AlterConfigsResourceResponse(code_of(r.error), text_of(r.error), r.resource.type, r.resource.name)
             async for r in slices.of(answered)
         ],
     ]
 
 
-def _refused(name: pb.ConfigResourceName, error: TidelogError) -> AlterConfigsResourceResponse:
+def _refused(name: requests.ConfigResourceName, error: TidelogError) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(error.code.code, error.message, name.type, name.name)
 
 
-def _replacement(resource: AlterConfigsResource, change: pb.ConfigResourceChange) -> _Steps:
+def _replacement(resource: AlterConfigsResource) -> _Steps:
     _refuse_nulls(c for c in resource.configs if c.value is None)
-    change.resource.CopyFrom(_name(resource))
-    change.replaces_all = True
+    operations = []
     for config in resource.configs:
-        change.operations.add(name=config.name, type=pb.CONFIG_OPERATION_TYPE_SET, value=config.value or "")
+        operations.append(requests.ConfigOperation(config.name, requests.ConfigOperationType.SET, config.value or ""))
         yield
+    return requests.ConfigResourceChange(_name(resource), tuple(operations), replaces_all=True)
 
 
-def _change(resource: IncrementalAlterConfigsResource, change: pb.ConfigResourceChange) -> _Steps:
+def _change(resource: IncrementalAlterConfigsResource) -> _Steps:
     _refuse_nulls(c for c in resource.configs if c.value is None and c.config_operation != _DELETE)
-    change.resource.CopyFrom(_name(resource))
+    operations = []
     for config in resource.configs:
-        change.operations.append(_operation(config))
+        operations.append(_operation(config))
         yield
+    return requests.ConfigResourceChange(_name(resource), tuple(operations))
 
 
 def _refuse_repeated(
@@ -193,31 +192,29 @@ def _refuse_nulls(nulls: Iterable[AlterableConfig | IncrementalAlterableConfig])
         raise error_for(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(names)}")
 
 
-def _operation(config: IncrementalAlterableConfig) -> pb.ConfigOperation:
+def _operation(config: IncrementalAlterableConfig) -> requests.ConfigOperation:
     kind = _OPERATIONS.get(config.config_operation)
     if kind is None:
         text = f"unknown type {config.config_operation} of an operation on {config.name!r}"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
-    return pb.ConfigOperation(name=config.name, type=kind, value=config.value or "")
+    return requests.ConfigOperation(config.name, kind, config.value or "")
 
 
 def _name(
     resource: AlterConfigsResource | DescribeConfigsResource | IncrementalAlterConfigsResource,
-) -> pb.ConfigResourceName:
+) -> requests.ConfigResourceName:
     # The numbers are Kafka's. The receiver refuses those of other resources.
-    return pb.ConfigResourceName(type=ConfigResourceType.ValueType(resource.resource_type), name=resource.resource_name)
+    return requests.ConfigResourceName(resource.resource_type, resource.resource_name)
 
 
-def _described(config: pb.DescribedConfig, is_documented: bool) -> DescribeConfigsResourceResult:
+def _described(config: requests.DescribedConfig, is_documented: bool) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=config.name,
-        value=config.value if config.HasField("value") else None,
+        value=config.value,
         read_only=config.is_read_only,
         config_source=config.source,
         is_sensitive=config.is_sensitive,
-        synonyms=[
-            DescribeConfigsSynonym(s.name, s.value if s.HasField("value") else None, s.source) for s in config.synonyms
-        ],
+        synonyms=[DescribeConfigsSynonym(s.name, s.value, s.source) for s in config.synonyms],
         config_type=_TYPES[config.type],
         documentation=config.documentation if is_documented else None,
     )

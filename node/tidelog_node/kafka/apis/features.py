@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests import features as requests
+from tidelog_foundation.requests.features import FeatureUpgradeType
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.features import (
     FeatureUpdateKey,
@@ -14,9 +15,9 @@ from tidelog_node.kafka.protocol.messages.features import (
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _UPGRADE_TYPES = {
-    1: pb.FEATURE_UPGRADE_TYPE_UPGRADE,
-    2: pb.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE,
-    3: pb.FEATURE_UPGRADE_TYPE_UNSAFE_DOWNGRADE,
+    1: FeatureUpgradeType.UPGRADE,
+    2: FeatureUpgradeType.SAFE_DOWNGRADE,
+    3: FeatureUpgradeType.UNSAFE_DOWNGRADE,
 }
 
 
@@ -24,27 +25,24 @@ async def update_features(node: KafkaNode, request: UpdateFeaturesRequest, calle
     """Change feature levels. Before version 2 each feature also has the common error."""
     code, text = 0, None
     try:
-        call = pb.UpdateFeaturesRequest(
-            updates=[_update(key, caller.version) for key in request.feature_updates],
-            validate_only=request.validate_only,
-            timeout_ms=request.timeout_ms,
-        )
-        await handlers.update_features(node.context, call)
+        updates = tuple(_update(key, caller.version) for key in request.feature_updates)
+        call = requests.UpdateFeaturesRequest(updates, request.validate_only, request.timeout_ms)
+        await handlers.forward(node.context, call)
     except TidelogError as error:
         code, text = error.code.code, error.message
     results = [UpdatableFeatureResult(key.feature, code, text) for key in request.feature_updates]
     return UpdateFeaturesResponse(error_code=code, error_message=text, results=results)
 
 
-def _update(key: FeatureUpdateKey, version: int) -> pb.FeatureUpdate:
+def _update(key: FeatureUpdateKey, version: int) -> requests.FeatureUpdate:
     if version == 0:
-        kind = pb.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE if key.allow_downgrade else pb.FEATURE_UPGRADE_TYPE_UPGRADE
-        return pb.FeatureUpdate(name=key.feature, level=key.max_version_level, upgrade_type=kind)
+        kind = FeatureUpgradeType.SAFE_DOWNGRADE if key.allow_downgrade else FeatureUpgradeType.UPGRADE
+        return requests.FeatureUpdate(key.feature, key.max_version_level, kind)
     if key.upgrade_type not in _UPGRADE_TYPES:
         text = f"feature {key.feature!r}: unknown upgrade type {key.upgrade_type}, expected 1, 2 or 3"
         raise error_for(ErrorCode.INVALID_UPDATE_VERSION, text)
     kind = _UPGRADE_TYPES[key.upgrade_type]
-    return pb.FeatureUpdate(name=key.feature, level=key.max_version_level, upgrade_type=kind)
+    return requests.FeatureUpdate(key.feature, key.max_version_level, kind)
 
 
 APIS: tuple[Api, ...] = (MessageApi(UpdateFeaturesRequest, update_features),)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.v1 import admin_service_pb2 as admin_pb
-from tidelog.v1 import common_pb2
-from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests import cluster
+from tidelog_foundation.requests import quorum as requests
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.quorum import (
@@ -52,7 +52,7 @@ async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, calle
     if len(request.topics) > 1 or named != [(CLUSTER_METADATA_TOPIC, 0)]:
         return await _unknown(request)
     try:
-        quorum = await handlers.describe_quorum(node.context, pb.DescribeQuorumRequest())
+        quorum = await handlers.forward(node.context, requests.DescribeQuorumRequest())
     except TidelogError as error:
         return DescribeQuorumResponse(error_code=error.code.code, error_message=error.message)
     state = _state(quorum, node.context.clock.wall_ms())
@@ -70,12 +70,12 @@ async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, caller: 
     try:
         _check_cluster(node, request.cluster_id)
         listener = _grpc_listener(request)
-        await handlers.add_raft_voter(
+        await handlers.change_quorum(
             node.context,
-            pb.AddRaftVoterRequest(
+            requests.AddRaftVoterRequest(
                 voter_id=request.voter_id,
                 directory_id=_directory(request.voter_directory_id),
-                endpoint=common_pb2.Endpoint(host=listener.host, port=listener.port),
+                endpoint=Endpoint(listener.host, listener.port),
                 timeout_ms=request.timeout_ms,
             ),
         )
@@ -88,10 +88,12 @@ async def remove_raft_voter(
     node: KafkaNode, request: RemoveRaftVoterRequest, caller: Caller
 ) -> RemoveRaftVoterResponse:
     """Remove a controller from the voters (KIP-853)."""
-    call = pb.RemoveRaftVoterRequest(voter_id=request.voter_id, directory_id=_directory(request.voter_directory_id))
+    call = requests.RemoveRaftVoterRequest(
+        voter_id=request.voter_id, directory_id=_directory(request.voter_directory_id)
+    )
     try:
         _check_cluster(node, request.cluster_id)
-        await handlers.remove_raft_voter(node.context, call)
+        await handlers.change_quorum(node.context, call)
     except TidelogError as error:
         return RemoveRaftVoterResponse(error_code=error.code.code, error_message=error.message)
     return RemoveRaftVoterResponse(error_message=None)
@@ -104,9 +106,9 @@ async def update_raft_voter(
     leader = CurrentLeader()
     try:
         _check_cluster(node, request.cluster_id)
-        quorum = await handlers.describe_quorum(node.context, pb.DescribeQuorumRequest())
+        quorum = await handlers.forward(node.context, requests.DescribeQuorumRequest())
         leader = _leader(quorum)
-        await handlers.update_raft_voter(node.context, _update(request))
+        await handlers.change_quorum(node.context, _update(request))
     except TidelogError as error:
         return UpdateRaftVoterResponse(error_code=error.code.code, current_leader=leader)
     return UpdateRaftVoterResponse(current_leader=leader)
@@ -116,9 +118,8 @@ async def unregister_broker(
     node: KafkaNode, request: UnregisterBrokerRequest, caller: Caller
 ) -> UnregisterBrokerResponse:
     """Unregister a broker that is permanently gone."""
-    call = admin_pb.UnregisterBrokerRequest(broker_id=request.broker_id)
     try:
-        await handlers.unregister_broker(node.context, call)
+        await handlers.forward(node.context, cluster.UnregisterBrokerRequest(request.broker_id))
     except TidelogError as error:
         return UnregisterBrokerResponse(error_code=error.code.code, error_message=error.message)
     return UnregisterBrokerResponse(error_message=None)
@@ -130,7 +131,7 @@ def _check_cluster(node: KafkaNode, cluster_id: str | None) -> None:
         raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
 
 
-def _update(request: UpdateRaftVoterRequest) -> pb.UpdateRaftVoterRequest:
+def _update(request: UpdateRaftVoterRequest) -> requests.UpdateRaftVoterRequest:
     feature = request.k_raft_version_feature
     if not any(request.voter_directory_id):
         raise error_for(ErrorCode.INVALID_REQUEST, f"controller {request.voter_id} has no directory id")
@@ -139,17 +140,17 @@ def _update(request: UpdateRaftVoterRequest) -> pb.UpdateRaftVoterRequest:
         text = f"controller {request.voter_id} supports kraft.version {levels}, and not {_KRAFT_VERSION}"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     listener = _grpc_listener(request)
-    return pb.UpdateRaftVoterRequest(
+    return requests.UpdateRaftVoterRequest(
         voter_id=request.voter_id,
         directory_id=request.voter_directory_id,
-        endpoint=common_pb2.Endpoint(host=listener.host, port=listener.port),
+        endpoint=Endpoint(listener.host, listener.port),
         leader_epoch=request.current_leader_epoch,
     )
 
 
-def _leader(quorum: pb.DescribeQuorumResponse) -> CurrentLeader:
+def _leader(quorum: requests.DescribeQuorumResponse) -> CurrentLeader:
     leader = next((v for v in quorum.voters if v.replica_id == quorum.leader_id), None)
-    endpoint = common_pb2.Endpoint() if leader is None else leader.endpoint
+    endpoint = Endpoint() if leader is None else leader.endpoint
     return CurrentLeader(quorum.leader_id, quorum.leader_epoch, endpoint.host, endpoint.port)
 
 
@@ -185,7 +186,7 @@ async def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(error_message=None, topics=topics)
 
 
-def _state(quorum: pb.DescribeQuorumResponse, now_ms: int) -> QuorumPartitionState:
+def _state(quorum: requests.DescribeQuorumResponse, now_ms: int) -> QuorumPartitionState:
     return QuorumPartitionState(
         error_message=None,
         leader_id=quorum.leader_id,
@@ -196,7 +197,7 @@ def _state(quorum: pb.DescribeQuorumResponse, now_ms: int) -> QuorumPartitionSta
     )
 
 
-def _replica(replica: pb.QuorumReplica, now_ms: int) -> ReplicaState:
+def _replica(replica: requests.QuorumReplica, now_ms: int) -> ReplicaState:
     fetched_ms, caught_up_ms = replica.last_fetch_age_ms, replica.last_caught_up_age_ms
     return ReplicaState(
         replica_id=replica.replica_id,
@@ -207,7 +208,7 @@ def _replica(replica: pb.QuorumReplica, now_ms: int) -> ReplicaState:
     )
 
 
-def _brokers(quorum: pb.DescribeQuorumResponse, image: MetadataImage, now_ms: int) -> Iterator[ReplicaState]:
+def _brokers(quorum: requests.DescribeQuorumResponse, image: MetadataImage, now_ms: int) -> Iterator[ReplicaState]:
     """Yield the nodes that follow the metadata log, which Kafka reports as observers of the quorum.
 
     A node with the id of a controller is omitted. Kafka's tools take an id for one process and would show the node with

@@ -5,11 +5,11 @@ An error of the call is in the top-level field and in each result, if there are 
 
 from __future__ import annotations
 
-from tidelog.v1 import admin_service_pb2 as pb
-from tidelog.v1.metadata_record_pb2 import BrokerIds
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests import partitions as requests
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
+from tidelog_node.kafka.apis.errors import code_of, text_of
 from tidelog_node.kafka.protocol.messages.replicas import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -27,20 +27,20 @@ from tidelog_node.kafka.protocol.messages.replicas import (
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
-_ELECTION_TYPES = {0: pb.ELECTION_TYPE_PREFERRED, 1: pb.ELECTION_TYPE_UNCLEAN}
+_ELECTION_TYPES = {0: requests.ElectionType.PREFERRED, 1: requests.ElectionType.UNCLEAN}
 
 
 async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
     """Elect leaders for the named partitions, or for all."""
     try:
-        response = await handlers.elect_leaders(node.context, _election(request))
+        response = await handlers.forward(node.context, _election(request))
     except TidelogError as error:
         return await _no_election(request, error)
     slices = TimeSlices()
     results = [
         ReplicaElectionResult(
             t.name,
-            [PartitionResult(p.index, p.error.code, p.error.message or None) async for p in slices.of(t.partitions)],
+            [PartitionResult(p.index, code_of(p.error), text_of(p.error)) async for p in slices.of(t.partitions)],
         )
         async for t in slices.of(response.topics)
     ]
@@ -53,23 +53,20 @@ async def alter_partition_reassignments(
     """Begin, replace or cancel reassignments."""
     is_allowed = request.allow_replication_factor_change
     slices = TimeSlices()
-    call = pb.AlterPartitionReassignmentsRequest(
-        topics=[
-            pb.ReassignableTopic(name=t.name, partitions=[_reassignable(p) async for p in slices.of(t.partitions)])
-            async for t in slices.of(request.topics)
-        ],
-        timeout_ms=request.timeout_ms,
-        refuse_replication_factor_change=not is_allowed,
-    )
+    topics = [
+        requests.ReassignableTopic(t.name, tuple([_reassignable(p) async for p in slices.of(t.partitions)]))
+        async for t in slices.of(request.topics)
+    ]
+    call = requests.AlterPartitionReassignmentsRequest(tuple(topics), request.timeout_ms, not is_allowed)
     try:
-        response = await handlers.alter_partition_reassignments(node.context, call)
+        response = await handlers.forward(node.context, call)
     except TidelogError as error:
         return await _no_reassignment(request, error)
     results = [
         ReassignableTopicResponse(
             t.name,
             [
-                ReassignablePartitionResponse(p.index, p.error.code, p.error.message or None)
+                ReassignablePartitionResponse(p.index, code_of(p.error), text_of(p.error))
                 async for p in slices.of(t.partitions)
             ],
         )
@@ -84,29 +81,25 @@ async def list_partition_reassignments(
     node: KafkaNode, request: ListPartitionReassignmentsRequest, caller: Caller
 ) -> ListPartitionReassignmentsResponse:
     """List the reassignments in progress of the named partitions, of none for an empty list, or of all for null."""
-    topics = [pb.TopicPartitions(name=t.name, partitions=t.partition_indexes) for t in request.topics or ()]
+    topics = tuple(requests.TopicPartitions(t.name, tuple(t.partition_indexes)) for t in request.topics or ())
     if request.topics is not None and not topics:
         return ListPartitionReassignmentsResponse(error_message=None)
-    call = pb.ListPartitionReassignmentsRequest(topics=topics)
+    call = requests.ListPartitionReassignmentsRequest(topics=topics)
     try:
-        response = await handlers.list_partition_reassignments(node.context, call)
+        response = await handlers.forward(node.context, call)
     except TidelogError as error:
         return ListPartitionReassignmentsResponse(error_code=error.code.code, error_message=error.message)
     results = [OngoingTopicReassignment(t.name, [_ongoing(p) for p in t.partitions]) for t in response.topics]
     return ListPartitionReassignmentsResponse(error_message=None, topics=results)
 
 
-def _election(request: ElectLeadersRequest) -> pb.ElectLeadersRequest:
+def _election(request: ElectLeadersRequest) -> requests.ElectLeadersRequest:
     kind = _ELECTION_TYPES.get(request.election_type)
     if kind is None:
         text = f"unknown election type {request.election_type}, expected 0 (preferred) or 1 (unclean)"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
-    return pb.ElectLeadersRequest(
-        election_type=kind,
-        topics=[pb.TopicPartitions(name=t.topic, partitions=t.partitions) for t in request.topic_partitions or ()],
-        all_partitions=request.topic_partitions is None,
-        timeout_ms=request.timeout_ms,
-    )
+    topics = tuple(requests.TopicPartitions(t.topic, tuple(t.partitions)) for t in request.topic_partitions or ())
+    return requests.ElectLeadersRequest(kind, topics, request.topic_partitions is None, request.timeout_ms)
 
 
 async def _no_election(request: ElectLeadersRequest, error: TidelogError) -> ElectLeadersResponse:
@@ -119,9 +112,9 @@ async def _no_election(request: ElectLeadersRequest, error: TidelogError) -> Ele
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 
-def _reassignable(partition: ReassignablePartition) -> pb.ReassignablePartition:
-    replicas = None if partition.replicas is None else BrokerIds(ids=partition.replicas)
-    return pb.ReassignablePartition(index=partition.partition_index, replicas=replicas)
+def _reassignable(partition: ReassignablePartition) -> requests.ReassignablePartition:
+    replicas = None if partition.replicas is None else tuple(partition.replicas)
+    return requests.ReassignablePartition(partition.partition_index, replicas)
 
 
 async def _no_reassignment(
@@ -143,7 +136,7 @@ async def _no_reassignment(
     )
 
 
-def _ongoing(partition: pb.OngoingPartitionReassignment) -> OngoingPartitionReassignment:
+def _ongoing(partition: requests.OngoingPartitionReassignment) -> OngoingPartitionReassignment:
     return OngoingPartitionReassignment(
         partition_index=partition.index,
         replicas=list(partition.replicas),

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator, Mapping
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import REQUEST_ID_SIZE
+from tidelog_foundation.ids import REQUEST_ID_SIZE, TopicId
+from tidelog_foundation.requests import topics as requests
+from tidelog_foundation.requests.configs import ConfigEntry
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
+from tidelog_node.kafka.apis.errors import code_of, text_of
 from tidelog_node.kafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -42,19 +44,15 @@ async def create_topics(node: KafkaNode, request: CreateTopicsRequest, caller: C
     """Create topics. The request has an id, so that this node can retry after a lost answer of a controller."""
     slices = TimeSlices()
     refused = {t.name: error async for t in slices.of(request.topics) if (error := _null_setting(t)) is not None}
-    call = pb.CreateTopicsRequest(
-        timeout_ms=request.timeout_ms,
-        validate_only=request.validate_only,
-        request_id=os.urandom(REQUEST_ID_SIZE),
+    topics = [await slices.result_of(_creatable(t)) async for t in slices.of(request.topics) if t.name not in refused]
+    call = requests.CreateTopicsRequest(
+        tuple(topics), request.timeout_ms, request.validate_only, os.urandom(REQUEST_ID_SIZE)
     )
-    async for topic in slices.of(request.topics):
-        if topic.name not in refused:
-            await slices.result_of(_fill(call.topics.add(), topic))
     try:
-        answered = (await handlers.create_topics(node.context, call)).topics if call.topics else []
+        answered = (await handlers.create_topics(node.context, call)).topics if topics else ()
     except TidelogError as error:
         refused |= {t.name: error for t in request.topics}
-        answered = []
+        answered = ()
     settings = {t.name: {c.name: c.value for c in t.configs} async for t in slices.of(call.topics)}
     results = [_created(node, caller, result, settings) async for result in slices.of(answered)]
     results += [
@@ -74,13 +72,13 @@ async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, caller: C
             refused.append(result)
         else:
             named.append(state)
-    call = pb.DeleteTopicsRequest(
-        topic_names=[s.name for s in named if s.name is not None],
-        topic_ids=[s.topic_id for s in named if s.name is None],
+    call = requests.DeleteTopicsRequest(
+        topic_names=tuple(s.name for s in named if s.name is not None),
+        topic_ids=tuple(TopicId(s.topic_id) for s in named if s.name is None),
         timeout_ms=request.timeout_ms,
     )
     try:
-        answered = (await handlers.delete_topics(node.context, call)).topics if named else []
+        answered = (await handlers.delete_topics(node.context, call)).topics if named else ()
     except TidelogError as error:
         code = _code_of_deletion(error, caller.version)
         failed = [_deletable(s, code, error.message) async for s in slices.of(named)]
@@ -90,8 +88,8 @@ async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, caller: C
             # Only a topic requested by id can lack a name; an empty name is one that no topic has.
             name=None if not t.name and any(t.topic_id) else t.name,
             topic_id=t.topic_id,
-            error_code=t.error.code,
-            error_message=t.error.message or None,
+            error_code=code_of(t.error),
+            error_message=text_of(t.error),
         )
         async for t in slices.of(answered)
     ]
@@ -103,9 +101,8 @@ async def create_partitions(
 ) -> CreatePartitionsResponse:
     """Add partitions to topics."""
     slices = TimeSlices()
-    call = pb.CreatePartitionsRequest(timeout_ms=request.timeout_ms, validate_only=request.validate_only)
-    async for topic in slices.of(request.topics):
-        await slices.result_of(_fill_new(call.topics.add(), topic))
+    topics = [await slices.result_of(_new_partitions(topic)) async for topic in slices.of(request.topics)]
+    call = requests.CreatePartitionsRequest(tuple(topics), request.timeout_ms, request.validate_only)
     try:
         answered = (await handlers.create_partitions(node.context, call)).topics
     except TidelogError as error:
@@ -117,8 +114,7 @@ async def create_partitions(
         )
     return CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(t.name, t.error.code, t.error.message or None)
-            async for t in slices.of(answered)
+            CreatePartitionsTopicResult(t.name, code_of(t.error), text_of(t.error)) async for t in slices.of(answered)
         ]
     )
 
@@ -130,24 +126,24 @@ def _null_setting(topic: CreatableTopic) -> TidelogError | None:
     return error_for(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(names)}")
 
 
-def _fill(creatable: pb.CreatableTopic, topic: CreatableTopic) -> Generator[None, None, None]:
-    creatable.name = topic.name
-    creatable.num_partitions = topic.num_partitions
-    creatable.replication_factor = topic.replication_factor
+def _creatable(topic: CreatableTopic) -> Generator[None, None, requests.CreatableTopic]:
+    assignments, configs = [], []
     for assignment in topic.assignments:
-        creatable.assignments.add(partition_index=assignment.partition_index, broker_ids=assignment.broker_ids)
+        assignments.append(requests.ReplicaAssignment(assignment.partition_index, tuple(assignment.broker_ids)))
         yield
     for config in topic.configs:
-        creatable.configs.add(name=config.name, value=config.value or "")
+        configs.append(ConfigEntry(config.name, config.value or ""))
         yield
+    counts = topic.num_partitions, topic.replication_factor
+    return requests.CreatableTopic(topic.name, *counts, tuple(assignments), tuple(configs))
 
 
 def _created(
-    node: KafkaNode, caller: Caller, result: pb.CreatableTopicResult, settings: Mapping[str, Mapping[str, str]]
+    node: KafkaNode, caller: Caller, result: requests.CreatableTopicResult, settings: Mapping[str, Mapping[str, str]]
 ) -> CreatableTopicResult:
-    if result.HasField("error"):
+    if result.error is not None:
         return CreatableTopicResult(
-            name=result.name, error_code=result.error.code, error_message=result.error.message or None
+            name=result.name, error_code=code_of(result.error), error_message=text_of(result.error)
         )
     described = caller.version >= _FIRST_WITH_SETTINGS
     return CreatableTopicResult(
@@ -164,7 +160,7 @@ def _settings(node: KafkaNode, set_on_it: Mapping[str, str]) -> Iterator[Creatab
     for config in handlers.topic_settings(node.context, set_on_it):
         yield CreatableTopicConfigs(
             name=config.name,
-            value=config.value if config.HasField("value") else None,
+            value=config.value,
             read_only=config.is_read_only,
             config_source=config.source,
             is_sensitive=config.is_sensitive,
@@ -192,15 +188,16 @@ def _code_of_deletion(error: TidelogError, version: int) -> ErrorCode:
     return error.code
 
 
-def _fill_new(partitions: pb.NewPartitions, topic: CreatePartitionsTopic) -> Generator[None, None, None]:
-    """Fill the request. Null assignments let the controller choose; an empty list is sent as one without replicas."""
+def _new_partitions(topic: CreatePartitionsTopic) -> Generator[None, None, requests.NewPartitions]:
+    """Convert a topic. Null assignments let the controller choose; an empty list is sent as one without replicas."""
     assignments = topic.assignments
     if assignments is not None:
         assignments = assignments or [CreatePartitionsAssignment()]
-    partitions.name, partitions.count = topic.name, topic.count
+    converted = []
     for assignment in assignments or ():
-        partitions.assignments.add(broker_ids=assignment.broker_ids)
+        converted.append(requests.ReplicaAssignment(broker_ids=tuple(assignment.broker_ids)))
         yield
+    return requests.NewPartitions(topic.name, topic.count, tuple(converted))
 
 
 APIS: tuple[Api, ...] = (

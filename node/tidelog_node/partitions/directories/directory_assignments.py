@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tidelog.v1 import controller_service_pb2 as pb
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
+from tidelog_foundation.requests.replicas import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryAssignment,
+    DirectoryAssignmentTopic,
+)
 from tidelog_node.event_loop.clock import Clock
 from tidelog_node.hosting.assignments import (
     OBSOLETE,
@@ -27,7 +32,7 @@ logger = logging.getLogger(__name__)
 class AssignmentController(Protocol):
     """The controller's call for directory assignments."""
 
-    async def assign_replicas_to_dirs(self, request: pb.AssignReplicasToDirsRequest) -> pb.AssignReplicasToDirsResponse:
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         """Send the request to the leading controller; raises TidelogError when the call failed as a whole."""
         ...
 
@@ -80,37 +85,37 @@ class DirectoryAssignments:
             log("Reporting the log directories of %d replicas failed, retrying: %s", count, error)
             return AssignmentsFailed()
         for result in (result for topic in response.topics for result in topic.partitions):
-            if result.HasField("error") and ErrorCode.of(result.error.code) not in OBSOLETE:
+            if result.error is not None and result.error.code not in OBSOLETE:
                 logger.warning("The controller rejected the log directory of a replica: %s", result.error.message)
         return assignments_answered(response)
 
 
 def assignments_request(
     broker_id: BrokerId, broker_epoch: BrokerEpoch, assignments: Iterable[AssignDirectory]
-) -> pb.AssignReplicasToDirsRequest:
+) -> AssignReplicasToDirsRequest:
     """Return the request with the replicas' directories."""
-    directories: dict[tuple[DirectoryId, bool], pb.DirectoryAssignment] = {}
-    topics: dict[tuple[DirectoryId, bool, TopicId], pb.DirectoryAssignmentTopic] = {}
+    directories: dict[tuple[DirectoryId, bool], dict[TopicId, list[int]]] = {}
     for assignment in assignments:
-        directory, topic = (assignment.directory, assignment.keeps_log), assignment.topic_id
-        if directory not in directories:
-            directories[directory] = pb.DirectoryAssignment(directory_id=directory[0], keeps_logs=directory[1])
-        if (*directory, topic) not in topics:
-            topics[*directory, topic] = directories[directory].topics.add(topic_id=topic)
-        topics[*directory, topic].partitions.append(assignment.index)
-    return pb.AssignReplicasToDirsRequest(
-        broker_id=broker_id, broker_epoch=broker_epoch, directories=directories.values()
+        topics = directories.setdefault((assignment.directory, assignment.keeps_log), {})
+        topics.setdefault(assignment.topic_id, []).append(assignment.index)
+    return AssignReplicasToDirsRequest(
+        broker_id, broker_epoch, tuple(_assignment(*key, topics) for key, topics in directories.items())
     )
 
 
-def assignments_answered(response: pb.AssignReplicasToDirsResponse) -> AssignmentsAnswered:
+def assignments_answered(response: AssignReplicasToDirsResponse) -> AssignmentsAnswered:
     """Return the controller's answer for each replica."""
     return AssignmentsAnswered(
         {
-            (TopicId(topic.topic_id), result.index): (
-                ErrorCode.of(result.error.code) if result.HasField("error") else None
-            )
+            (topic.topic_id, result.index): None if result.error is None else result.error.code
             for topic in response.topics
             for result in topic.partitions
         }
     )
+
+
+def _assignment(
+    directory_id: DirectoryId, keeps_logs: bool, topics: Mapping[TopicId, Sequence[int]]
+) -> DirectoryAssignment:
+    named = (DirectoryAssignmentTopic(topic_id, tuple(indexes)) for topic_id, indexes in topics.items())
+    return DirectoryAssignment(directory_id, tuple(named), keeps_logs)

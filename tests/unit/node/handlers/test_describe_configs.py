@@ -4,26 +4,32 @@ import asyncio
 
 import pytest
 
-from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import log_service_pb2 as log_pb
 from tidelog_foundation.config import TopicConfig, describe
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.configs import (
+    ConfigResourceName,
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from tidelog_foundation.requests.topics import DescribeTopicsRequest
 from tidelog_node import handlers
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType
 
 TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
-ON_TOPIC = pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG
-ON_NODE = pb.CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG
-ON_ALL = pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG
-IN_FILE = pb.CONFIG_SOURCE_STATIC_BROKER_CONFIG
-DEFAULT = pb.CONFIG_SOURCE_DEFAULT_CONFIG
+ON_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG
+ON_NODE = ConfigSource.DYNAMIC_BROKER_CONFIG
+ON_ALL = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+IN_FILE = ConfigSource.STATIC_BROKER_CONFIG
+DEFAULT = ConfigSource.DEFAULT_CONFIG
 
 
 async def ask(node, kind, name, *names, synonyms=True, documentation=False):
-    resource = pb.DescribeConfigsResource(resource=pb.ConfigResourceName(type=kind, name=name), names=names)
-    request = pb.DescribeConfigsRequest(
-        resources=[resource], include_synonyms=synonyms, include_documentation=documentation
+    resource = DescribeConfigsResource(resource=ConfigResourceName(type=kind, name=name), names=tuple(names))
+    request = DescribeConfigsRequest(
+        resources=(resource,), include_synonyms=synonyms, include_documentation=documentation
     )
     response = await handlers.describe_configs(node.context, request)
     return response.resources[0]
@@ -33,7 +39,7 @@ async def one(node, kind, name, key):
     """Return (value, source, [(synonym, value, source), ...]) of one setting."""
     result = await ask(node, kind, name, key)
     [config] = result.configs
-    value = config.value if config.HasField("value") else None
+    value = config.value
     return value, config.source, [(s.name, s.value, s.source) for s in config.synonyms]
 
 
@@ -143,16 +149,16 @@ def test_settings_that_nodes_do_not_have_are_described_as_kafka_does(cluster_of)
             )
             [mine] = (await ask(node, BROKER, "1", "my.key", documentation=True)).configs
             assert (mine.source, mine.is_sensitive, mine.is_read_only, mine.type) == (ON_NODE, True, True, "UNKNOWN")
-            assert not mine.HasField("value")
+            assert mine.value is None
             assert "has no effect" in mine.documentation
-            assert [(s.name, s.source, s.HasField("value")) for s in mine.synonyms] == [
-                ("my.key", ON_NODE, False),
-                ("my.key", ON_ALL, False),
+            assert [(s.name, s.source, s.value) for s in mine.synonyms] == [
+                ("my.key", ON_NODE, None),
+                ("my.key", ON_ALL, None),
             ]
             [kafkas] = (await ask(node, BROKER, "1", "num.io.threads")).configs
             assert (kafkas.value, kafkas.is_sensitive, kafkas.is_read_only, kafkas.type) == ("7", False, False, "INT")
             [everywhere] = (await ask(node, BROKER, "")).configs
-            assert (everywhere.name, everywhere.source, everywhere.HasField("value")) == ("my.key", ON_ALL, False)
+            assert (everywhere.name, everywhere.source, everywhere.value) == ("my.key", ON_ALL, None)
             assert not (await ask(node, BROKER, "", "num.io.threads")).configs
 
     asyncio.run(run())
@@ -172,7 +178,7 @@ def test_what_the_node_does_not_know_has_its_own_error(cluster_of, kind, name, c
     async def run():
         async with cluster_of(1) as cluster:
             result = await ask(cluster.nodes[1], kind, name)
-            assert (ErrorCode.of(result.error.code), len(result.configs)) == (code, 0)
+            assert (result.error.code, len(result.configs)) == (code, 0)
 
     asyncio.run(run())
 
@@ -194,8 +200,8 @@ def test_partitions_take_over_what_the_nodes_defaults_become(cluster_of):
 def test_a_resource_that_is_named_again_is_described_once(cluster_of):
     async def run():
         async with cluster_of(1) as cluster:
-            resource = pb.DescribeConfigsResource(resource=pb.ConfigResourceName(type=BROKER, name="1"))
-            request = pb.DescribeConfigsRequest(resources=[resource] * 100_000)
+            resource = DescribeConfigsResource(resource=ConfigResourceName(type=BROKER, name="1"))
+            request = DescribeConfigsRequest(resources=tuple([resource] * 100_000))
             response = await handlers.describe_configs(cluster.nodes[1].context, request)
             assert len(response.resources) == 1
 
@@ -208,7 +214,7 @@ def test_a_topic_that_is_named_again_is_described_once(cluster_of):
             context = cluster.nodes[1].context
             await cluster.create_topic(replicas=(1,))
             named = ["t", "u"] * 50_000
-            described = await handlers.describe_topics(context, pb.DescribeTopicsRequest(topic_names=named))
+            described = await handlers.describe_topics(context, DescribeTopicsRequest(topic_names=tuple(named)))
             assert [d.topic.name for d in described.topics] == ["t", "u"]
             known = await handlers.get_metadata(context, log_pb.GetMetadataRequest(topics=named))
             assert [t.name for t in known.topics] == ["t", "u"]

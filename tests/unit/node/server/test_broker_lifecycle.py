@@ -6,9 +6,9 @@ import time
 import pytest
 from disk_node import until
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.brokers import BrokerHeartbeatResponse, RegisterBrokerResponse
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_quorum.metadata import SUPPORTED_FEATURES
@@ -34,7 +34,7 @@ class FakeController:
         self._fail("register")
         self.epoch += 10
         self.known_epoch = self.epoch
-        return pb.RegisterBrokerResponse(broker_epoch=self.epoch)
+        return RegisterBrokerResponse(broker_epoch=self.epoch)
 
     async def broker_heartbeat(self, request, timeout_s, attempt_timeout_s):
         await asyncio.sleep(0)
@@ -45,7 +45,7 @@ class FakeController:
             raise error_for(ErrorCode.STALE_BROKER_EPOCH, "there is no such registration")
         is_caught_up = request.current_metadata_offset >= request.broker_epoch
         should_shut_down = request.want_shut_down and not self.leads_something
-        return pb.BrokerHeartbeatResponse(
+        return BrokerHeartbeatResponse(
             is_fenced=not is_caught_up,
             should_shut_down=should_shut_down,
             session_timeout_ms=self.session_timeout_ms,

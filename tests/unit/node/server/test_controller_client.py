@@ -10,11 +10,13 @@ from tidelog.v1 import quorum_service_pb2 as quorum_pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceServicer, add_QuorumServiceServicer_to_server
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest
+from tidelog_foundation.requests.quorum import DescribeQuorumRequest
 from tidelog_foundation.transport import abort_with, server_options
 from tidelog_node.server import controller_client
 from tidelog_node.server.controller_client import ControllerClient
 
-REQUEST = pb.BrokerHeartbeatRequest(broker_id=1)
+REQUEST = BrokerHeartbeatRequest(broker_id=1, broker_epoch=0)
 
 
 class FakeControllerService(ControllerServiceServicer):
@@ -203,7 +205,7 @@ def test_describe_quorum_asks_the_leading_controller():
             servers.append(server)
         client = ControllerClient(voters)
         try:
-            quorum = await client.describe_quorum(quorum_pb.DescribeQuorumRequest(), 5.0)
+            quorum = await client.ask(DescribeQuorumRequest(), 5.0)
             assert (quorum.leader_id, quorum.high_watermark) == (2, 9)
         finally:
             await client.close()

@@ -9,6 +9,7 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest
 from tidelog_foundation.transport import abort_with, server_options
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.liveness_connection import LivenessConnection
@@ -48,7 +49,7 @@ class World:
         self.addresses = addresses
 
     async def heartbeat(self, epoch):
-        await self.client.broker_heartbeat(pb.BrokerHeartbeatRequest(broker_id=7, broker_epoch=epoch), 5)
+        await self.client.broker_heartbeat(BrokerHeartbeatRequest(broker_id=7, broker_epoch=epoch), 5)
         self.connection.hold(BrokerEpoch(epoch))
 
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.brokers import AllocateProducerIdsResponse
 from tidelog_node.server import producer_ids
 from tidelog_node.server.producer_ids import ProducerIdManager
 
@@ -30,7 +30,7 @@ class Controllers:
             self.failures -= 1
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, "for the test")
         start, self.next = self.next, self.next + self.size
-        return pb.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=self.size)
+        return AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=self.size)
 
 
 @contextlib.asynccontextmanager

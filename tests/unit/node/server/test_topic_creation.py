@@ -5,9 +5,11 @@ import contextlib
 import dataclasses
 import logging
 
-from tidelog.v1 import admin_service_pb2 as admin_pb
-from tidelog.v1 import log_service_pb2 as pb
+from request_values import code_of
+
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.requests.metadata import GetMetadataRequest
+from tidelog_foundation.requests.topics import CreatableTopic, CreatableTopicResult, CreateTopicsResponse
 from tidelog_node import handlers
 from tidelog_node.server.topic_creation import TopicCreation
 
@@ -23,7 +25,7 @@ class Controllers:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def create_topics(self, request, timeout_s):
+    async def ask(self, request, timeout_s):
         self.requests.append(sorted(t.name for t in request.topics))
         assert {(t.num_partitions, t.replication_factor) for t in request.topics} == {(-1, -1)}
         await self.gate.wait()
@@ -31,13 +33,12 @@ class Controllers:
             raise error_for(self.failures.pop(0), "for the test")
         if len(request.topics) > self.most or any(t.name == self.never for t in request.topics):
             raise error_for(ErrorCode.POLICY_VIOLATION, "too many partitions in one request")
-        response = admin_pb.CreateTopicsResponse()
-        for topic in request.topics:
-            result = response.topics.add(name=topic.name)
-            self.created.append(topic.name)
-            if topic.name in self.errors:
-                result.error.code, result.error.message = self.errors[topic.name].code, "for the test"
-        return response
+        self.created += [topic.name for topic in request.topics]
+        return CreateTopicsResponse(tuple(self.result_of(topic) for topic in request.topics))
+
+    def result_of(self, topic):
+        error = error_for(self.errors[topic.name], "for the test") if topic.name in self.errors else None
+        return CreatableTopicResult(topic.name, error=error)
 
 
 @contextlib.asynccontextmanager
@@ -140,8 +141,8 @@ def test_get_metadata_has_only_named_topics_created_that_may_be(cluster_of):
             context = dataclasses.replace(cluster.nodes[1].context, topic_creator=wanted)
 
             async def ask(**fields):
-                response = await handlers.get_metadata(context, pb.GetMetadataRequest(**fields))
-                return [ErrorCode.of(t.error.code) for t in response.topics]
+                response = await handlers.get_metadata(context, GetMetadataRequest(**fields))
+                return [code_of(t.error) for t in response.topics]
 
             assert await ask(topics=["new"]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
             assert await ask(all_topics=True, allow_auto_topic_creation=True) == [ErrorCode.NONE]
@@ -162,11 +163,11 @@ def test_internal_topics_are_created_as_the_node_says_and_others_as_the_controll
         requests = []
 
         class Controller:
-            async def create_topics(self, request, timeout_s):
+            async def ask(self, request, timeout_s):
                 requests.append(request)
-                return admin_pb.CreateTopicsResponse()
+                return CreateTopicsResponse()
 
-        internal = admin_pb.CreatableTopic(name="__consumer_offsets", num_partitions=50, replication_factor=3)
+        internal = CreatableTopic(name="__consumer_offsets", num_partitions=50, replication_factor=3)
         creation = TopicCreation(Controller(), [internal])
         task = asyncio.create_task(creation.run(), name="topic-creation")
         creation.want(["t", "__consumer_offsets"])
@@ -175,7 +176,7 @@ def test_internal_topics_are_created_as_the_node_says_and_others_as_the_controll
         await asyncio.gather(task, return_exceptions=True)
         assert list(requests[0].topics) == [
             internal,
-            admin_pb.CreatableTopic(name="t", num_partitions=-1, replication_factor=-1),
+            CreatableTopic(name="t", num_partitions=-1, replication_factor=-1),
         ]
 
     asyncio.run(run())
@@ -185,7 +186,7 @@ def test_reason_why_an_internal_topic_cannot_be_created_is_kept_and_logged_once(
     async def run():
         controllers = Controllers()
         controllers.errors = {"__consumer_offsets": ErrorCode.INVALID_REPLICATION_FACTOR}
-        internal = admin_pb.CreatableTopic(name="__consumer_offsets", num_partitions=-1, replication_factor=-1)
+        internal = CreatableTopic(name="__consumer_offsets", num_partitions=-1, replication_factor=-1)
         creation = TopicCreation(controllers, [internal])
         task = asyncio.create_task(creation.run(), name="topic-creation")
         for _ in range(3):

@@ -4,8 +4,12 @@ import logging
 
 import pytest
 
-from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.requests.replicas import (
+    AssignReplicasToDirsResponse,
+    DirectoryAssignmentResult,
+    DirectoryAssignmentTopicResult,
+)
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.hosting import assignments as queues
 from tidelog_node.hosting.commands import AssignDirectory
@@ -30,19 +34,18 @@ class FakeController:
         self.requests.append(request)
         if self.failures:
             raise error_for(self.failures.pop(0), "for the test")
-        response = pb.AssignReplicasToDirsResponse()
+        topics = []
         for directory in request.directories:
             for topic in directory.topics:
-                result = response.topics.add(topic_id=topic.topic_id)
+                results = []
                 for index in topic.partitions:
                     code = self.refusals.pop((topic.topic_id, index), None)
                     if code is None:
                         self.assigned[topic.topic_id, index] = directory.directory_id
                         self.kept[topic.topic_id, index] = directory.keeps_logs
-                        result.partitions.add(index=index)
-                    else:
-                        result.partitions.add(index=index).error.code = code.code
-        return response
+                    results.append(DirectoryAssignmentResult(index, None if code is None else error_for(code)))
+                topics.append(DirectoryAssignmentTopicResult(topic.topic_id, tuple(results)))
+        return AssignReplicasToDirsResponse(tuple(topics))
 
 
 @contextlib.asynccontextmanager
