@@ -20,15 +20,14 @@ from tidelog_node.hosting.commands import (
     MeasureSpace,
     OpenLog,
     RemoveFromFetcher,
+    RenameToStray,
     ScheduleDeletion,
-    SetAside,
     TakeOffline,
 )
 from tidelog_node.hosting.events import (
     DeletionScheduled,
     DirectoryFailed,
     Event,
-    FolderSetAside,
     ImageChanged,
     LeaderFollowed,
     LeaderUnfollowed,
@@ -37,6 +36,7 @@ from tidelog_node.hosting.events import (
     Proceed,
     RegistrationTaken,
     SpaceMeasured,
+    StrayRenamed,
 )
 from tidelog_node.log.directory.log_directory import PartitionCheckpoint
 from tidelog_quorum.metadata import (
@@ -188,7 +188,7 @@ _ANSWERS: dict[type[Command], Callable[[Host, Any], Event | None]] = {
     ChangeRegistration: _registration_taken,
     DeleteReplica: lambda _, command: DeletionScheduled(command.key, A / "t-0-delete", 60_000),
     ScheduleDeletion: lambda _, command: DeletionScheduled(command.key, A / "t-0-delete", command.delay_ms),
-    SetAside: lambda _, command: FolderSetAside(command.key),
+    RenameToStray: lambda _, command: StrayRenamed(command.key),
     FailDirectory: _fail_directory,
     MeasureSpace: lambda host, command: SpaceMeasured(command.directory, host.free),
 }

@@ -5,7 +5,7 @@
   process then ends, since that process leads the node's partitions.
 - One image is applied at a time, followed by the newest one, so that many entries in a row become one step.
 - An image is applied in this order: brokers' addresses, which followers look up as soon as they start; settings;
-  replicas; the offset that heartbeats report; handlers. With the first image, logs that it does not name are set aside
+  replicas; the offset that heartbeats report; handlers. With the first image, logs that it does not name become stray
   before handlers see it.
 - A process that was unfenced in the previous image and is fenced in this one requests a heartbeat. It was fenced
   although it is alive, after a pause or by mistake, and should not stay so until the next regular heartbeat.
@@ -80,7 +80,7 @@ class RequestHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class DiscardUnknown:
-    """Set aside the logs of an earlier run that no image has named so far."""
+    """Rename the logs of an earlier run that no image has named so far to stray."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,8 +193,8 @@ class CreateLogs(Work):
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside(Work):
-    """Rename the folder of an earlier topic with the same name: ``FolderSetAside`` or ``OpenRefused``."""
+class RenameToStray(Work):
+    """Rename the folder of an earlier topic with the same name: ``StrayRenamed`` or ``OpenRefused``."""
 
     key: PartitionKey
     directory: Path
@@ -229,7 +229,7 @@ SomeWork: TypeAlias = (
     | RemoveFolder
     | OpenLog
     | CreateLogs
-    | SetAside
+    | RenameToStray
     | MeasureSpace
 )
 Command: TypeAlias = Effect | SomeWork

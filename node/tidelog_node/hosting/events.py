@@ -139,7 +139,7 @@ class DeletionRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class FolderSetAside:
+class StrayRenamed:
     """The folder of an earlier topic with the same name was renamed."""
 
     key: PartitionKey
@@ -202,7 +202,7 @@ Event: TypeAlias = (
     | DirectoryFailed
     | DeletionScheduled
     | DeletionRefused
-    | FolderSetAside
+    | StrayRenamed
     | ReplicaMoved
     | DirectoryPreferred
     | TimePassed

@@ -171,7 +171,7 @@ class HostedReplicas:
         | events.SpaceMeasured
         | events.DirectoryFailed
         | events.DeletionRefused
-        | events.FolderSetAside
+        | events.StrayRenamed
         | events.RetryDue
         | events.RetryFolder
         | events.RetryReplica,
@@ -189,7 +189,7 @@ class HostedReplicas:
                 return self._fail_directory(event)
             case events.DeletionRefused():
                 return self._deletion_refused(event)
-            case events.FolderSetAside():
+            case events.StrayRenamed():
                 return [self._open_log(event.key, self._opening(event.key))]
             case events.RetryDue():
                 full = (s.online.directory for s in self._replicas.values() if isinstance(s, SteppedBack))
@@ -308,7 +308,7 @@ class HostedReplicas:
     def _open_refused(self, event: events.OpenRefused) -> Sequence[commands.Command]:
         key, error, state = event.key, event.error, self._opening(event.key)
         if event.directory is not None and error.code is ErrorCode.INCONSISTENT_TOPIC_ID:
-            return [commands.SetAside(key, event.directory)]
+            return [commands.RenameToStray(key, event.directory)]
         if event.directory is not None and is_disk_failure(error):
             return [commands.FailDirectory(event.directory, error), self._open_log(key, state)]
         before = state.before

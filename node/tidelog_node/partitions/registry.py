@@ -136,8 +136,8 @@ class PartitionRegistry:
                     await slices.give_way()
 
     async def discard_unknown(self) -> None:
-        """Set aside the logs of an earlier run that the first image does not name, and resume its moves."""
-        await self._logs.set_aside_all()
+        """Rename the logs of an earlier run that the first image does not name to stray, and resume its moves."""
+        await self._logs.rename_strays()
         for directory in self._directories.online:
             try:
                 await self.relocations.resume(directory, self._directories, self._partitions.get)
@@ -351,8 +351,8 @@ class PartitionRegistry:
                 await self._schedule_deletion(command)
             case commands.RemoveFolder():
                 await self._remove_folder(command.path)
-            case commands.SetAside():
-                await self._set_aside(command)
+            case commands.RenameToStray():
+                await self._rename_to_stray(command)
             case commands.MeasureSpace():
                 free = (await asyncio.to_thread(self._directories.space, command.directory))[1]
                 await self._run(events.SpaceMeasured(command.directory, free))
@@ -417,15 +417,15 @@ class PartitionRegistry:
                 return
         await self._run(events.DeletionScheduled(key, renamed, delay_ms))
 
-    async def _set_aside(self, command: commands.SetAside) -> None:
+    async def _rename_to_stray(self, command: commands.RenameToStray) -> None:
         try:
             path = self._directories.find(command.directory).partition_path(*command.key)
-            await asyncio.to_thread(self._directories.set_aside, path)
+            await asyncio.to_thread(self._directories.rename_to_stray, path)
         except TidelogError as error:
             await self._run(events.OpenRefused(command.key, None, error))
             return
         self._directories.forget(path)
-        await self._run(events.FolderSetAside(command.key))
+        await self._run(events.StrayRenamed(command.key))
 
     async def _remove_folder(self, path: Path) -> None:
         try:

@@ -100,11 +100,11 @@ class Replicas:
             self.feed(events.Proceed())
 
     def discard_unknown(self) -> None:
-        """Set aside the logs that the first image does not name."""
+        """Rename the logs that the first image does not name to stray."""
         for _, found in self._logs.drop_all():
             try:
                 found.log.close()
-                self.directories.set_aside(found.log.directory)
+                self.directories.rename_to_stray(found.log.directory)
                 self.directories.forget(found.log.directory)
             except TidelogError as error:
                 self.fail_directory(LOG_DIR, error)
@@ -207,8 +207,8 @@ class Replicas:
             case commands.RemoveFolder():
                 with contextlib.suppress(TidelogError):
                     remove_directory(self.directories.files, command.path)
-            case commands.SetAside():
-                self._set_aside(command.key)
+            case commands.RenameToStray():
+                self._rename_to_stray(command.key)
             case commands.MeasureSpace():
                 free = self.node.files.capacity
                 self.feed(events.SpaceMeasured(command.directory, -1 if free is None else free * _SCALE))
@@ -259,15 +259,15 @@ class Replicas:
             return
         self.feed(events.DeletionScheduled(key, renamed, delay_ms))
 
-    def _set_aside(self, key: Key) -> None:
+    def _rename_to_stray(self, key: Key) -> None:
         path = self.directory.partition_path(*key)
         try:
-            self.directories.set_aside(path)
+            self.directories.rename_to_stray(path)
         except TidelogError as error:
             self.feed(events.OpenRefused(key, None, error))
             return
         self.directories.forget(path)
-        self.feed(events.FolderSetAside(key))
+        self.feed(events.StrayRenamed(key))
 
     def _assign(self, event: AssignmentEvent) -> None:
         """Let the product's queue take in what is to be told of directories, and send what is due."""

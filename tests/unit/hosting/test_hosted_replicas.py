@@ -49,10 +49,10 @@ from tidelog_node.hosting.commands import (
     PauseFetches,
     RemoveFolder,
     RemoveFromFetcher,
+    RenameToStray,
     ReportDirectories,
     ResumeFetches,
     ScheduleDeletion,
-    SetAside,
     TakeOffline,
 )
 from tidelog_node.hosting.events import (
@@ -208,12 +208,12 @@ def test_log_that_a_failed_disk_does_not_open_goes_to_another_directory(host: Ho
     assert host.open == {KEY: B}
 
 
-def test_folder_of_an_earlier_topic_is_set_aside_and_the_log_opened(host: Host) -> None:
+def test_folder_of_an_earlier_topic_becomes_stray_and_the_log_is_opened(host: Host) -> None:
     host.refuse_to_open(error_for(ErrorCode.INCONSISTENT_TOPIC_ID, "of another topic"))
-    host.refuse(SetAside, lambda command: (host.accept(OpenLog), None)[1])
+    host.refuse(RenameToStray, lambda command: (host.accept(OpenLog), None)[1])
     host.create()
-    host.accept(SetAside)
-    assert kinds(host)[1:] == [OpenLog, SetAside]
+    host.accept(RenameToStray)
+    assert kinds(host)[1:] == [OpenLog, RenameToStray]
 
 
 def test_replica_whose_directory_fails_while_it_is_opened_is_offline(host: Host) -> None:

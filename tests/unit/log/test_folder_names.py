@@ -8,12 +8,12 @@ from tidelog_node.log.directory.folder_names import (
     FUTURE_SUFFIX,
     MOVED_SUFFIX,
     STRAY_SUFFIX,
-    aside_folder,
     copy_folder,
     moved_folder,
     parse_copy_folder,
     parse_partition_folder,
     partition_folder,
+    suffixed_folder,
 )
 
 LONGEST = 255
@@ -30,15 +30,15 @@ def test_partition_of_a_replica_is_read_from_its_folder(topic, partition):
 
 
 @given(topics, partitions)
-def test_folder_that_is_deleted_or_set_aside_has_a_name_that_fits_and_is_no_replicas(topic, partition):
+def test_folder_that_is_deleted_or_stray_has_a_name_that_fits_and_is_no_replicas(topic, partition):
     for suffix in (DELETED_SUFFIX, STRAY_SUFFIX):
         for name in (partition_folder(topic, partition), copy_folder((topic, partition))):
-            aside = aside_folder(name, suffix)
-            assert len(aside) <= LONGEST
-            assert aside.endswith(suffix)
-            assert aside[:20] == name[:20] or len(topic) < 20
-            assert parse_partition_folder(aside) is None
-            assert parse_copy_folder(aside) is None
+            renamed = suffixed_folder(name, suffix)
+            assert len(renamed) <= LONGEST
+            assert renamed.endswith(suffix)
+            assert renamed[:20] == name[:20] or len(topic) < 20
+            assert parse_partition_folder(renamed) is None
+            assert parse_copy_folder(renamed) is None
 
 
 @given(topics, partitions)

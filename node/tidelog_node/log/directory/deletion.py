@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_node.log.directory.folder_names import DELETED_SUFFIX, aside_folder
+from tidelog_node.log.directory.folder_names import DELETED_SUFFIX, suffixed_folder
 from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.log.disk.files import Files, storage_errors
 
@@ -19,7 +19,7 @@ def rename_for_deletion(files: Files, directory: Path) -> Path:
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
     """
-    renamed = directory.with_name(aside_folder(directory.name, DELETED_SUFFIX))
+    renamed = directory.with_name(suffixed_folder(directory.name, DELETED_SUFFIX))
     with storage_errors("Deleting", directory):
         try:
             files.rename(directory, renamed)

@@ -46,8 +46,8 @@ def parse_partition_folder(name: str) -> PartitionKey | None:
     return None if match is None else (match[1], int(match[2]))
 
 
-def aside_folder(name: str, suffix: str) -> str:
-    """Return a new name for the folder of a replica or copy that is deleted or set aside."""
+def suffixed_folder(name: str, suffix: str) -> str:
+    """Return a new name for the folder of a replica or copy that is deleted or becomes stray."""
     rest = f".{uuid.uuid4().hex}{suffix}"
     key = parse_partition_folder(name)
     if key is not None:

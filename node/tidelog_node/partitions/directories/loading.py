@@ -2,7 +2,7 @@
 
 Each directory has its own threads. The first failure of its disk ends only its own work; another error leaves out one
 replica. An interrupted move leaves a copy (KIP-113). A ``-moved`` folder is the replica, so its source is removed. A
-``-future`` folder is resumed later if its replica exists, and set aside if not.
+``-future`` folder is resumed later if its replica exists, and becomes stray if not.
 """
 
 from __future__ import annotations

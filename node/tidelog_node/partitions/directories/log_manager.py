@@ -1,7 +1,7 @@
 """The log directories of a node (``log.dirs``): the place of each partition, and the checkpoints of all directories.
 
 A directory that cannot be used at the start, or that fails later, is offline until the next start. The others go on
-(KIP-112). If the topic id of a folder differs from the metadata's id for its name, the folder is set aside and never
+(KIP-112). If the topic id of a folder differs from the metadata's id for its name, the folder becomes stray and never
 read, because a topic that was deleted and created again must not inherit records. All methods that touch a disk block.
 They run in a thread, or before the event loop has other work.
 """
@@ -22,7 +22,7 @@ from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.hosting.placement import Candidate, place
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory
 from tidelog_node.log.directory.deletion import rename_for_deletion
-from tidelog_node.log.directory.folder_names import STRAY_SUFFIX, aside_folder
+from tidelog_node.log.directory.folder_names import STRAY_SUFFIX, suffixed_folder
 from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.partitions.directories.loading import EndedMove, FoundPartition, load_partitions
 
@@ -188,13 +188,13 @@ class LogManager:
         ]
         return self._online[place(wanted, candidates, self._failures)]
 
-    def set_aside(self, path: Path) -> None:
+    def rename_to_stray(self, path: Path) -> None:
         """Rename a folder that the metadata does not know, and keep its records for the operator.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        target = path.with_name(aside_folder(path.name, STRAY_SUFFIX))
+        target = path.with_name(suffixed_folder(path.name, STRAY_SUFFIX))
         logger.warning("The metadata has no replica for %s: it is renamed to %s", path, target.name)
         with storage_errors("Renaming", path):
             self.files.rename(path, target)

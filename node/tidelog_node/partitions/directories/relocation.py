@@ -128,7 +128,7 @@ class Relocations:
     async def resume(
         self, target: LogDirectory, directories: LogManager, held: Callable[[PartitionKey], Partition | None]
     ) -> None:
-        """Resume the moves to a directory that a stop interrupted; set aside copies of replicas that are not here.
+        """Resume the moves to a directory that a stop interrupted; copies of replicas that are not here become stray.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -138,7 +138,7 @@ class Relocations:
             if partition is None and directories.failures:
                 continue
             if partition is None:
-                await asyncio.to_thread(directories.set_aside, copy.path)
+                await asyncio.to_thread(directories.rename_to_stray, copy.path)
             elif partition.log.directory.parent == target.path or copy.key in self._moves:
                 await asyncio.to_thread(delete_directory, self._files, copy.path)
             else:

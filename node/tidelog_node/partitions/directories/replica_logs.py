@@ -82,7 +82,7 @@ class ReplicaLogs:
     async def take(self, wanted: OpenLog) -> OpenedLog | None:
         """Remove and return the found log of a replica, or None; the caller takes it over without a pause.
 
-        A folder of an earlier topic with the same name is set aside.
+        A folder of an earlier topic with the same name becomes stray.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -97,7 +97,7 @@ class ReplicaLogs:
         chosen, others = found.choose(wanted.topic_id, wanted.assigned)
         del self._found[key]
         for other in others:
-            await self._set_aside(other)
+            await self._rename_to_stray(other)
         if chosen is None:
             return None
         chosen.log.config = wanted.config
@@ -158,16 +158,16 @@ class ReplicaLogs:
         except TidelogError:
             return None
 
-    async def set_aside_all(self) -> None:
-        """Set aside the logs that no image has named."""
+    async def rename_strays(self) -> None:
+        """Rename the folders of the logs that no image has named to stray."""
         for _, unknown in self.drop_all():
-            await self._set_aside(unknown)
+            await self._rename_to_stray(unknown)
 
-    async def _set_aside(self, found: FoundPartition) -> None:
+    async def _rename_to_stray(self, found: FoundPartition) -> None:
         path = found.log.directory
         try:
             await asyncio.to_thread(found.log.close)
-            await asyncio.to_thread(self._directories.set_aside, path)
+            await asyncio.to_thread(self._directories.rename_to_stray, path)
         except TidelogError as error:
             if is_disk_failure(error):
                 self._fail_directory(path.parent, error)

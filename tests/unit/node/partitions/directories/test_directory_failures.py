@@ -321,7 +321,7 @@ def test_deleted_replica_is_removed_when_its_delay_is_over(disk, monkeypatch):
     asyncio.run(run())
 
 
-def test_topic_deleted_while_its_directory_is_offline_is_set_aside_by_the_next_start(disk):
+def test_topic_deleted_while_its_directory_is_offline_becomes_stray_by_the_next_start(disk):
     async def run():
         node = await two_partitions(disk)
         disk.fail = broken("/a")

@@ -360,7 +360,7 @@ def test_stop_during_a_move_is_clean_and_the_next_start_resumes(disk):
     asyncio.run(run())
 
 
-def test_copies_whose_replica_is_elsewhere_or_nowhere_are_removed_or_set_aside(disk):
+def test_copies_whose_replica_is_elsewhere_or_nowhere_are_removed_or_become_stray(disk):
     async def run():
         node = await node_with_records(disk)
         await node.close()

@@ -214,7 +214,7 @@ def test_deleted_replica_whose_folder_cannot_be_renamed_is_removed_later(disk, n
 
 
 @pytest.mark.parametrize("number", NOT_THE_DISKS)
-def test_folder_that_cannot_be_set_aside_costs_no_directory_and_is_not_read(disk, number):
+def test_folder_that_cannot_become_stray_costs_no_directory_and_is_not_read(disk, number):
     async def run():
         node = await two_partitions(disk)
         await node.close()
@@ -335,7 +335,7 @@ def test_move_that_a_start_cannot_end_leaves_out_its_replica_until_it_can(disk, 
 
 
 @pytest.mark.parametrize("length", [213, 214, 249])
-def test_topic_with_a_long_name_is_moved_deleted_set_aside_and_found_again(disk, length):
+def test_topic_with_a_long_name_is_moved_deleted_renamed_to_stray_and_found_again(disk, length):
     topic = "n" * length
 
     async def run():
