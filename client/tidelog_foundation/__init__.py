@@ -1,6 +1,6 @@
 """The parts shared by client, node and controllers: errors, ids, record batches, configuration and gRPC transport.
 
-Of Tidelog's packages it imports only the generated code in ``tidelog.v1``. Applications use ``tidelog``.
+It imports none of Tidelog's other packages. Applications use ``tidelog``.
 """
 
 from os import environ as _environ

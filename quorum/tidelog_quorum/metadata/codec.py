@@ -106,7 +106,7 @@ def _register_broker(record: RegisterBrokerRecord) -> pb.RegisterBrokerRecord:
         features=[
             common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level) for f in record.features
         ],
-        listeners=map(listener_message, record.listeners),
+        listeners=map(_listener_message, record.listeners),
     )
 
 
@@ -121,18 +121,18 @@ def _from_register_broker(message: pb.RegisterBrokerRecord) -> RegisterBrokerRec
         fenced=message.fenced,
         in_controlled_shutdown=message.in_controlled_shutdown,
         features=tuple(FeatureRange(f.name, f.min_level, f.max_level) for f in message.features),
-        listeners=listener_endpoints(message.listeners),
+        listeners=_listener_endpoints(message.listeners),
     )
 
 
-def listener_message(listener: ListenerEndpoint) -> common_pb2.ListenerEndpoint:
+def _listener_message(listener: ListenerEndpoint) -> common_pb2.ListenerEndpoint:
     """Return the message of one of a broker's listeners."""
     return common_pb2.ListenerEndpoint(
         name=listener.name, host=listener.host, port=listener.port, security_protocol=listener.security_protocol
     )
 
 
-def listener_endpoints(messages: Iterable[common_pb2.ListenerEndpoint]) -> tuple[ListenerEndpoint, ...]:
+def _listener_endpoints(messages: Iterable[common_pb2.ListenerEndpoint]) -> tuple[ListenerEndpoint, ...]:
     """Return the listeners of a broker, from its record or its registration request."""
     return tuple(ListenerEndpoint(m.name, m.host, m.port, m.security_protocol) for m in messages)
 
