@@ -37,12 +37,7 @@ from tidelog_node.partitions.directories.replica_logs import OpenedLog, ReplicaL
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.partition import Partition
-from tidelog_node.partitions.replica_events import (
-    append_refused,
-    change_registration,
-    key_of,
-    replica_refused,
-)
+from tidelog_node.partitions.replica_events import append_refused, change_registration, key_of, replica_refused
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.commands import ProposeIsr
 from tidelog_quorum.metadata import MetadataDelta, MetadataImage, TopicConfig

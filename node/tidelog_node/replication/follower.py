@@ -9,13 +9,7 @@ start advances with the leader's, but never beyond the follower's high watermark
 from __future__ import annotations
 
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
-from tidelog_node.replication.commands import (
-    AdvanceHighWatermark,
-    AdvanceLogStart,
-    Command,
-    RestartLogAt,
-    TruncateTo,
-)
+from tidelog_node.replication.commands import AdvanceHighWatermark, AdvanceLogStart, Command, RestartLogAt, TruncateTo
 from tidelog_node.replication.events import LogDiverged, LogOutOfRange, RecordsReplicated
 from tidelog_node.replication.truncation import truncation_offset
 

@@ -15,13 +15,7 @@ from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import NO_BROKER, NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from tidelog_node.replication.commands import (
-    AssignEpochStart,
-    Command,
-    LeadershipLost,
-    StartFetching,
-    StopFetching,
-)
+from tidelog_node.replication.commands import AssignEpochStart, Command, LeadershipLost, StartFetching, StopFetching
 from tidelog_node.replication.events import (
     EligibleBrokersChanged,
     Event,

@@ -27,13 +27,7 @@ from tidelog_node.broker.report import Report
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.partitions import MetadataCache, PartitionRegistry
 from tidelog_node.server.controller_client import configured_addresses
-from tidelog_quorum.metadata import (
-    MetadataImage,
-    MetadataImageBuilder,
-    decode_batch,
-    delta_between,
-    image_from_batches,
-)
+from tidelog_quorum.metadata import MetadataImage, MetadataImageBuilder, decode_batch, delta_between, image_from_batches
 
 logger = logging.getLogger(__name__)
 
@@ -90,11 +84,6 @@ class MetadataFollower:
         self._lasting = LastingObjects()
         self.is_current = asyncio.Event()
         """Set after the first image with this node's registration is applied."""
-
-    @property
-    def received_offset(self) -> int:
-        """The received metadata offset, -1 before the first."""
-        return self._stream.offset
 
     async def run(self) -> None:
         """Follow until cancelled. A controller that fails or is silent for too long is replaced by the next one.

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidelog_foundation.errors import ConfigError, TidelogError
@@ -213,13 +213,7 @@ class _DirectoryLoad:
         found = self._loaded.found
         rival = found.get(key)
         if rival is not None:
-            partition = FoundPartition(
-                rival.topic_id,
-                rival.log,
-                rival.high_watermark,
-                rival.directory_id,
-                (*rival.rivals, partition),
-            )
+            partition = replace(rival, rivals=(*rival.rivals, partition))
         found[key] = partition
 
     def _open(self, key: PartitionKey) -> FoundPartition | None:

@@ -197,7 +197,7 @@ def test_follower_applies_many_entries_as_one_step_when_the_partitions_are_busy(
             for number in range(1, 50):
                 log.change(*topic(number, 2))
                 await asyncio.sleep(0)
-            await until(lambda: node.follower.received_offset >= log.image.offset)
+            await until(lambda: node.follower._stream.offset >= log.image.offset)
             node.registry.gate.set()
             await node.reaches(log.image)
             assert len(node.registry.images) <= 4
@@ -211,7 +211,7 @@ def test_follower_applies_nothing_older_than_its_registration() -> None:
         async with cluster(epoch=3) as (log, node):
             log.register(1)
             log.change(*topic(1, 1))
-            await until(lambda: node.follower.received_offset >= 2)
+            await until(lambda: node.follower._stream.offset >= 2)
             assert node.applied == []
             assert node.cache.image == MetadataImage()
             log.register(3)
@@ -225,7 +225,7 @@ def test_follower_applies_what_came_before_the_answer_to_the_registration_and_st
     async def run() -> None:
         async with cluster(epoch=None) as (log, node):
             log.register(1)
-            await until(lambda: node.follower.received_offset >= 1)
+            await until(lambda: node.follower._stream.offset >= 1)
             node.registry.gate.clear()
             node.follower.note_registration(BrokerEpoch(1))
             await until(lambda: node.registry.is_asked)
