@@ -50,7 +50,9 @@ def _compile(source: Path, root: Path) -> Path:
     module = ".".join(source.relative_to(package_root).with_suffix("").parts)
     extension = Extension(module, [str(source)], extra_compile_args=["-O3", "-g0"])
     with tempfile.TemporaryDirectory() as work:
-        modules = cythonize([extension], build_dir=work, language_level=3, quiet=True)
+        modules = cythonize(
+            [extension], build_dir=work, include_path=[str(root / "client")], language_level=3, quiet=True
+        )
         command = build_ext(Distribution({"ext_modules": modules}))
         command.build_lib, command.build_temp = str(package_root), work
         command.ensure_finalized()

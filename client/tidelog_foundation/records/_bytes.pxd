@@ -1,4 +1,4 @@
-"""What both compiled modules build on: growing memory, and Kafka's varints. Inline, so that nothing is called at run time."""
+"""Growing memory and varints for the compiled modules of records and cleaner. Inline: no calls at run time."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
@@ -199,22 +199,6 @@ cdef inline bint read_varint(
             result[0] = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
             return True
     return False
-
-
-cdef inline const uint8_t* short_varint(const uint8_t* place, int64_t* result) noexcept nogil:
-    """Read a zigzag varint of at most 3 bytes, which the caller knows to be there; NULL for a longer one."""
-    cdef uint64_t number = place[0]
-    if number >= 0x80:
-        if place[1] < 0x80:
-            number = (number & 0x7F) | <uint64_t>place[1] << 7
-            place += 1
-        elif place[2] < 0x80:
-            number = (number & 0x7F) | <uint64_t>(place[1] & 0x7F) << 7 | <uint64_t>place[2] << 14
-            place += 2
-        else:
-            return NULL
-    result[0] = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
-    return place + 1
 
 
 cdef inline const uint8_t* raw_varint(const uint8_t* place, uint64_t* result) noexcept nogil:

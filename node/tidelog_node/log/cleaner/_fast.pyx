@@ -4,7 +4,7 @@
 It hashes keys and prefetches their entries in blocks before the searches: each entry is a cache line in memory that no
 cache holds, and waiting for each in turn would take most of the time.
 
-Safety: only ``_read_varint`` reads bytes, below a position that was first compared with the end of the section. The
+Safety: only ``read_varint`` reads bytes, below a position that was first compared with the end of the section. The
 table is never full, so every search ends. The GIL is held, and released from time to time within a large batch for the
 node's event loop.
 """
@@ -18,6 +18,7 @@ from libc.string cimport memcpy, memset
 
 from xxhash import xxh3_128_digest
 
+from tidelog_foundation.records._bytes cimport read_varint
 from tidelog_node.log.cleaner._faults import buffer_too_small, malformed, table_full
 
 ENTRY_SIZE = 24
@@ -366,52 +367,29 @@ cdef class _Walk:
         return True
 
 
-cdef inline bint _read_varint(
-    const uint8_t* data, Py_ssize_t* position, Py_ssize_t end, int max_bytes, int64_t* result
-) noexcept:
-    """Read a zigzag varint of at most 5 bytes (32 bits) or 10 bytes (64 bits). Return False if there is none."""
-    cdef uint64_t number = 0
-    cdef uint8_t byte
-    cdef Py_ssize_t place = position[0]
-    cdef int index
-    for index in range(max_bytes):
-        if place >= end:
-            return False
-        byte = data[place]
-        place += 1
-        number |= <uint64_t>(byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            if max_bytes == 5:
-                number &= 0xFFFFFFFFU
-            position[0] = place
-            result[0] = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
-            return True
-    return False
-
-
 cdef inline bint _read_record(const uint8_t* data, Py_ssize_t position, Py_ssize_t size, Fields* fields) noexcept:
     """Read the fields of the record at a position, up to its value's length. Return False for a malformed record."""
     cdef int64_t number
     cdef Py_ssize_t end
-    if not _read_varint(data, &position, size, 5, &number):
+    if not read_varint(data, &position, size, 5, &number):
         return False
     if number < 1 or number > size - position:
         return False
     end = position + <Py_ssize_t>number
     fields.body = position
     position += 1
-    if not _read_varint(data, &position, end, 10, &fields.timestamp_delta):
+    if not read_varint(data, &position, end, 10, &fields.timestamp_delta):
         return False
     fields.tail = position
-    if not _read_varint(data, &position, end, 5, &fields.offset_delta):
+    if not read_varint(data, &position, end, 5, &fields.offset_delta):
         return False
-    if not _read_varint(data, &position, end, 5, &number) or number > end - position:
+    if not read_varint(data, &position, end, 5, &number) or number > end - position:
         return False
     fields.key = position
     fields.key_size = <Py_ssize_t>number if number >= 0 else -1
     if number > 0:
         position += <Py_ssize_t>number
-    if not _read_varint(data, &position, end, 5, &number) or number > end - position:
+    if not read_varint(data, &position, end, 5, &number) or number > end - position:
         return False
     fields.value_size = number
     fields.end = end
