@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.transport.message_codec import NOT_IN_MESSAGE
 
 NO_GENERATION = -1
@@ -264,14 +265,6 @@ class OffsetCommitResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetFetchTopic:
-    """Partitions of a topic."""
-
-    name: str
-    partitions: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class OffsetFetchGroup:
     """A group whose offsets are requested: those of ``topics``, or with ``all_topics`` all committed ones.
 
@@ -282,7 +275,7 @@ class OffsetFetchGroup:
     group_id: str
     member_id: str | None = None
     member_epoch: int = 0
-    topics: tuple[OffsetFetchTopic, ...] = ()
+    topics: tuple[TopicPartitions, ...] = ()
     all_topics: bool = False
 
 
@@ -334,7 +327,7 @@ class OffsetDeleteRequest:
     """The offsets of a group to delete (KIP-496)."""
 
     group_id: str
-    topics: tuple[OffsetFetchTopic, ...] = ()
+    topics: tuple[TopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups import messages
@@ -144,13 +145,13 @@ def _parts_of(group: messages.OffsetFetchGroup) -> Iterator[tuple[messages.Offse
     if _offsets_in(group.topics) <= _FETCHED_AT_A_STRETCH:
         yield group, False
         return
-    part: list[messages.OffsetFetchTopic] = []
+    part: list[TopicPartitions] = []
     size, goes_on = 0, False
     for topic in group.topics:
         for start in range(0, max(1, len(topic.partitions)), _FETCHED_AT_A_STRETCH):
             goes_on = goes_on if part else start > 0
             indexes = topic.partitions[start : start + _FETCHED_AT_A_STRETCH]
-            part.append(messages.OffsetFetchTopic(topic.name, indexes))
+            part.append(TopicPartitions(topic.name, indexes))
             size += max(1, len(indexes))
             if size >= _FETCHED_AT_A_STRETCH:
                 yield replace(group, topics=tuple(part)), goes_on
@@ -159,7 +160,7 @@ def _parts_of(group: messages.OffsetFetchGroup) -> Iterator[tuple[messages.Offse
         yield replace(group, topics=tuple(part)), goes_on
 
 
-def _offsets_in(topics: Iterable[messages.OffsetCommitTopic | messages.OffsetFetchTopic]) -> int:
+def _offsets_in(topics: Iterable[messages.OffsetCommitTopic | TopicPartitions]) -> int:
     """Return the number of named offsets. A topic without partitions costs as much as one with a partition."""
     return sum(max(1, len(topic.partitions)) for topic in topics)
 

@@ -19,13 +19,13 @@ from group_shards import (
 )
 
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node.groups.messages import (
     ListGroupsRequest,
     OffsetCommitPartition,
     OffsetCommitTopic,
     OffsetDeleteRequest,
     OffsetFetchGroup,
-    OffsetFetchTopic,
 )
 from tidelog_node.groups.records import OffsetCommitKey, OffsetCommitValue
 from tidelog_node.groups.settings import GroupSettings
@@ -45,7 +45,7 @@ def test_commit_without_a_group_makes_a_simple_one(harness: ShardHarness) -> Non
     request = replace(commit_request({}), topics=(topic,))
     assert is_committed(harness.call(request))
     assert harness.log == [(OffsetCommitKey("g", "t", 0), OffsetCommitValue(5, 3, "m", harness.now_ms))]
-    answer = harness.call(OffsetFetchGroup(group_id="g", topics=(OffsetFetchTopic(name="t", partitions=(0, 1)),)))
+    answer = harness.call(OffsetFetchGroup(group_id="g", topics=(TopicPartitions(name="t", partitions=(0, 1)),)))
     found, missing = answer.topics[0].partitions
     assert (found.committed_offset, found.committed_leader_epoch, found.metadata) == (5, 3, "m")
     assert (missing.committed_offset, missing.committed_leader_epoch, missing.metadata) == (-1, -1, "")
@@ -59,7 +59,7 @@ def test_commit_with_a_generation_is_refused_where_there_is_no_group(harness: Sh
 
 def test_offsets_of_a_group_that_there_is_not_are_minus_one(harness: ShardHarness) -> None:
     assert fetched_offsets(harness) == {}
-    named = OffsetFetchGroup(group_id="g", topics=(OffsetFetchTopic(name="t", partitions=(0,)),))
+    named = OffsetFetchGroup(group_id="g", topics=(TopicPartitions(name="t", partitions=(0,)),))
     assert harness.call(named).topics[0].partitions[0].committed_offset == -1
     assert not harness.call(ListGroupsRequest()).groups
 
@@ -175,7 +175,7 @@ def test_members_may_not_be_told_from_others_when_they_fetch(harness: ShardHarne
 
 
 def delete_request(*partitions: int, topic: str = "t") -> OffsetDeleteRequest:
-    return OffsetDeleteRequest(group_id="g", topics=(OffsetFetchTopic(name=topic, partitions=partitions),))
+    return OffsetDeleteRequest(group_id="g", topics=(TopicPartitions(name=topic, partitions=partitions),))
 
 
 def test_offsets_are_deleted_of_an_empty_group(harness: ShardHarness) -> None:

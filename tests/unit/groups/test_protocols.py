@@ -20,6 +20,7 @@ from group_shards import (
 )
 
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node.groups.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatResponse,
@@ -28,7 +29,6 @@ from tidelog_node.groups.messages import (
     ListGroupsRequest,
     OffsetDeleteRequest,
     OffsetFetchGroup,
-    OffsetFetchTopic,
 )
 from tidelog_node.groups.records import ConsumerGroupMetadataKey, GroupMetadataKey, GroupMetadataValue
 
@@ -101,7 +101,7 @@ def test_offsets_of_topics_that_members_read_are_not_deleted(harness: ShardHarne
     harness.call(commit_request({("t", 0): 5, ("u", 0): 6}))
     harness.call(consumer_heartbeat_request("m"))
     request = OffsetDeleteRequest(
-        group_id="g", topics=tuple(OffsetFetchTopic(name=name, partitions=(0,)) for name in "tu")
+        group_id="g", topics=tuple(TopicPartitions(name=name, partitions=(0,)) for name in "tu")
     )
     answer = harness.call(request)
     assert code_of(answer.topics[0].partitions[0]) is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

@@ -19,7 +19,8 @@ from group_shards import (
 from request_values import comparable
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.groups.messages import DeleteGroupsRequest, OffsetDeleteRequest, OffsetFetchTopic
+from tidelog_foundation.requests.partitions import TopicPartitions
+from tidelog_node.groups.messages import DeleteGroupsRequest, OffsetDeleteRequest
 
 
 def with_pending_writes() -> ShardHarness:
@@ -53,7 +54,7 @@ def with_pending_writes() -> ShardHarness:
     harness.send(heartbeat_request(classic, 2, group="mixed"))
     harness.send(commit_request({("t", 0): 2}, group="simple"))
     harness.send(DeleteGroupsRequest(("deleted",)))
-    harness.send(OffsetDeleteRequest("old", (OffsetFetchTopic("u", (0,)),)))
+    harness.send(OffsetDeleteRequest("old", (TopicPartitions("u", (0,)),)))
     harness.set_topics(t=2)
     harness.pass_time(0)
     return harness

@@ -23,11 +23,11 @@ from group_shards import (
 )
 
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node.groups.messages import (
     DeleteGroupsRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
-    OffsetFetchTopic,
 )
 from tidelog_node.groups.records import encode
 from tidelog_node.groups.settings import GroupSettings
@@ -194,7 +194,7 @@ class Simulation:
             self.note_deletion(group, *PARTITIONS)
         else:
             topic, index = self.random.choice(PARTITIONS)
-            named = OffsetFetchTopic(name=topic, partitions=(index,))
+            named = TopicPartitions(name=topic, partitions=(index,))
             self.send(OffsetDeleteRequest(group_id=group, topics=(named,)))
             self.note_deletion(group, (topic, index))
 

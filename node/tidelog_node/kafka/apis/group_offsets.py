@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import TopicId
+from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.groups import messages
 from tidelog_node.handlers import group_offsets
@@ -134,7 +135,7 @@ def _asked_group(
     topics = group.topics or []
     for name, topic in zip(_names(image, topics, caller), topics, strict=True):
         if name is not None:
-            asked.append(messages.OffsetFetchTopic(name, tuple(topic.partition_indexes)))
+            asked.append(TopicPartitions(name, tuple(topic.partition_indexes)))
         yield
     return messages.OffsetFetchGroup(
         group.group_id, member_id, group.member_epoch, tuple(asked), all_topics=group.topics is None
@@ -231,7 +232,7 @@ async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, caller: C
         async for i in slices.of(_indexes(topic)):
             if image.partition(topic.name, i) is not None:
                 known.setdefault(topic.name, {})[i] = None
-    topics = [messages.OffsetFetchTopic(name, tuple(indexes)) async for name, indexes in slices.of(known.items())]
+    topics = [TopicPartitions(name, tuple(indexes)) async for name, indexes in slices.of(known.items())]
     asked = messages.OffsetDeleteRequest(request.group_id, tuple(topics))
     answer = await group_offsets.offset_delete(node.groups, asked, caller.client)
     if answer.error is not None:

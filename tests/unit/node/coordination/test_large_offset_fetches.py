@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node.groups.messages import (
     OffsetFetchGroup,
     OffsetFetchGroupResult,
     OffsetFetchPartitionResult,
-    OffsetFetchTopic,
     OffsetFetchTopicResult,
 )
 from tidelog_node.handlers import group_offsets
@@ -20,7 +20,7 @@ from tidelog_node.handlers import group_offsets
 @pytest.mark.parametrize("member_id", [None, "", "m"])
 def test_large_offset_fetch_is_asked_in_bounded_parts_that_name_the_same(monkeypatch, topics, member_id):
     monkeypatch.setattr(group_offsets, "_FETCHED_AT_A_STRETCH", 10)
-    named = tuple(OffsetFetchTopic(name, tuple(range(count))) for name, count in topics.items())
+    named = tuple(TopicPartitions(name, tuple(range(count))) for name, count in topics.items())
     group = OffsetFetchGroup(group_id="g", member_id=member_id, member_epoch=7, topics=named, all_topics=not named)
     parts = list(group_offsets._parts_of(group))
 
@@ -50,7 +50,7 @@ def test_answers_of_the_parts_are_put_together_topic_by_topic(monkeypatch):
 
     monkeypatch.setattr(group_offsets, "answer_of_group", answer)
     named = [("a", 25), ("b", 0), ("c", 8), ("c", 12)]
-    topics = (OffsetFetchTopic(name, tuple(range(count))) for name, count in named)
+    topics = (TopicPartitions(name, tuple(range(count))) for name, count in named)
     group = OffsetFetchGroup("g", topics=tuple(topics))
     found = asyncio.run(group_offsets._fetch(None, group, None, group_offsets._Room()))
     assert [(t.name, [p.index for p in t.partitions]) for t in found.topics] == [(n, list(range(c))) for n, c in named]

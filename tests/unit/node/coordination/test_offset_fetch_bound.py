@@ -3,13 +3,13 @@
 import asyncio
 
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node.groups.events import AllOffsets
 from tidelog_node.groups.messages import (
     OffsetFetchGroup,
     OffsetFetchGroupResult,
     OffsetFetchPartitionResult,
     OffsetFetchRequest,
-    OffsetFetchTopic,
     OffsetFetchTopicResult,
 )
 from tidelog_node.groups.records import OffsetCommitValue
@@ -56,7 +56,7 @@ def every(group_id="g"):
 
 
 def named(count, group_id="g"):
-    return OffsetFetchGroup(group_id, topics=(OffsetFetchTopic("t", (0,) * count),))
+    return OffsetFetchGroup(group_id, topics=(TopicPartitions("t", (0,) * count),))
 
 
 def test_offset_fetch_refuses_a_group_whose_offsets_do_not_fit_the_response(monkeypatch):
