@@ -8,7 +8,6 @@ unexpected error once.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -31,7 +30,6 @@ from tidelog_foundation.transport.status import abort_with
 logger = logging.getLogger(__name__)
 Q = TypeVar("Q")
 R = TypeVar("R")
-T = TypeVar("T")
 RpcContext: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 Read: TypeAlias = Callable[[], Awaitable[Any]]
 """Returns the bytes of the next request of a stream, or EOF."""
@@ -72,25 +70,25 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, R]):
-    """A method with one request and one response, of the given dataclasses.
+    """A method with one request and one response, of the given dataclasses. The request costs ``charge``, by default
+    the server's.
 
-    Without dataclasses, or if they are message types, ``handle`` takes and returns messages; it may also return a
-    response's bytes. The request costs ``charge``, by default the server's.
+    A method that converts its messages itself declares the types of messages, or ``bytes`` for a serialized response.
     """
 
     handle: Callable[[Q, Caller], Awaitable[R]]
-    request: type[Q] | None = None
-    response: type[R] | None = None
+    request: type[Q]
+    response: type[R]
     charge: Charge | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseStream(Generic[Q, R]):
-    """A method with one request and a stream of responses, of the given dataclasses or, without them, messages."""
+    """A method with one request and a stream of responses, of the given dataclasses or types of messages."""
 
     handle: Callable[[Q, Caller], AsyncGenerator[R, None]]
-    request: type[Q] | None = None
-    response: type[R] | None = None
+    request: type[Q]
+    response: type[R]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,7 @@ class Service:
 
 
 def add_servicer(server: grpc.aio.Server, intake: Intake, descriptor: ServiceDescriptor, servicer: object) -> None:
-    """Serve the methods of a library's servicer. Each takes one request; ``intake`` receives it."""
+    """Serve the methods of a library's servicer, coroutines that take one request; ``intake`` receives it."""
 
     def handler_of(method: MethodDescriptor) -> _Handler:
         kind, serve = GetMessageClass(method.input_type), getattr(servicer, method.name)
@@ -176,21 +174,8 @@ def add_servicer(server: grpc.aio.Server, intake: Intake, descriptor: ServiceDes
             finally:
                 intake.charge.give_back(size)
 
-        async def answer_all(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
-            try:
-                message, size = await intake.receive(kind, rpc, intake.charge)
-            except TidelogError as error:
-                await abort_with(rpc, error)
-            try:
-                async with contextlib.aclosing(serve(message, rpc)) as responses:
-                    async for response in responses:
-                        yield response
-            finally:
-                intake.charge.give_back(size)
-
         if method.server_streaming:
-            is_generator = inspect.isasyncgenfunction(serve)
-            return grpc.stream_stream_rpc_method_handler(answer_all if is_generator else answer, None, _serialize)
+            return grpc.stream_stream_rpc_method_handler(answer, None, _serialize)
         return grpc.stream_unary_rpc_method_handler(answer, None, _serialize)
 
     register(server, descriptor, {method.name: handler_of(method) for method in descriptor.methods})
@@ -222,7 +207,7 @@ class _Codecs:
         if kind != (method.client_streaming, method.server_streaming):
             raise TypeError(f"{method.full_name} is not a {type(entry).__name__}")
         self.request_type: type[Message] = GetMessageClass(method.input_type)
-        request, response = (None, None) if isinstance(entry, RequestStream) else (entry.request, entry.response)
+        request, response = (Message, Message) if isinstance(entry, RequestStream) else (entry.request, entry.response)
         self._request = _codec(request, self.request_type)
         self._response = _codec(response, GetMessageClass(method.output_type))
 
@@ -241,8 +226,8 @@ class _Codecs:
         return await TimeSlices().result_of(self._response.to_message_in_steps(response))
 
 
-def _codec(value_type: type[T] | None, message_type: type[Message]) -> MessageCodec[T, Message] | None:
-    return None if value_type is None or issubclass(value_type, Message) else MessageCodec(value_type, message_type)
+def _codec(value_type: type[Any], message_type: type[Message]) -> MessageCodec[Any, Message] | None:
+    return None if issubclass(value_type, (Message, bytes)) else MessageCodec(value_type, message_type)
 
 
 async def _answer(call: Call[Any, Any], codecs: _Codecs, intake: Intake, rpc: RpcContext) -> Any:

@@ -44,9 +44,9 @@ def log_service(context: NodeContext, budget: ByteBudget) -> Service:
     return Service(
         pb.DESCRIPTOR.services_by_name["LogService"],
         {
-            "Produce": Call(records.produce, charge=charge),
+            "Produce": Call(records.produce, pb.ProduceRequest, pb.ProduceResponse, charge),
             "ProduceStream": RequestStream(records.produce_stream),
-            "Fetch": Call(records.fetch),
+            "Fetch": Call(records.fetch, pb.FetchRequest, bytes),
             "ListOffsets": call(handlers.list_offsets),
             "GetMetadata": call(handlers.get_metadata),
             "OffsetForLeaderEpoch": call(handlers.offset_for_leader_epoch),

@@ -43,7 +43,7 @@ def controller_service(
             "HoldConnection": Call(hold_connection, HoldConnectionRequest, HoldConnectionResponse),
             "AlterPartition": change(quorum, Controller.handle_alter_partition),
             "AssignReplicasToDirs": change(quorum, Controller.handle_assign_replicas_to_dirs),
-            "FollowMetadata": ResponseStream(follow_metadata),
+            "FollowMetadata": ResponseStream(follow_metadata, pb.FollowMetadataRequest, pb.FollowMetadataResponse),
             "AllocateProducerIds": change(quorum, Controller.handle_allocate_producer_ids),
         },
         leader_details(quorum),

@@ -7,7 +7,7 @@ import grpc
 import grpc.aio
 import pytest
 from disk_node import until
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import group_service_pb2 as group
@@ -42,8 +42,12 @@ class Offsets:
 async def serving(service, budget, **limits):
     server = grpc.aio.server(options=server_options(**limits))
     descriptor = pb.DESCRIPTOR.services_by_name["LogService"]
-    methods = {m.name: RequestStream(None) if m.client_streaming else Call(None) for m in descriptor.methods}
-    Service(descriptor, methods | {"ListOffsets": Call(service.list_offsets)}).add_to(server, Intake(Charge(budget)))
+    methods = {
+        m.name: RequestStream(None) if m.client_streaming else Call(None, Message, Message) for m in descriptor.methods
+    }
+    Service(descriptor, methods | {"ListOffsets": Call(service.list_offsets, Message, Message)}).add_to(
+        server, Intake(Charge(budget))
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

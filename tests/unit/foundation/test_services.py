@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 import pytest
+from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
 from tidelog.v1 import admin_service_pb2 as admin_pb
@@ -41,7 +42,10 @@ def table(check: Method | None = None, watch: Method | None = None) -> dict[str,
         return
         yield
 
-    return {"Check": check or Call(not_called), "Watch": watch or ResponseStream(no_responses)}
+    return {
+        "Check": check or Call(not_called, Message, Message),
+        "Watch": watch or ResponseStream(no_responses, Message, Message),
+    }
 
 
 @contextlib.asynccontextmanager
@@ -70,12 +74,12 @@ async def failure(call: Any) -> grpc.aio.AioRpcError:
 
 def test_table_that_differs_from_its_service_is_an_error_that_names_the_methods() -> None:
     with pytest.raises(TypeError, match=r"grpc\.health\.v1\.Health differ in Watch, Wtach"):
-        Service(HEALTH, {"Check": Call(not_called), "Wtach": Call(not_called)})
+        Service(HEALTH, {"Check": Call(not_called, Message, Message), "Wtach": Call(not_called, Message, Message)})
 
 
 def deleting(delete: Handler) -> Service:
     """Return a service of administrators that deletes topics."""
-    methods: dict[str, Method] = {method.name: Call(not_called) for method in ADMIN.methods}
+    methods: dict[str, Method] = {method.name: Call(not_called, Message, Message) for method in ADMIN.methods}
     return Service(ADMIN, methods | {"DeleteTopics": Call(delete, DeleteTopicsRequest, DeleteTopicsResponse)})
 
 
@@ -110,12 +114,12 @@ class Other:
 
 def test_dataclass_that_differs_from_its_message_is_an_error_when_the_service_is_defined() -> None:
     with pytest.raises(TypeError, match=r"Other and grpc\.health\.v1\.HealthCheckRequest do not both have ser"):
-        Service(HEALTH, table(Call(not_called, Other)))
+        Service(HEALTH, table(Call(not_called, Other, Message)))
 
 
 def test_entry_that_streams_otherwise_than_its_method_is_an_error() -> None:
     with pytest.raises(TypeError, match=r"grpc\.health\.v1\.Health\.Watch is not a Call"):
-        Service(HEALTH, table(watch=Call(not_called)))
+        Service(HEALTH, table(watch=Call(not_called, Message, Message)))
 
 
 def test_long_messages_are_converted_while_other_calls_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +155,7 @@ def test_error_of_a_handler_ends_the_call_with_its_status_and_the_details_of_the
         return [("leader", "2")] if error.code is ErrorCode.NOT_CONTROLLER else []
 
     async def run() -> None:
-        async with serving(Service(HEALTH, table(Call(refuse)), details)) as channel:
+        async with serving(Service(HEALTH, table(Call(refuse, Message, Message)), details)) as channel:
             failed = await failure(check(channel))
             error = error_from_rpc(failed)
             assert (error.code, error.message) == (ErrorCode.NOT_CONTROLLER, "controller 2 leads")
@@ -167,7 +171,7 @@ def test_unexpected_error_of_a_handler_is_logged_once_and_named_to_the_caller(
         raise ZeroDivisionError("too little")
 
     async def run() -> None:
-        async with serving(Service(HEALTH, table(Call(fail)))) as channel:
+        async with serving(Service(HEALTH, table(Call(fail, Message, Message)))) as channel:
             error = error_from_rpc(await failure(check(channel)))
             assert (error.code, error.message) == (
                 ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -184,7 +188,7 @@ def test_error_in_a_stream_of_responses_ends_it_after_those_before() -> None:
         raise ExceptionGroup("tasks", [error_for(ErrorCode.REQUEST_TIMED_OUT, "too late")])
 
     async def run() -> None:
-        async with serving(Service(HEALTH, table(watch=ResponseStream(some)))) as channel:
+        async with serving(Service(HEALTH, table(watch=ResponseStream(some, Message, Message)))) as channel:
             call = channel.unary_stream(WATCH, None, health_pb2.HealthCheckResponse.FromString)(b"")
             assert await call.read() == SERVING
             assert error_from_rpc(await failure(call.read())).code is ErrorCode.REQUEST_TIMED_OUT
@@ -201,7 +205,7 @@ def test_request_stream_reads_its_requests_and_may_refuse_them() -> None:
             yield pb.ProduceStreamResponse(correlation_id=request.correlation_id)
 
     async def run() -> None:
-        methods: dict[str, Method] = {method.name: Call(not_called) for method in LOG.methods}
+        methods: dict[str, Method] = {method.name: Call(not_called, Message, Message) for method in LOG.methods}
         async with serving(Service(LOG, methods | {"ProduceStream": RequestStream(echo)})) as channel:
             call = channel.stream_stream("/tidelog.v1.LogService/ProduceStream")(
                 pb.ProduceStreamRequest(correlation_id=each).SerializeToString() for each in (1, 2, 3)
@@ -223,7 +227,7 @@ def test_response_is_reported_as_sent_when_the_call_has_ended() -> None:
         return SERVING.SerializeToString()
 
     async def run() -> None:
-        async with serving(Service(HEALTH, table(Call(answer)))) as channel:
+        async with serving(Service(HEALTH, table(Call(answer, Message, bytes)))) as channel:
             assert await check(channel) == SERVING.status
 
     asyncio.run(asyncio.wait_for(run(), 20))
