@@ -31,12 +31,14 @@ settings.register_profile("quick", parent=settings.get_profile("tidelog"), max_e
 settings.load_profile("tidelog")
 
 # Most of a start is the import of the same modules: a server per worker has imported them, and forks.
-_forks = ForkedProcesses()
-ProcessHandle.launch = _forks.launch
+_forks = ForkedProcesses() if sys.platform == "linux" else None
+if _forks is not None:
+    ProcessHandle.launch = _forks.launch
 
 
 def pytest_unconfigure() -> None:
-    _forks.close()
+    if _forks is not None:
+        _forks.close()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tidelog.testing.process import Place, ProcessGroup, ProcessHandle
 from tidelog_foundation.errors import ConfigError
 from tidelog_quorum.raft.storage.raft_storage import open_storage
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 Make = Callable[..., ProcessHandle]
 _CLUSTER = "forked"
 

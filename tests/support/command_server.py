@@ -1,7 +1,7 @@
 """A process that has imported the command line, and forks a child for each command.
 
 Most of a short command is its imports. :func:`forked_commands` starts a server and writes a program ``tidelog`` that
-uses it; :mod:`command_client` is that program. The server ends with the process that started it.
+uses it; :mod:`command_client` is that program. The server ends with the process that started it. Needs Linux.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``ProcessHandle.launch = ForkedProcesses().launch`` makes all clusters of this process use one server. A start for which
 a fork differs from a fresh process is a fresh one: another environment, other limits or another namespace than at the
-creation of :class:`ForkedProcesses`, or an interpreter with other arguments.
+creation of :class:`ForkedProcesses`, or an interpreter with other arguments. Needs Linux.
 """
 
 from __future__ import annotations
