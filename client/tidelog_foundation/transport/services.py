@@ -70,10 +70,10 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, R]):
-    """A method with one request and one response, of the given dataclasses. The request costs ``charge``, by default
-    the server's.
+    """A method with one request and one response, of the given dataclasses.
 
-    A method that converts its messages itself declares the types of messages, or ``bytes`` for a serialized response.
+    The request costs ``charge``, by default the server's. A method that converts its messages itself declares the types
+    of messages, or ``bytes`` for a serialized response.
     """
 
     handle: Callable[[Q, Caller], Awaitable[R]]
@@ -122,13 +122,14 @@ class Service:
         ]
         self._error_details = error_details
 
-    def add_to(self, server: grpc.aio.Server, intake: Intake) -> None:
+    def add_to(self, server: grpc.aio.Server, intake: Intake | None = None) -> None:
         """Serve the calls of ``server``. ``intake`` receives all requests except those of request streams."""
-        register(server, self._descriptor, {m.name: self._handler_of(m, e, c, intake) for m, e, c in self._methods})
+        _register(server, self._descriptor, {m.name: self._handler_of(m, e, c, intake) for m, e, c in self._methods})
 
-    def _handler_of(self, method: MethodDescriptor, entry: Method, codecs: _Codecs, intake: Intake) -> _Handler:
+    def _handler_of(self, method: MethodDescriptor, entry: Method, codecs: _Codecs, intake: Intake | None) -> _Handler:
         async def answer(_: object, rpc: RpcContext) -> Any:
             assert isinstance(entry, Call)
+            assert intake is not None
             try:
                 return await _answer(entry, codecs, intake, rpc)
             except Exception as error:  # noqa: BLE001  # _abort logs it
@@ -178,7 +179,7 @@ def add_servicer(server: grpc.aio.Server, intake: Intake, descriptor: ServiceDes
             return grpc.stream_stream_rpc_method_handler(answer, None, _serialize)
         return grpc.stream_unary_rpc_method_handler(answer, None, _serialize)
 
-    register(server, descriptor, {method.name: handler_of(method) for method in descriptor.methods})
+    _register(server, descriptor, {method.name: handler_of(method) for method in descriptor.methods})
 
 
 def types_of(handler: Callable[..., Awaitable[R]]) -> tuple[type[Any], type[R]]:
@@ -187,7 +188,7 @@ def types_of(handler: Callable[..., Awaitable[R]]) -> tuple[type[Any], type[R]]:
     return hints["request"], hints["return"]
 
 
-def register(server: grpc.aio.Server, descriptor: ServiceDescriptor, handlers: dict[str, _Handler]) -> None:
+def _register(server: grpc.aio.Server, descriptor: ServiceDescriptor, handlers: dict[str, _Handler]) -> None:
     """Register the handlers of a service's methods."""
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(descriptor.full_name, handlers),))
     server.add_registered_method_handlers(descriptor.full_name, handlers)
@@ -242,13 +243,14 @@ async def _answer(call: Call[Any, Any], codecs: _Codecs, intake: Intake, rpc: Rp
 
 
 async def _answers(
-    stream: ResponseStream[Any, Any] | RequestStream, codecs: _Codecs, intake: Intake, rpc: RpcContext
+    stream: ResponseStream[Any, Any] | RequestStream, codecs: _Codecs, intake: Intake | None, rpc: RpcContext
 ) -> AsyncGenerator[Any, None]:
     if isinstance(stream, RequestStream):
         async with contextlib.aclosing(stream.handle(rpc.read, Caller(rpc))) as messages:
             async for each in messages:
                 yield each
         return
+    assert intake is not None
     message, size = await intake.receive(codecs.request_type, rpc, intake.charge)
     try:
         request = await codecs.decode(message, size)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import Any, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import cast
 
-import grpc
 import grpc.aio
 
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.transport import abort_with
 from tidelog_foundation.transport.intake import parse
-from tidelog_foundation.transport.services import register
+from tidelog_foundation.transport.services import Caller, Read, RequestStream, Service
 from tidelog_quorum.raft.core import Message
 from tidelog_quorum.raft.network.codec import decode_message
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
@@ -30,10 +28,8 @@ _MAX_STREAMS_PER_SENDER = 8
 
 def add_raft_service(receiver: RaftReceiver, server: grpc.aio.Server) -> None:
     """Add the service to ``server``; the receiver parses the bytes itself, within its limits."""
-    exchange: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
-        receiver.Exchange, None, pb.ExchangeResponse.SerializeToString
-    )
-    register(server, pb.DESCRIPTOR.services_by_name["RaftService"], {"Exchange": exchange})
+    table = {"Exchange": RequestStream(receiver.exchange)}
+    Service(pb.DESCRIPTOR.services_by_name["RaftService"], table).add_to(server)
 
 
 class RaftReceiver:
@@ -53,23 +49,17 @@ class RaftReceiver:
         """Accept callers from now on."""
         self._me, self._peers = me, peers
 
-    async def Exchange(  # noqa: N802
-        self,
-        request_iterator: AsyncIterator[bytes],
-        context: grpc.aio.ServicerContext[object, object],
-    ) -> AsyncIterator[pb.ExchangeResponse]:
+    async def exchange(self, read: Read, caller: Caller) -> AsyncGenerator[pb.ExchangeResponse, None]:
         """Receive serialized messages from one other controller until either side ends the stream."""
         if self._me is None or self._peers is None:
-            await abort_with(
-                context, error_for(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is starting or stopping")
-            )
+            raise error_for(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is starting or stopping")
         me, peers = self._me, self._peers
         task = asyncio.current_task()
         assert task is not None
         self._streams.add(task)
         hello: pb.RaftHello | None = None
         try:
-            first = await _first_of(request_iterator)
+            first = await _first_of(read)
             if first is None:
                 return
             peers.check_hello(first.hello)
@@ -77,11 +67,11 @@ class RaftReceiver:
             hello = first.hello
             async with self._admitted(hello.sender_id):
                 yield pb.ExchangeResponse(hello=me.hello_to(hello.sender_id))
-                async for raw in request_iterator:
+                while isinstance(raw := await read(), bytes):
                     self._take(hello, len(raw), await parse(pb.ExchangeRequest, raw))
         except TidelogError as error:
-            logger.warning("refused a stream from %s: %s", context.peer(), error)
-            await abort_with(context, error)
+            logger.warning("refused a stream from %s: %s", caller.connection, error)
+            raise
         finally:
             self._streams.discard(task)
             if hello is not None:
@@ -134,7 +124,7 @@ class RaftReceiver:
             self._deliver(decode_message(frame), hello.sender_directory_id, address)
 
 
-async def _first_of(requests: AsyncIterator[bytes]) -> pb.ExchangeRequest | None:
+async def _first_of(read: Read) -> pb.ExchangeRequest | None:
     """Return the message with the hello, or None if the stream ends at once.
 
     Raises:
@@ -142,10 +132,10 @@ async def _first_of(requests: AsyncIterator[bytes]) -> pb.ExchangeRequest | None
     """
     try:
         async with asyncio.timeout(_HELLO_TIMEOUT_S):
-            first = await anext(requests, None)
+            first = await read()
     except TimeoutError as error:
         raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"no hello came within {_HELLO_TIMEOUT_S} s") from error
-    if first is None:
+    if not isinstance(first, bytes):
         return None
     if len(first) > _MAX_HELLO_BYTES:
         text = f"a hello of {len(first)} bytes is above the {_MAX_HELLO_BYTES} allowed"
