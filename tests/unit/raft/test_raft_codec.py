@@ -150,12 +150,17 @@ def test_entry_of_an_unknown_kind_or_an_absurd_size_is_refused() -> None:
 def test_voters_that_cannot_be_are_refused_in_entries_and_snapshots(voters: list[pb.VoterRecord]) -> None:
     record = pb.VotersRecord(voters=voters)
     payload = record.SerializeToString()
-    if len({v.voter_id for v in voters}) == len(voters):
-        with pytest.raises(TidelogError, match="voter"):
-            decode_message(append_of(pb.RaftEntry(index=1, term=1, kind=2, payload=payload)))
+    with pytest.raises(TidelogError, match="voter"):
+        decode_message(append_of(pb.RaftEntry(index=1, term=1, kind=2, payload=payload)))
     snapshot = pb.RaftSnapshot(last_index=1, last_term=1, voters=record)
     with pytest.raises(TidelogError, match="voter"):
         decode_message(chunk_of(snapshot, 0, b""))
+
+
+def test_first_entry_of_a_term_with_a_payload_is_refused() -> None:
+    with pytest.raises(TidelogError, match="1 bytes at index 1 that should be empty") as refused:
+        decode_message(append_of(pb.RaftEntry(index=1, term=1, kind=1, payload=b"x")))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_entry_whose_voters_cannot_be_read_is_refused() -> None:

@@ -15,7 +15,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
+from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist, Voter, VoterSet
 from tidelog_quorum.raft.storage.raft_storage import RaftStorage, open_storage
 from tidelog_quorum.raft.storage.stored_log import StoredState, read_stored_log
 
@@ -144,6 +144,19 @@ def test_storage_names_the_index_when_an_entry_is_damaged(tmp_path: Path) -> Non
     change(tmp_path, b"e" + (7).to_bytes(8, "big"), lambda value: value[:-1] + bytes([value[-1] ^ 1]))
     with pytest.raises(TidelogError, match=r"entry at index 7 of the metadata log .* is damaged"):
         reopen(tmp_path)
+
+
+def test_storage_keeps_the_voters_of_an_entry_and_names_the_index_when_they_cannot_be_read(tmp_path: Path) -> None:
+    voters = Entry(1, 1, EntryKind.VOTERS, voters=VoterSet([Voter(1, "a", 9093), Voter(2, "b", 9093, bytes(16))]))
+    storage, _ = open_storage(tmp_path, "c", 1)
+    storage.write([Persist(1, HardState(1), None, (voters,))])
+    storage.close()
+    assert reopen(tmp_path).entries == (voters,)
+    key = b"e" + (1).to_bytes(8, "big")
+    change(tmp_path, key, lambda value: sealed(key, value[4:9] + b"\xff"))
+    with pytest.raises(TidelogError, match=r"entry at index 1 of the metadata log .* not a set of voters") as refused:
+        reopen(tmp_path)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("index", [1, 5, 9])
