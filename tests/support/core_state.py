@@ -11,8 +11,6 @@ from ipaddress import IPv4Address, IPv6Address
 from types import MappingProxyType
 from typing import Any
 
-from google.protobuf.message import Message
-
 
 def _read_only(mapping: dict[Any, Any]) -> Mapping[Any, Any]:
     return MappingProxyType(mapping)
@@ -31,8 +29,6 @@ def state_of(part: object) -> Any:
     """
     if isinstance(part, _PLAIN):
         return part
-    if isinstance(part, Message):
-        return part.SerializeToString(deterministic=True)
     if isinstance(part, Mapping):
         return "map", [(state_of(key), state_of(value)) for key, value in part.items()]
     if isinstance(part, AbstractSet):
