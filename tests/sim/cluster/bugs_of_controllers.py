@@ -189,14 +189,14 @@ def _take_silence_for_a_refusal() -> list[Patch]:
 
 def _leave_out_what_the_tail_has_dropped() -> list[Patch]:
     """A follower that is behind the tail of the metadata log goes on with what is left of it."""
-    original = MetadataFeed._give_next
+    original = MetadataFeed._send_next
 
     def give_next(self: MetadataFeed, follower: Any) -> None:
         if 0 < follower.position < self._tail_start <= self._image.offset:
             follower.position = self._tail_start
         original(self, follower)
 
-    return [(MetadataFeed, "_give_next", give_next)]
+    return [(MetadataFeed, "_send_next", give_next)]
 
 
 CONTROLLER_BUGS = (
