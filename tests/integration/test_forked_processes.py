@@ -111,7 +111,7 @@ def test_process_id_belongs_to_an_ended_process_until_its_end_is_known(make: Mak
     handle = make()
     os.kill(handle.pid, signal.SIGKILL)
     wait_for(lambda: _state(handle.pid) == "Z", "the process has ended", 10)
-    assert not handle.is_running
+    wait_for(lambda: not handle.is_running, "the end to be known", 10)
     wait_for(lambda: not Path(f"/proc/{handle.pid}").exists(), "the process is reaped", 10)
 
 
