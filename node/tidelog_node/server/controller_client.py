@@ -1,7 +1,4 @@
-"""Calls to the leading controller. They follow NOT_CONTROLLER's hint and try the next controller after a timeout.
-
-Every attempt has its own deadline, so a paused controller costs at most one of them.
-"""
+"""Calls to the leading controller over gRPC, the shell of :mod:`tidelog_node.broker.controller_call`."""
 
 from __future__ import annotations
 
@@ -10,12 +7,11 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import grpc.aio
 
 from tidelog_foundation.config.endpoints import format_address
-from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.requests.brokers import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -36,8 +32,9 @@ from tidelog_foundation.requests.request import Request
 from tidelog_foundation.transport import error_from_rpc, open_channel
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_foundation.waiting import ReportedWait
-from tidelog_node.broker.lifecycle import UNREACHABLE
+from tidelog_node.broker.controller_call import Attempt, CallTimings, ControllerCall, ControllerChoice, GiveUp, Pause
 from tidelog_node.broker.metadata_stream import voter_addresses
+from tidelog_node.event_loop import SystemClock
 from tidelog_node.server.controller_methods import method_of
 
 logger = logging.getLogger(__name__)
@@ -47,7 +44,6 @@ _ATTEMPT_TIMEOUT_S = 2.0
 _ADMIN_ATTEMPT_TIMEOUT_S = 10.0
 _ANSWER_SLACK_S = 1.0
 """Extra time in which the leader itself can report that the timeout of a change has expired."""
-_PAUSE_S = 0.05
 
 
 class ControllerClient:
@@ -55,10 +51,9 @@ class ControllerClient:
 
     def __init__(self, voters: Mapping[int, tuple[str, int]], bootstrap: Sequence[tuple[str, int]] = ()) -> None:
         """``voters`` and ``bootstrap`` are the configured controllers, which remain the last resort."""
-        self._configured = configured_addresses(voters, bootstrap)
+        self._choice = ControllerChoice(configured_addresses(voters, bootstrap))
         self._voters = dict(voters)
-        self._addresses = self._configured
-        self._next = self._addresses[0]
+        self._clock = SystemClock()
         self._channels: dict[str, grpc.aio.Channel] = {}
         self.voters: Mapping[int, tuple[str, int]] = MappingProxyType(self._voters)
         """The known voting controllers, a view that follows :meth:`set_voters`."""
@@ -67,8 +62,7 @@ class ControllerClient:
         """Call these controllers from now on, after a change of the committed voters."""
         self._voters.clear()
         self._voters.update(sorted(voters.items()))
-        current = voter_addresses(voters)
-        self._addresses = current + [address for address in self._configured if address not in current]
+        self._choice.use_voters(voter_addresses(voters))
 
     async def ask(self, request: Request[R], timeout_s: float) -> R:
         """Return the leading controller's answer to a request of an administrator.
@@ -102,7 +96,7 @@ class ControllerClient:
     @property
     def address(self) -> str:
         """The first controller to call: the last one that answered, or the one that it pointed to."""
-        return self._next
+        return self._choice.next
 
     async def hold_connection(self, address: str, request: HoldConnectionRequest) -> None:
         """Keep a call without an answer open at one controller.
@@ -154,37 +148,28 @@ class ControllerClient:
             TidelogError: The leading controller's own error, or REQUEST_TIMED_OUT if none answered in time. Without
                 ``repeats``, any error of the called controller.
         """
+        method = method_of(type(request))
+        timings = CallTimings(timeout_s * 1000, attempt_timeout_s * 1000)
+        call = ControllerCall(self._choice, timings, self._clock.monotonic_ms(), repeats=repeats)
         with ReportedWait("a controller to answer") as wait:
-            deadline = time.monotonic() + timeout_s
-            method = method_of(type(request))
             raw = await method.encode(request)
-            failures = 0
-            reason = "no time was left"
-            while (remaining_s := deadline - time.monotonic()) > 0:
-                address = self._next
-                try:
-                    return await method.call(self.channel(address), raw, min(attempt_timeout_s, remaining_s))
-                except grpc.aio.AioRpcError as rpc_error:
-                    error = error_from_rpc(rpc_error)
-                    if error.code not in UNREACHABLE:
-                        raise error from rpc_error
-                    reason = f"{address}: {error.message}"
-                    wait.note(reason)
-                    self._turn_to(trailing_value(rpc_error, "tidelog-leader-endpoint"), address)
-                    if not repeats:
-                        raise error from rpc_error
-                failures += 1
-                if failures % len(self._addresses) == 0:
-                    await asyncio.sleep(min(_PAUSE_S * failures, 0.5))
-            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"no controller answered within {timeout_s:.1f} s ({reason})")
-
-    def _turn_to(self, hint: str | None, asked: str) -> None:
-        """Call the hinted leader next, even one that joined after this node last learned the voters."""
-        if hint is not None and hint != asked:
-            self._next = hint
-            return
-        position = self._addresses.index(asked) + 1 if asked in self._addresses else 0
-        self._next = self._addresses[position % len(self._addresses)]
+            command = call.attempt(self._clock.monotonic_ms())
+            while True:
+                match command:
+                    case Attempt(address, timeout_ms):
+                        try:
+                            return await method.call(self.channel(address), raw, timeout_ms / 1000)
+                        except grpc.aio.AioRpcError as rpc_error:
+                            hint = trailing_value(rpc_error, "tidelog-leader-endpoint")
+                            command = call.fail(error_from_rpc(rpc_error), hint, self._clock.monotonic_ms())
+                        wait.note(call.reason)
+                    case Pause(delay_ms):
+                        await asyncio.sleep(delay_ms / 1000)
+                        command = call.attempt(self._clock.monotonic_ms())
+                    case GiveUp(error):
+                        raise error
+                    case _:
+                        assert_never(command)
 
 
 def configured_addresses(voters: Mapping[int, tuple[str, int]], bootstrap: Sequence[tuple[str, int]]) -> list[str]:

@@ -10,6 +10,7 @@ from sim.cluster.standing import Standing
 from sim.planting import Patch, PlantedBug
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_node.broker.controller_call import ControllerChoice
 from tidelog_node.broker.image_application import ChangeReplicas, ImageApplication
 from tidelog_node.broker.lifecycle import Lifecycle
 from tidelog_node.broker.metadata_stream import MetadataStream
@@ -199,6 +200,11 @@ def _leave_out_what_the_tail_has_dropped() -> list[Patch]:
     return [(MetadataFeed, "_send_next", give_next)]
 
 
+def _ask_the_same_controller_again() -> list[Patch]:
+    """A controller that fails or does not lead is asked again and again."""
+    return [(ControllerChoice, "turn", lambda self, asked, hint: None)]
+
+
 CONTROLLER_BUGS = (
     PlantedBug("elects outside of ISR and ELR", 40, _elect_outside_isr),
     PlantedBug("elects the fenced", 150, _elect_the_fenced),
@@ -218,4 +224,5 @@ CONTROLLER_BUGS = (
     PlantedBug("takes a part of a metadata entry for all of it", 20, _follow_from_what_is_not_built),
     PlantedBug("is unfenced before it serves", 60, _report_metadata_before_serving),
     PlantedBug("stops before it has handed over", 150, _stop_by_any_answer),
+    PlantedBug("asks the same controller again", 10, _ask_the_same_controller_again),
 )
