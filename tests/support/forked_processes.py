@@ -26,8 +26,8 @@ from tidelog.testing.process import RunningProcess, Start, start_environment, st
 
 _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
-_UNREAD = ("PYTEST_CURRENT_TEST",)
-"""Variables of the environment that change with each test and that no process of a cluster reads."""
+_UNREAD = ("PYTEST_", "SPARK_", "PYSPARK_")
+"""Beginnings of variables of the environment that tests and Spark change and that no process of a cluster reads."""
 
 
 class ForkedProcesses:
@@ -137,7 +137,7 @@ def _surroundings(environment: Mapping[str, str]) -> _Surroundings:
     process = Path("/proc/self")
     status = (process / "status").read_text()
     return _Surroundings(
-        {name: value for name, value in environment.items() if name not in _UNREAD},
+        {name: value for name, value in environment.items() if not name.startswith(_UNREAD)},
         tuple(os.readlink(namespace) for namespace in sorted((process / "ns").iterdir())),
         (process / "cgroup").read_text(),
         tuple(resource.getrlimit(number) for number in _LIMITS),

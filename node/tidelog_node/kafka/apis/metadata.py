@@ -60,11 +60,14 @@ class MetadataApi:
         return self._answer(node, asked, caller)
 
     async def _answer_long(self, node: KafkaNode, reader: Reader, caller: Caller) -> Body:
-        asked = await TimeSlices().result_of(decode_in_steps(MetadataRequest, reader, caller.version))
+        slices = TimeSlices()
+        asked = await slices.result_of(decode_in_steps(MetadataRequest, reader, caller.version))
+        await slices.give_way()
         if not _is_valid(asked, caller.version):
             writer = Writer()
-            await TimeSlices().result_of(encode_in_steps(_refusal(asked), writer, caller.version))
+            await slices.result_of(encode_in_steps(_refusal(asked), writer, caller.version))
             return writer.chunks()
+        await slices.give_way()
         answer = self._answer(node, asked, caller)
         return await answer if isinstance(answer, Awaitable) else answer
 
