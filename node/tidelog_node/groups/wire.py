@@ -178,6 +178,11 @@ class Reader:
         """Read the number of items, then each item with ``read``."""
         return tuple(read() for _ in range(self._counted(self.int32())))
 
+    def nullable_array(self, read: Callable[[], T]) -> tuple[T, ...] | None:
+        """Read an array, or null."""
+        count = self.int32()
+        return None if count < 0 else tuple(read() for _ in range(self._counted(count)))
+
     def compact_string(self) -> str:
         """Read a non-null string of a flexible version."""
         return self._not_null(self.nullable_compact_string())
@@ -194,6 +199,11 @@ class Reader:
     def compact_array(self, read: Callable[[], T]) -> tuple[T, ...]:
         """Read a non-null array of a flexible version."""
         return tuple(read() for _ in range(self._counted(self.unsigned_varint() - 1)))
+
+    def nullable_compact_array(self, read: Callable[[], T]) -> tuple[T, ...] | None:
+        """Read an array of a flexible version, or null."""
+        count = self.unsigned_varint() - 1
+        return None if count < 0 else tuple(read() for _ in range(self._counted(count)))
 
     def tags(self) -> dict[int, bytes]:
         """Read the tagged fields that end a struct."""

@@ -1,0 +1,1 @@
+"""The transaction coordinator of one partition of __transaction_state, without I/O."""
