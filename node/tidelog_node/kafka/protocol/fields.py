@@ -47,6 +47,7 @@ class Kind(Enum):
 
 STRING: Final = Kind.STRING
 INT32: Final = Kind.INT32
+INT64: Final = Kind.INT64
 UUID: Final = Kind.UUID
 BYTES: Final = Kind.BYTES
 
