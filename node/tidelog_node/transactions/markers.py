@@ -1,0 +1,157 @@
+"""The markers that a node's coordinators write to the leaders of transactions' partitions, without I/O (KIP-98).
+
+:class:`MarkerQueue` keeps each marker until its partition has it:
+
+- At most one request per node is in progress. It takes all markers for that node, up to a limit.
+- A marker of a partition without a leader waits until there is one. After an error, it waits for the back-off, and goes
+  to the partition's leader of that time.
+- A partition that was deleted needs no marker. A partition that knows a newer epoch of the producer has its marker.
+- A newer coordinator of the same transactional id ends the markers of the older one.
+- The end of a shard ends its markers. Answers that arrive later have no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidelog_foundation.errors import ErrorCode
+from tidelog_node.transactions.events import WriteMarkers
+from tidelog_node.transactions.states import TopicPartition
+
+BACKOFF_MS = 100
+MAX_PARTITIONS = 5_000
+"""The number of partitions in one request."""
+_WRITTEN = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMarkers:
+    """The partitions of one transaction in a request to one node."""
+
+    markers_id: int
+    markers: WriteMarkers
+    coordinator_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersRequest:
+    """A request to a node. :meth:`MarkerQueue.answer` or :meth:`MarkerQueue.fail` takes its result."""
+
+    request_id: int
+    node_id: int
+    transactions: tuple[PartitionMarkers, ...]
+
+
+@dataclass(slots=True)
+class _Transaction:
+    markers: WriteMarkers
+    shard: int
+    coordinator_epoch: int
+    missing: set[TopicPartition]
+    in_progress: set[TopicPartition] = field(default_factory=set)
+
+
+class MarkerQueue:
+    """One per node, used on one thread. A ``shard`` is a partition of __transaction_state that this node leads."""
+
+    def __init__(self) -> None:
+        self._transactions: dict[int, _Transaction] = {}
+        self._requests: dict[int, MarkersRequest] = {}
+        self._retry_ms: dict[TopicPartition, int] = {}
+        """The time of the next attempt for a partition whose latest one failed."""
+        self._next_id = 1
+
+    def __len__(self) -> int:
+        """Return the number of transactions whose markers are not in all partitions."""
+        return len(self._transactions)
+
+    def add(self, shard: int, coordinator_epoch: int, markers: WriteMarkers) -> int:
+        """Add the markers of a transaction and return their id, which :meth:`take_written` returns later."""
+        markers_id, self._next_id = self._next_id, self._next_id + 1
+        self._transactions[markers_id] = _Transaction(markers, shard, coordinator_epoch, set(markers.partitions))
+        return markers_id
+
+    def end_shard(self, shard: int) -> None:
+        """Drop the markers of a shard that this node no longer leads."""
+        for markers_id in [key for key, t in self._transactions.items() if t.shard == shard]:
+            del self._transactions[markers_id]
+
+    def take_written(self) -> list[tuple[int, WriteMarkers]]:
+        """Remove the transactions whose markers are in all partitions, and return them with their shards."""
+        done = [key for key, transaction in self._transactions.items() if not transaction.missing]
+        taken = [self._transactions.pop(key) for key in done]
+        return [(transaction.shard, transaction.markers) for transaction in taken]
+
+    def requests(self, leader_of: Callable[[TopicPartition], int | None], now_ms: int) -> list[MarkersRequest]:
+        """Return the due requests. ``leader_of`` returns NO_LEADER for an offline partition, None for a deleted one."""
+        busy = {request.node_id for request in self._requests.values()}
+        by_node: dict[int, dict[int, list[TopicPartition]]] = {}
+        sizes: dict[int, int] = {}
+        for markers_id, transaction in self._transactions.items():
+            for partition in sorted(transaction.missing - transaction.in_progress):
+                leader = leader_of(partition)
+                if leader is None:
+                    transaction.missing.discard(partition)
+                elif leader == NO_LEADER or leader in busy or self._retry_ms.get(partition, 0) > now_ms:
+                    continue
+                elif sizes.setdefault(leader, 0) < MAX_PARTITIONS:
+                    sizes[leader] += 1
+                    by_node.setdefault(leader, {}).setdefault(markers_id, []).append(partition)
+        return [self._begin(node_id, partitions) for node_id, partitions in by_node.items()]
+
+    def next_retry_ms(self) -> int | None:
+        """Return the time of the next attempt after an error, or None."""
+        waiting = {p for t in self._transactions.values() for p in t.missing}
+        self._retry_ms = {p: time_ms for p, time_ms in self._retry_ms.items() if p in waiting}
+        return min(self._retry_ms.values(), default=None)
+
+    def answer(self, request_id: int, errors: Mapping[tuple[int, TopicPartition], ErrorCode], now_ms: int) -> None:
+        """Process a response: the error of each partition, by the id of its markers. A missing one is retried."""
+        request = self._requests.pop(request_id)
+        for item in request.transactions:
+            transaction = self._transactions.get(item.markers_id)
+            if transaction is None:
+                continue
+            transaction.in_progress.difference_update(item.partitions)
+            for partition in item.partitions:
+                code = errors.get((item.markers_id, partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+                if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+                    self._transactions.pop(item.markers_id, None)
+                elif code in _WRITTEN:
+                    transaction.missing.discard(partition)
+                    self._retry_ms.pop(partition, None)
+                else:
+                    self._retry_ms[partition] = now_ms + BACKOFF_MS
+
+    def fail(self, request_id: int, now_ms: int) -> None:
+        """Process the failure of a request: its markers may or may not be written."""
+        self.answer(request_id, {}, now_ms)
+
+    def check_invariants(self) -> None:
+        """Assert that at most one request per node is in progress, and that it has all partitions in progress."""
+        nodes = [request.node_id for request in self._requests.values()]
+        assert len(nodes) == len(set(nodes))
+        for markers_id, transaction in self._transactions.items():
+            assert transaction.in_progress <= transaction.missing
+            sent = {
+                p
+                for r in self._requests.values()
+                for i in r.transactions
+                if i.markers_id == markers_id
+                for p in i.partitions
+            }
+            assert transaction.in_progress == sent
+
+    def _begin(self, node_id: int, partitions: Mapping[int, Iterable[TopicPartition]]) -> MarkersRequest:
+        items = []
+        for markers_id, chosen in partitions.items():
+            transaction = self._transactions[markers_id]
+            transaction.in_progress.update(chosen)
+            item = PartitionMarkers(markers_id, transaction.markers, transaction.coordinator_epoch, tuple(chosen))
+            items.append(item)
+        request_id, self._next_id = self._next_id, self._next_id + 1
+        request = self._requests[request_id] = MarkersRequest(request_id, node_id, tuple(items))
+        return request
