@@ -250,3 +250,10 @@ def test_prepared_transaction_is_taken_over_and_ended_with_markers_of_its_own_pr
     completed = transitions.complete(prepared, 2_000)
     assert completed.producer == completed.client == (1, EPOCH + 3)
     assert end(completed, EPOCH + 2, committed=True, version=2) == completed
+
+
+def test_fenced_producer_with_the_last_epoch_does_not_get_the_greatest_one() -> None:
+    """Kafka takes its request for a repetition, so that two transactions have markers of one epoch."""
+    aborted = transitions.complete(transitions.abort_fenced(metadata(S.ONGOING, LAST), 2, 1_000), 2_000)
+    assert aborted.client.epoch == MAX_PRODUCER_EPOCH
+    assert end(aborted, LAST.epoch, committed=False, version=2) == FENCED
