@@ -6,20 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_node.groups.events import RecordsCommitted, RecordsWritten, RequestAbandoned, TimePassed, WriteFailed
 from tidelog_node.transactions.events import (
     AllocateProducerId,
     Command,
     Event,
     MarkersWritten,
     ProducerIdAllocated,
-    RecordsCommitted,
-    RecordsWritten,
-    RequestAbandoned,
     RequestReceived,
     Respond,
-    TimePassed,
     TransactionRecord,
-    WriteFailed,
     WriteMarkers,
     WriteRecords,
 )

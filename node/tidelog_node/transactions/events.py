@@ -2,7 +2,8 @@
 
 The shell executes each :class:`WriteRecords` before it delivers the next event. It appends the records to the shard's
 partition and answers with :class:`RecordsWritten`, or with :class:`WriteFailed` if nothing was appended. Later it
-delivers :class:`RecordsCommitted` once every in-sync replica has the records. Writes are committed in order.
+delivers :class:`RecordsCommitted` once every in-sync replica has the records. Writes are committed in order. A call
+that has not begun to act when it is abandoned has no effect. These events are those of a shard of groups.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_node.groups.events import RecordsCommitted, RecordsWritten, RequestAbandoned, TimePassed, WriteFailed
 from tidelog_node.transactions.requests import TransactionRequest, TransactionResponse
 from tidelog_node.transactions.settings import TransactionSettings
 from tidelog_node.transactions.states import Producer, TopicPartition
@@ -30,35 +32,6 @@ class RequestReceived:
 
     call_id: int
     request: TransactionRequest
-
-
-@dataclass(frozen=True, slots=True)
-class RequestAbandoned:
-    """The caller has gone, and nobody waits for the answer. A call that has not begun to act has no effect."""
-
-    call_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class RecordsWritten:
-    """The records are in the log but not yet committed."""
-
-    write_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class RecordsCommitted:
-    """The records are committed."""
-
-    write_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class WriteFailed:
-    """The records were not appended."""
-
-    write_id: int
-    error: TidelogError
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +56,6 @@ class SettingsChanged:
     """The settings of the node, or the finalized ``transaction.version``, have changed."""
 
     settings: TransactionSettings
-
-
-@dataclass(frozen=True, slots=True)
-class TimePassed:
-    """A deadline may have passed."""
 
 
 Event: TypeAlias = (

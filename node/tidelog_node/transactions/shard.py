@@ -21,27 +21,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.groups.deadlines import Deadlines
+from tidelog_node.groups.events import RecordsCommitted, RecordsWritten, RequestAbandoned, TimePassed, WriteFailed
 from tidelog_node.transactions import transitions
+from tidelog_node.transactions.entries import ActingRequest, Entry, Listing, Waiting, Write
 from tidelog_node.transactions.events import (
     AllocateProducerId,
     Command,
     Event,
     MarkersWritten,
     ProducerIdAllocated,
-    RecordsCommitted,
-    RecordsWritten,
-    RequestAbandoned,
     RequestReceived,
     Respond,
     SettingsChanged,
-    TimePassed,
     TransactionRecord,
-    WriteFailed,
     WriteMarkers,
     WriteRecords,
 )
@@ -77,61 +74,6 @@ _RETRY_MS = 100
 _SLICE = 100
 _MAX_WAITING = 100
 """The number of requests that wait for one transactional id."""
-_Acting = InitProducerIdRequest | AddPartitionsRequest | EndTxnRequest
-
-
-@dataclass(slots=True)
-class _Entry:
-    """A transactional id in memory."""
-
-    metadata: TransactionMetadata | None = None
-    """The state after the last record in the log; None if there is none."""
-    open_writes: deque[int] = field(default_factory=deque)
-    """The writes in the log that are not committed, in order."""
-    is_appending: bool = False
-    """A record is on its way to the log; ``metadata`` does not have it yet."""
-    waiting: deque[_Waiting] = field(default_factory=deque)
-    """The requests that wait for the end of a transition, in order of arrival."""
-    allocates_id: bool = False
-    new_producer_id: int | None = None
-    """An allocated producer id that no transition has used yet."""
-    markers_sent: bool = False
-    """The markers of the prepared state are being written."""
-
-    @property
-    def is_needed(self) -> bool:
-        """True if the entry has something that the store does not have."""
-        is_open = self.metadata is not None and not self.metadata.state.is_idle
-        has_id = self.allocates_id or self.new_producer_id is not None
-        return bool(self.open_writes or self.waiting) or has_id or is_open
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    call_id: int
-    request: _Acting
-
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """A record on its way, and the answer that follows its commit."""
-
-    transactional_id: str
-    metadata: TransactionMetadata | None
-    """The state after the record; None removes the transactional id."""
-    call_id: int | None = None
-    response: TransactionResponse | None = None
-    refused: _Acting | None = None
-    """The request of the call, to be refused if the write fails."""
-
-
-@dataclass(slots=True)
-class _Listing:
-    """A ListTransactions request in progress."""
-
-    request: ListTransactionsRequest
-    left: Iterator[str]
-    found: list[TransactionListing] = field(default_factory=list)
 
 
 class TransactionShard:
@@ -145,11 +87,11 @@ class TransactionShard:
         """Take over the transactional ids of a store."""
         self._settings = settings
         self._store = store
-        self._entries: dict[str, _Entry] = {}
-        self._writes: dict[int, _Write] = {}
+        self._entries: dict[str, Entry] = {}
+        self._writes: dict[int, Write] = {}
         self._answers: dict[int, list[tuple[int, TransactionResponse]]] = {}
         """Answers that follow the commit of another request's write, by the id of that write."""
-        self._listings: dict[int, _Listing] = {}
+        self._listings: dict[int, Listing] = {}
         self._open_calls: dict[int, str] = {}
         """The transactional id of each open call, empty for calls without one."""
         self._waits: deque[tuple[int, int]] = deque()
@@ -160,7 +102,7 @@ class TransactionShard:
         self._expiring: Iterator[str] | None = None
         self._next_timeouts_ms = now_ms + settings.abort_timed_out_interval_ms
         self._next_expiry_ms = now_ms + settings.remove_expired_interval_ms
-        self._retries: dict[str, int] = {}
+        self._retries = Deadlines()
         """The time of the next attempt to record a complete transaction, by transactional id."""
 
     @property
@@ -168,8 +110,9 @@ class TransactionShard:
         """The time of the next :class:`TimePassed`."""
         if self._loading is not None or self._expiring is not None or self._listings:
             return 0
-        waits = [self._waits[0][0]] if self._waits else []
-        return min(self._next_timeouts_ms, self._next_expiry_ms, *self._retries.values(), *waits)
+        waits_ms = self._waits[0][0] if self._waits else None
+        due = (self._next_timeouts_ms, self._next_expiry_ms, self._retries.next_ms(), waits_ms)
+        return min(time_ms for time_ms in due if time_ms is not None)
 
     def step(self, event: Event, now_ms: int, wall_ms: int) -> list[Command]:
         """Process an event and return the commands in order."""
@@ -222,7 +165,7 @@ class TransactionShard:
         match request:
             case InitProducerIdRequest() | AddPartitionsRequest() | EndTxnRequest():
                 entry = self._entry(request.transactional_id)
-                waiting = _Waiting(call.call_id, request)
+                waiting = Waiting(call.call_id, request)
                 if entry.waiting or entry.is_appending or not self._try(entry, waiting, wall_ms):
                     self._wait(entry, waiting, now_ms)
                 self._drop_unneeded(request.transactional_id)
@@ -230,11 +173,11 @@ class TransactionShard:
                 found = tuple(self._describe(transactional_id) for transactional_id in request.transactional_ids)
                 self._answer_in_order(call.call_id, request.transactional_ids, DescribeTransactionsResponse(found))
             case ListTransactionsRequest():
-                self._listings[call.call_id] = _Listing(request, self._ids())
+                self._listings[call.call_id] = Listing(request, self._ids())
             case _:
                 assert_never(request)
 
-    def _try(self, entry: _Entry, waiting: _Waiting, wall_ms: int) -> bool:
+    def _try(self, entry: Entry, waiting: Waiting, wall_ms: int) -> bool:
         """Execute a request, and return whether nothing hinders it."""
         request = waiting.request
         try:
@@ -247,7 +190,7 @@ class TransactionShard:
             self._commands.append(AllocateProducerId(request.transactional_id))
         return hindrance is None
 
-    def _act(self, entry: _Entry, call_id: int, request: _Acting, wall_ms: int) -> transitions.Hindrance | None:
+    def _act(self, entry: Entry, call_id: int, request: ActingRequest, wall_ms: int) -> transitions.Hindrance | None:
         match request:
             case InitProducerIdRequest():
                 return self._initialize(entry, call_id, request, wall_ms)
@@ -257,7 +200,7 @@ class TransactionShard:
                 return self._end(entry, call_id, request, wall_ms)
 
     def _initialize(
-        self, entry: _Entry, call_id: int, request: InitProducerIdRequest, wall_ms: int
+        self, entry: Entry, call_id: int, request: InitProducerIdRequest, wall_ms: int
     ) -> transitions.Hindrance | None:
         self._check_timeout(request)
         current = entry.metadata
@@ -275,7 +218,7 @@ class TransactionShard:
         return None
 
     def _add_partitions(
-        self, entry: _Entry, call_id: int, request: AddPartitionsRequest, wall_ms: int
+        self, entry: Entry, call_id: int, request: AddPartitionsRequest, wall_ms: int
     ) -> transitions.Hindrance | None:
         current = _known(entry, request.transactional_id)
         if request.verify_only:
@@ -292,7 +235,7 @@ class TransactionShard:
         return None
 
     def _verify(
-        self, entry: _Entry, call_id: int, request: AddPartitionsRequest, current: TransactionMetadata
+        self, entry: Entry, call_id: int, request: AddPartitionsRequest, current: TransactionMetadata
     ) -> transitions.Hindrance | None:
         transitions.check_producer(current, request.transactional_id, request.producer)
         if current.state.is_prepared:
@@ -302,7 +245,7 @@ class TransactionShard:
         self._answer_after_writes(entry, call_id, AddPartitionsResponse(errors=errors))
         return None
 
-    def _end(self, entry: _Entry, call_id: int, request: EndTxnRequest, wall_ms: int) -> transitions.Hindrance | None:
+    def _end(self, entry: Entry, call_id: int, request: EndTxnRequest, wall_ms: int) -> transitions.Hindrance | None:
         current = _known(entry, request.transactional_id)
         after = transitions.end(current, request, entry.new_producer_id, wall_ms)
         if isinstance(after, transitions.Hindrance):
@@ -337,14 +280,14 @@ class TransactionShard:
 
     # Waiting and answering
 
-    def _wait(self, entry: _Entry, waiting: _Waiting, now_ms: int) -> None:
+    def _wait(self, entry: Entry, waiting: Waiting, now_ms: int) -> None:
         if len(entry.waiting) >= _MAX_WAITING:
             self._answer(waiting.call_id, refuse(waiting.request, _concurrent(waiting.request.transactional_id)))
             return
         entry.waiting.append(waiting)
         self._waits.append((now_ms + CONCURRENT_WAIT_MS, waiting.call_id))
 
-    def _retry_waiting(self, entry: _Entry, wall_ms: int) -> None:
+    def _retry_waiting(self, entry: Entry, wall_ms: int) -> None:
         """Try the waiting requests again, in order, until one is hindered or a record is on its way."""
         while entry.waiting and not entry.is_appending and self._try(entry, entry.waiting[0], wall_ms):
             entry.waiting.popleft()
@@ -354,7 +297,7 @@ class TransactionShard:
             del self._open_calls[call_id]
             self._commands.append(Respond(call_id, response))
 
-    def _answer_after_writes(self, entry: _Entry, call_id: int, response: TransactionResponse) -> None:
+    def _answer_after_writes(self, entry: Entry, call_id: int, response: TransactionResponse) -> None:
         """Answer when all that the response is based on is committed."""
         if entry.open_writes:
             self._answers.setdefault(entry.open_writes[-1], []).append((call_id, response))
@@ -374,7 +317,7 @@ class TransactionShard:
         self._listings.pop(call_id, None)
         self._stop_waiting(transactional_id, call_id)
 
-    def _stop_waiting(self, transactional_id: str, call_id: int) -> _Waiting | None:
+    def _stop_waiting(self, transactional_id: str, call_id: int) -> Waiting | None:
         entry = self._entries.get(transactional_id)
         found = next((w for w in entry.waiting if w.call_id == call_id), None) if entry is not None else None
         if entry is not None and found is not None:
@@ -390,11 +333,11 @@ class TransactionShard:
         after: TransactionMetadata | None,
         call_id: int | None = None,
         response: TransactionResponse | None = None,
-        request: _Acting | None = None,
+        request: ActingRequest | None = None,
     ) -> None:
         entry = self._entry(transactional_id)
         write_id, self._next_write_id = self._next_write_id, self._next_write_id + 1
-        self._writes[write_id] = _Write(transactional_id, after, call_id, response, request)
+        self._writes[write_id] = Write(transactional_id, after, call_id, response, request)
         value = None if after is None else encode_value(after, self._settings.version)
         self._commands.append(WriteRecords(write_id, (TransactionRecord(encode_key(transactional_id), value),)))
         entry.open_writes.append(write_id)
@@ -435,10 +378,10 @@ class TransactionShard:
             waiting = entry.waiting.popleft()
             self._answer(waiting.call_id, refuse(waiting.request, _write_error(error)))
         if entry.metadata is not None and entry.metadata.state.is_prepared and write.metadata is not None:
-            self._retries[write.transactional_id] = now_ms + _RETRY_MS
+            self._retries.set(write.transactional_id, now_ms + _RETRY_MS)
         self._drop_unneeded(write.transactional_id)
 
-    def _send_markers(self, transactional_id: str, entry: _Entry) -> None:
+    def _send_markers(self, transactional_id: str, entry: Entry) -> None:
         metadata = entry.metadata
         if metadata is None or not metadata.state.is_prepared or entry.markers_sent:
             return
@@ -460,7 +403,7 @@ class TransactionShard:
             return
         self._write(transactional_id, transitions.complete(metadata, wall_ms))
 
-    def _use_new_id(self, entry: _Entry, after: TransactionMetadata) -> None:
+    def _use_new_id(self, entry: Entry, after: TransactionMetadata) -> None:
         if entry.new_producer_id in (after.producer.id, after.next_producer.id):
             entry.new_producer_id = None
 
@@ -484,8 +427,7 @@ class TransactionShard:
         self._expiring = self._next_slice(self._expiring, lambda name: self._expire(name, wall_ms))
         self._go_on_listing(wall_ms)
         self._end_waits(now_ms)
-        for name in [name for name, time_ms in self._retries.items() if time_ms <= now_ms]:
-            del self._retries[name]
+        for name in self._retries.pop_expired(now_ms):
             metadata = self._entry(name).metadata
             self._complete(name, metadata and metadata.producer, wall_ms)
         if self._next_timeouts_ms <= now_ms:
@@ -558,10 +500,10 @@ class TransactionShard:
 
     # Entries
 
-    def _entry(self, transactional_id: str) -> _Entry:
+    def _entry(self, transactional_id: str) -> Entry:
         entry = self._entries.get(transactional_id)
         if entry is None:
-            entry = self._entries[transactional_id] = _Entry(self._store.get(transactional_id))
+            entry = self._entries[transactional_id] = Entry(self._store.get(transactional_id))
         return entry
 
     def _metadata_of(self, transactional_id: str) -> TransactionMetadata | None:
@@ -581,7 +523,7 @@ class TransactionShard:
         yield from (name for name in self._store.ids() if name not in known)
 
 
-def _known(entry: _Entry, transactional_id: str) -> TransactionMetadata:
+def _known(entry: Entry, transactional_id: str) -> TransactionMetadata:
     if entry.metadata is None:
         text = f"transactional id {transactional_id!r} has no producer id"
         raise error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
