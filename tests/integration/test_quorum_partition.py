@@ -63,6 +63,7 @@ def test_quorum_follower_that_is_cut_off_deposes_nobody_when_it_returns(isolated
     address = isolated.addresses[cut - 1]
     with TopicLoad(isolated.addresses) as load:
         load.wait_for_progress()
+        wait_for(lambda: controllers.leader_of(address) == leader, "the third controller to follow the leader")
         isolated.cut_off(cut)
         wait_for(lambda: controllers.leader_of(address) is None, "it to miss its leader")
         # Several of its election timeouts pass, in each of which it asks in vain whether it would be elected.

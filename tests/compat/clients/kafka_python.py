@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,9 +12,15 @@ from compat.clients.record import Received, Record
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
+_UNASSIGNED_S = 10.0
+"""A leader of a group that learns of its topic's partitions after its first assignment joins again. If its poll ends
+meanwhile, kafka-python forgets the join: no assignment, no heartbeats. An application that notices subscribes again."""
+
 
 class KafkaPythonReader(Reader):
     def __init__(self, servers: str, topic: str, group: str | None, partitions: int, config: dict[str, Any]) -> None:
+        self._topic, self._group = topic, group
+        self._assigned_at = time.monotonic()
         self._consumer = KafkaConsumer(
             bootstrap_servers=servers.split(","),
             group_id=group,
@@ -30,6 +37,12 @@ class KafkaPythonReader(Reader):
 
     def poll(self, timeout_s: float) -> list[Received]:
         polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
+        if self._group is None or self._consumer.assignment():
+            self._assigned_at = time.monotonic()
+        elif time.monotonic() - self._assigned_at > _UNASSIGNED_S:
+            self._consumer.unsubscribe()
+            self._consumer.subscribe([self._topic])
+            self._assigned_at = time.monotonic()
         return [
             Received(r.partition, r.offset, r.key, r.value, tuple(map(tuple, r.headers)), r.timestamp)
             for records in polled.values()

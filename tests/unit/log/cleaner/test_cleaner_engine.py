@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import time
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -170,9 +171,15 @@ def test_other_threads_go_on_while_a_batch_of_many_records_is_looked_at(step: st
         "index": lambda: offset_map.index(section, header, 0),
         "select": lambda: engine.RecordSelector(offset_map).select(section, header, False),
     }
-    thread, turns = threading.Thread(target=looks[step]), 0
+    # On a busy machine a look can end before this thread gets a processor, whoever has the GIL.
+    assert any(_turns_beside(looks[step]) > 5 for _ in range(30))
+
+
+def _turns_beside(look: Callable[[], object]) -> int:
+    """Return how often this thread runs while another one runs ``look``."""
+    thread, turns = threading.Thread(target=look), 0
     thread.start()
     while thread.is_alive():
         time.sleep(0)
         turns += 1
-    assert turns > 5
+    return turns
