@@ -9,7 +9,6 @@ import pkgutil
 import random
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tidelog_foundation.records import RecordBatchBuilder
@@ -38,24 +37,19 @@ from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 
 
-@dataclass(slots=True)
 class ProducePartition(Structure):
     index: int = int32()
     records: bytes | None = data(nullable=0)
 
 
-@dataclass(slots=True)
 class ProduceTopic(Structure):
     name: str = string(until=12)
     topic_id: bytes = uuid(since=13)
     partitions: list[ProducePartition] = array(ProducePartition)
 
 
-@dataclass(slots=True)
-class ProduceRequest(Message):
+class ProduceRequest(Message, api=ApiKey.PRODUCE, versions=(0, 13), flexible=9):
     """A declaration for the tests, since the product reads it without one."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.PRODUCE, (0, 13), 9
 
     transactional_id: str | None = string(default=None, nullable=3, since=3)
     acks: int = int16(default=-1)
@@ -63,7 +57,6 @@ class ProduceRequest(Message):
     topics: list[ProduceTopic] = array(ProduceTopic)
 
 
-@dataclass(slots=True)
 class FetchPartition(Structure):
     index: int = int32()
     current_leader_epoch: int = int32(default=-1, since=9)
@@ -73,31 +66,25 @@ class FetchPartition(Structure):
     max_bytes: int = int32()
 
 
-@dataclass(slots=True)
 class FetchTopic(Structure):
     name: str = string(until=12)
     topic_id: bytes = uuid(since=13)
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
-@dataclass(slots=True)
 class ForgottenTopic(Structure):
     name: str = string(until=12)
     topic_id: bytes = uuid(since=13)
     partitions: list[int] = array(Kind.INT32)
 
 
-@dataclass(slots=True)
 class ReplicaState(Structure):
     replica_id: int = int32(default=-1)
     replica_epoch: int = int64(default=-1)
 
 
-@dataclass(slots=True)
-class FetchRequest(Message):
+class FetchRequest(Message, api=ApiKey.FETCH, versions=(4, 18), flexible=12):
     """A declaration for the tests, since the product reads it without one."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.FETCH, (4, 18), 12
 
     cluster_id: str | None = string(default=None, nullable=12, tag=0, since=12, tagged=12)
     replica_id: int = int32(default=-1, until=14)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -15,16 +14,12 @@ from tidelog_node.kafka.protocol.reader import MAX_ELEMENTS, MalformedMessageErr
 from tidelog_node.kafka.protocol.writer import Writer
 
 
-@dataclass(slots=True)
 class Part(Structure):
     number: int = int8()
     later: str = string(since=1)
 
 
-@dataclass(slots=True)
-class Sample(Message):
-    API_KEY, VERSIONS, FLEXIBLE = 0, (0, 3), 2
-
+class Sample(Message, api=0, versions=(0, 3), flexible=2):
     name: str | None = string(nullable=1)
     parts: list[Part] | None = array(Part, nullable=3)
     words: list[str] = array(STRING, until=1)

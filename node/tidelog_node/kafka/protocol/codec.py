@@ -88,7 +88,7 @@ def _make_struct(kind: type[Structure], version: int, *, is_flexible: bool) -> t
 def _fields(kind: type[Structure], version: int, *, is_flexible: bool) -> tuple[_Plain, _Tagged]:
     plain: _Plain = []
     tagged: _Tagged = {}
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # every Structure is a dataclass
+    for field in dataclasses.fields(kind):
         spec = spec_of(field)
         if not spec.since <= version <= spec.until:
             continue
@@ -191,7 +191,7 @@ def _make_struct_in_steps(kind: type[Structure], version: int, *, is_flexible: b
 
 
 def _arrays(kind: type[Structure], plain: _Plain) -> dict[str, Spec]:
-    specs = {field.name: spec_of(field) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    specs = {field.name: spec_of(field) for field in dataclasses.fields(kind)}
     return {name: specs[name] for name, _, _ in plain if specs[name].is_array}
 
 

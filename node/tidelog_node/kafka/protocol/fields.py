@@ -1,19 +1,19 @@
 """The declaration of messages: dataclasses whose fields state their type and versions.
 
-A message's class names its API, its versions and the first flexible one (KIP-482)::
+A request's class names its API, its versions and the first flexible one (KIP-482); a response's class its request::
 
-    @dataclass(slots=True)
     class DeleteTopicState(Structure):
         name: str | None = string(nullable=6)
         topic_id: bytes = uuid(since=6)
 
-    @dataclass(slots=True)
-    class DeleteTopicsRequest(Message):
-        API_KEY, VERSIONS, FLEXIBLE = 20, (1, 6), 4
-
+    class DeleteTopicsRequest(Message, api=ApiKey.DELETE_TOPICS, versions=(1, 6), flexible=4):
         topics: list[DeleteTopicState] = array(DeleteTopicState, since=6)
         topic_names: list[str] = array(STRING, until=5)
         timeout_ms: int = int32()
+
+    class DeleteTopicsResponse(Message, answers=DeleteTopicsRequest):
+        throttle_time_ms: int = int32()
+        responses: list[DeletableTopicResult] = array(DeletableTopicResult)
 
 A field that a version does not have keeps its default when the message is read and is omitted when it is written.
 """
@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, dataclass_transform
 
 LAST_VERSION: Final = 32_767
 _METADATA_KEY: Final = "kafka"
@@ -52,18 +52,41 @@ UUID: Final = Kind.UUID
 BYTES: Final = Kind.BYTES
 
 
-class Structure:
+@dataclass_transform()
+class _Declaration(type):
+    """The type of declarations. It makes them dataclasses with slots."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        declared = super().__new__(cls, name, bases, namespace, **options)
+        # To add slots, ``dataclass`` creates the class again, with ``__slots__`` in its namespace.
+        return declared if "__slots__" in namespace else dataclass(slots=True)(declared)
+
+
+class Structure(metaclass=_Declaration):
     """A dataclass whose fields are declared with the functions below."""
 
 
 class Message(Structure):
-    """The body of a request or response."""
+    """The body of a request or response. A response has the API and the versions of the request that it answers."""
 
     API_KEY: ClassVar[int]
     VERSIONS: ClassVar[tuple[int, int]]
     """The first and last version that the class describes."""
     FLEXIBLE: ClassVar[int]
     """The first flexible version, or LAST_VERSION if there is none."""
+
+    def __init_subclass__(
+        cls,
+        *,
+        api: int | None = None,
+        versions: tuple[int, int] = (0, 0),
+        flexible: int = 0,
+        answers: type[Message] | None = None,
+    ) -> None:
+        if answers is not None:
+            cls.API_KEY, cls.VERSIONS, cls.FLEXIBLE = answers.API_KEY, answers.VERSIONS, answers.FLEXIBLE
+        elif api is not None:
+            cls.API_KEY, cls.VERSIONS, cls.FLEXIBLE = api, versions, flexible
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ skips it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -16,18 +15,14 @@ from tidelog_node.kafka.protocol.fields import Message, Structure, array, boolea
 GRPC_LISTENER_TAG: Final = 10_000
 
 
-@dataclass(slots=True)
-class ApiVersionsRequest(Message):
+class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS, versions=(0, 4), flexible=3):
     """The client's software, and whether it asks for the node's gRPC address."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.API_VERSIONS, (0, 4), 3
 
     client_software_name: str = string(since=3)
     client_software_version: str = string(since=3)
     asks_grpc_listener: bool = boolean(tag=GRPC_LISTENER_TAG, since=3)
 
 
-@dataclass(slots=True)
 class ApiVersion(Structure):
     """The versions of one API."""
 
@@ -36,7 +31,6 @@ class ApiVersion(Structure):
     max_version: int = int16()
 
 
-@dataclass(slots=True)
 class SupportedFeature(Structure):
     """The levels of a feature that the node's software supports."""
 
@@ -45,7 +39,6 @@ class SupportedFeature(Structure):
     max_version: int = int16()
 
 
-@dataclass(slots=True)
 class FinalizedFeature(Structure):
     """The level of a feature that the cluster uses."""
 
@@ -54,15 +47,12 @@ class FinalizedFeature(Structure):
     min_version_level: int = int16()
 
 
-@dataclass(slots=True)
-class ApiVersionsResponse(Message):
+class ApiVersionsResponse(Message, answers=ApiVersionsRequest):
     """The APIs and features of the node. The header always has version 0, so that every client can read it.
 
     ``grpc_listener`` is the advertised ``host:port``, empty while the node is not registered, or None for a client that
     did not ask.
     """
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.API_VERSIONS, (0, 4), 3
 
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)

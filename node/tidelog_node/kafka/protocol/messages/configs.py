@@ -5,8 +5,6 @@ They follow KIP-133, KIP-226, KIP-339, KIP-524, KIP-569, KIP-714 and KIP-1142.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import (
     STRING,
@@ -22,7 +20,6 @@ from tidelog_node.kafka.protocol.fields import (
 )
 
 
-@dataclass(slots=True)
 class DescribeConfigsResource(Structure):
     """A resource to describe. Null or empty ``configuration_keys`` request all settings."""
 
@@ -31,18 +28,14 @@ class DescribeConfigsResource(Structure):
     configuration_keys: list[str] | None = array(STRING, nullable=0)
 
 
-@dataclass(slots=True)
-class DescribeConfigsRequest(Message):
+class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS, versions=(1, 4), flexible=4):
     """The resources whose settings are requested."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_CONFIGS, (1, 4), 4
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean()
     include_documentation: bool = boolean(since=3)
 
 
-@dataclass(slots=True)
 class DescribeConfigsSynonym(Structure):
     """A level at which a setting is set."""
 
@@ -51,7 +44,6 @@ class DescribeConfigsSynonym(Structure):
     source: int = int8()
 
 
-@dataclass(slots=True)
 class DescribeConfigsResourceResult(Structure):
     """A setting and its source."""
 
@@ -65,7 +57,6 @@ class DescribeConfigsResourceResult(Structure):
     documentation: str | None = string(since=3, nullable=3)
 
 
-@dataclass(slots=True)
 class DescribeConfigsResult(Structure):
     """One resource."""
 
@@ -76,26 +67,19 @@ class DescribeConfigsResult(Structure):
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
 
 
-@dataclass(slots=True)
-class DescribeConfigsResponse(Message):
+class DescribeConfigsResponse(Message, answers=DescribeConfigsRequest):
     """One result per resource."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_CONFIGS, (1, 4), 4
 
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)
 
 
-@dataclass(slots=True)
-class ListConfigResourcesRequest(Message):
+class ListConfigResourcesRequest(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1), flexible=0):
     """A request for resources. Empty ``resource_types`` request all types; version 0 requests client metrics."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_CONFIG_RESOURCES, (0, 1), 0
 
     resource_types: list[int] = array(Kind.INT8, since=1)
 
 
-@dataclass(slots=True)
 class ConfigResource(Structure):
     """A resource that has settings."""
 
@@ -103,18 +87,14 @@ class ConfigResource(Structure):
     resource_type: int = int8(default=16, since=1)
 
 
-@dataclass(slots=True)
-class ListConfigResourcesResponse(Message):
+class ListConfigResourcesResponse(Message, answers=ListConfigResourcesRequest):
     """The resources of the requested types."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_CONFIG_RESOURCES, (0, 1), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
     config_resources: list[ConfigResource] = array(ConfigResource)
 
 
-@dataclass(slots=True)
 class AlterableConfig(Structure):
     """A setting and its new value."""
 
@@ -122,7 +102,6 @@ class AlterableConfig(Structure):
     value: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
 class AlterConfigsResource(Structure):
     """The complete new settings of a resource. Settings that are not named are removed."""
 
@@ -131,17 +110,13 @@ class AlterConfigsResource(Structure):
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-@dataclass(slots=True)
-class AlterConfigsRequest(Message):
+class AlterConfigsRequest(Message, api=ApiKey.ALTER_CONFIGS, versions=(0, 2), flexible=2):
     """The resources whose settings are replaced."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ALTER_CONFIGS, (0, 2), 2
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
 
-@dataclass(slots=True)
 class AlterConfigsResourceResponse(Structure):
     """The result of one resource."""
 
@@ -151,17 +126,13 @@ class AlterConfigsResourceResponse(Structure):
     resource_name: str = string()
 
 
-@dataclass(slots=True)
-class AlterConfigsResponse(Message):
+class AlterConfigsResponse(Message, answers=AlterConfigsRequest):
     """One result per resource."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ALTER_CONFIGS, (0, 2), 2
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
 
 
-@dataclass(slots=True)
 class IncrementalAlterableConfig(Structure):
     """A change of a setting. ``config_operation`` is 0 to set, 1 to remove, 2 to append, 3 to subtract."""
 
@@ -170,7 +141,6 @@ class IncrementalAlterableConfig(Structure):
     value: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
 class IncrementalAlterConfigsResource(Structure):
     """The changes of one resource."""
 
@@ -179,21 +149,15 @@ class IncrementalAlterConfigsResource(Structure):
     configs: list[IncrementalAlterableConfig] = array(IncrementalAlterableConfig)
 
 
-@dataclass(slots=True)
-class IncrementalAlterConfigsRequest(Message):
+class IncrementalAlterConfigsRequest(Message, api=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible=1):
     """The resources whose settings change."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), 1
 
     resources: list[IncrementalAlterConfigsResource] = array(IncrementalAlterConfigsResource)
     validate_only: bool = boolean()
 
 
-@dataclass(slots=True)
-class IncrementalAlterConfigsResponse(Message):
+class IncrementalAlterConfigsResponse(Message, answers=IncrementalAlterConfigsRequest):
     """One result per resource."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), 1
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import Message, Structure, array, boolean, int8, int16, int32, string
 
 
-@dataclass(slots=True)
 class FeatureUpdateKey(Structure):
     """A feature and its new level. ``upgrade_type`` is 1 for an upgrade, 2 and 3 for safe and unsafe downgrades."""
 
@@ -18,18 +15,14 @@ class FeatureUpdateKey(Structure):
     upgrade_type: int = int8(default=1, since=1)
 
 
-@dataclass(slots=True)
-class UpdateFeaturesRequest(Message):
+class UpdateFeaturesRequest(Message, api=ApiKey.UPDATE_FEATURES, versions=(0, 2), flexible=0):
     """Changes of feature levels, applied all or none."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_FEATURES, (0, 2), 0
 
     timeout_ms: int = int32(default=60_000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
     validate_only: bool = boolean(since=1)
 
 
-@dataclass(slots=True)
 class UpdatableFeatureResult(Structure):
     """The result of one feature."""
 
@@ -38,11 +31,8 @@ class UpdatableFeatureResult(Structure):
     error_message: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
-class UpdateFeaturesResponse(Message):
+class UpdateFeaturesResponse(Message, answers=UpdateFeaturesRequest):
     """The results. From version 2 on there is one error for all of them."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_FEATURES, (0, 2), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import STRING, Message, Structure, array, boolean, data, int16, int32, string
 from tidelog_node.kafka.protocol.messages.group_consumers import NO_OPERATIONS
 
 
-@dataclass(slots=True)
-class DescribeGroupsRequest(Message):
+class DescribeGroupsRequest(Message, api=ApiKey.DESCRIBE_GROUPS, versions=(0, 6), flexible=5):
     """The groups to describe."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_GROUPS, (0, 6), 5
 
     groups: list[str] = array(STRING)
     include_authorized_operations: bool = boolean(since=3)
 
 
-@dataclass(slots=True)
 class DescribedGroupMember(Structure):
     """A member of a classic group."""
 
@@ -31,7 +25,6 @@ class DescribedGroupMember(Structure):
     member_assignment: bytes = data()
 
 
-@dataclass(slots=True)
 class DescribedGroup(Structure):
     """A classic group. ``protocol_data`` is its assignor."""
 
@@ -45,27 +38,20 @@ class DescribedGroup(Structure):
     authorized_operations: int = int32(since=3, default=NO_OPERATIONS)
 
 
-@dataclass(slots=True)
-class DescribeGroupsResponse(Message):
+class DescribeGroupsResponse(Message, answers=DescribeGroupsRequest):
     """The groups, each once."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_GROUPS, (0, 6), 5
 
     throttle_time_ms: int = int32(since=1)
     groups: list[DescribedGroup] = array(DescribedGroup)
 
 
-@dataclass(slots=True)
-class ListGroupsRequest(Message):
+class ListGroupsRequest(Message, api=ApiKey.LIST_GROUPS, versions=(0, 5), flexible=3):
     """A request for all groups that pass the filters. Empty filters pass every group."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_GROUPS, (0, 5), 3
 
     states_filter: list[str] = array(STRING, since=4)
     types_filter: list[str] = array(STRING, since=5)
 
 
-@dataclass(slots=True)
 class ListedGroup(Structure):
     """A group's entry."""
 
@@ -75,27 +61,20 @@ class ListedGroup(Structure):
     group_type: str = string(since=5)
 
 
-@dataclass(slots=True)
-class ListGroupsResponse(Message):
+class ListGroupsResponse(Message, answers=ListGroupsRequest):
     """The groups that the node coordinates."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_GROUPS, (0, 5), 3
 
     throttle_time_ms: int = int32(since=1)
     error_code: int = int16()
     groups: list[ListedGroup] = array(ListedGroup)
 
 
-@dataclass(slots=True)
-class DeleteGroupsRequest(Message):
+class DeleteGroupsRequest(Message, api=ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2):
     """The groups to delete."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_GROUPS, (0, 2), 2
 
     groups_names: list[str] = array(STRING)
 
 
-@dataclass(slots=True)
 class DeletableGroupResult(Structure):
     """The result of one group."""
 
@@ -103,11 +82,8 @@ class DeletableGroupResult(Structure):
     error_code: int = int16()
 
 
-@dataclass(slots=True)
-class DeleteGroupsResponse(Message):
+class DeleteGroupsResponse(Message, answers=DeleteGroupsRequest):
     """The groups, each once."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_GROUPS, (0, 2), 2
 
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

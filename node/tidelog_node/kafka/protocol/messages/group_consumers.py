@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import (
     INT32,
@@ -24,7 +22,6 @@ NO_OPERATIONS = -(2**31)
 """The value of the authorized operations if the client did not ask for them."""
 
 
-@dataclass(slots=True)
 class HeartbeatTopicPartitions(Structure):
     """Partitions of a topic."""
 
@@ -32,11 +29,8 @@ class HeartbeatTopicPartitions(Structure):
     partitions: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatRequest(Message):
+class ConsumerGroupHeartbeatRequest(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible=0):
     """A member's heartbeat. Null means unchanged. From version 1 on the member chooses ``member_id`` (KIP-1082)."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), 0
 
     group_id: str = string()
     member_id: str = string()
@@ -52,18 +46,14 @@ class ConsumerGroupHeartbeatRequest(Message):
     )
 
 
-@dataclass(slots=True)
 class HeartbeatAssignment(Structure):
     """A member's assignment."""
 
     topic_partitions: list[HeartbeatTopicPartitions] = array(HeartbeatTopicPartitions)
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatResponse(Message):
+class ConsumerGroupHeartbeatResponse(Message, answers=ConsumerGroupHeartbeatRequest):
     """The answer to a heartbeat. A null ``assignment`` means unchanged."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
@@ -74,17 +64,13 @@ class ConsumerGroupHeartbeatResponse(Message):
     assignment: HeartbeatAssignment | None = structure(HeartbeatAssignment, nullable=0)
 
 
-@dataclass(slots=True)
-class ConsumerGroupDescribeRequest(Message):
+class ConsumerGroupDescribeRequest(Message, api=ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), flexible=0):
     """The groups to describe."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), 0
 
     group_ids: list[str] = array(STRING)
     include_authorized_operations: bool = boolean()
 
 
-@dataclass(slots=True)
 class DescribedTopicPartitions(Structure):
     """Partitions of a topic, with its name."""
 
@@ -93,14 +79,12 @@ class DescribedTopicPartitions(Structure):
     partitions: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
 class DescribedAssignment(Structure):
     """A member's current or target assignment."""
 
     topic_partitions: list[DescribedTopicPartitions] = array(DescribedTopicPartitions)
 
 
-@dataclass(slots=True)
 class DescribedConsumerGroupMember(Structure):
     """A member. ``member_type`` is 0 for the classic protocol, 1 for the consumer protocol, -1 if unknown."""
 
@@ -117,7 +101,6 @@ class DescribedConsumerGroupMember(Structure):
     member_type: int = int8(since=1, default=-1)
 
 
-@dataclass(slots=True)
 class DescribedConsumerGroup(Structure):
     """A consumer group."""
 
@@ -132,11 +115,8 @@ class DescribedConsumerGroup(Structure):
     authorized_operations: int = int32(default=NO_OPERATIONS)
 
 
-@dataclass(slots=True)
-class ConsumerGroupDescribeResponse(Message):
+class ConsumerGroupDescribeResponse(Message, answers=ConsumerGroupDescribeRequest):
     """The groups, each once."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), 0
 
     throttle_time_ms: int = int32()
     groups: list[DescribedConsumerGroup] = array(DescribedConsumerGroup)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import STRING, Message, Structure, array, int8, int16, int32, string
 
 
-@dataclass(slots=True)
-class FindCoordinatorRequest(Message):
+class FindCoordinatorRequest(Message, api=ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3):
     """A request for coordinators: one key up to version 3, several from version 4 on.
 
     ``key_type`` is 0 for a group, 1 for a transactional id and 2 for a share group.
     """
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.FIND_COORDINATOR, (0, 6), 3
 
     key: str = string(until=3)
     key_type: int = int8(since=1)
     coordinator_keys: list[str] = array(STRING, since=4)
 
 
-@dataclass(slots=True)
 class Coordinator(Structure):
     """The coordinator of one key. On error the node is -1, the host is empty and the port is -1."""
 
@@ -34,11 +28,8 @@ class Coordinator(Structure):
     error_message: str | None = string(nullable=4)
 
 
-@dataclass(slots=True)
-class FindCoordinatorResponse(Message):
+class FindCoordinatorResponse(Message, answers=FindCoordinatorRequest):
     """The coordinators in the order of the request."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.FIND_COORDINATOR, (0, 6), 3
 
     throttle_time_ms: int = int32(since=1)
     error_code: int = int16(until=3)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import Message, Structure, array, boolean, data, int16, int32, string
 
 
-@dataclass(slots=True)
 class JoinGroupRequestProtocol(Structure):
     """A protocol that a member supports, with the member's metadata for it."""
 
@@ -16,11 +13,8 @@ class JoinGroupRequestProtocol(Structure):
     metadata: bytes = data()
 
 
-@dataclass(slots=True)
-class JoinGroupRequest(Message):
+class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6):
     """A request to join a group. In version 0 the session timeout is also the rebalance timeout."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.JOIN_GROUP, (0, 9), 6
 
     group_id: str = string()
     session_timeout_ms: int = int32()
@@ -32,7 +26,6 @@ class JoinGroupRequest(Message):
     reason: str | None = string(since=8, nullable=8, default=None)
 
 
-@dataclass(slots=True)
 class JoinGroupResponseMember(Structure):
     """A member as the group's leader sees it."""
 
@@ -41,11 +34,8 @@ class JoinGroupResponseMember(Structure):
     metadata: bytes = data()
 
 
-@dataclass(slots=True)
-class JoinGroupResponse(Message):
+class JoinGroupResponse(Message, answers=JoinGroupRequest):
     """The generation that the member has joined. Only the leader receives ``members``."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.JOIN_GROUP, (0, 9), 6
 
     throttle_time_ms: int = int32(since=2)
     error_code: int = int16()
@@ -58,7 +48,6 @@ class JoinGroupResponse(Message):
     members: list[JoinGroupResponseMember] = array(JoinGroupResponseMember)
 
 
-@dataclass(slots=True)
 class SyncGroupRequestAssignment(Structure):
     """The leader's assignment for a member."""
 
@@ -66,11 +55,8 @@ class SyncGroupRequestAssignment(Structure):
     assignment: bytes = data()
 
 
-@dataclass(slots=True)
-class SyncGroupRequest(Message):
+class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4):
     """A request for the member's assignment. Only the leader sends ``assignments``."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.SYNC_GROUP, (0, 5), 4
 
     group_id: str = string()
     generation_id: int = int32()
@@ -81,11 +67,8 @@ class SyncGroupRequest(Message):
     assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
 
 
-@dataclass(slots=True)
-class SyncGroupResponse(Message):
+class SyncGroupResponse(Message, answers=SyncGroupRequest):
     """The member's assignment."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.SYNC_GROUP, (0, 5), 4
 
     throttle_time_ms: int = int32(since=1)
     error_code: int = int16()
@@ -94,11 +77,8 @@ class SyncGroupResponse(Message):
     assignment: bytes = data()
 
 
-@dataclass(slots=True)
-class HeartbeatRequest(Message):
+class HeartbeatRequest(Message, api=ApiKey.HEARTBEAT, versions=(0, 4), flexible=4):
     """A sign of life from a member."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.HEARTBEAT, (0, 4), 4
 
     group_id: str = string()
     generation_id: int = int32()
@@ -106,17 +86,13 @@ class HeartbeatRequest(Message):
     group_instance_id: str | None = string(since=3, nullable=3, default=None)
 
 
-@dataclass(slots=True)
-class HeartbeatResponse(Message):
+class HeartbeatResponse(Message, answers=HeartbeatRequest):
     """The answer to a heartbeat. An error tells the member to join again."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.HEARTBEAT, (0, 4), 4
 
     throttle_time_ms: int = int32(since=1)
     error_code: int = int16()
 
 
-@dataclass(slots=True)
 class MemberIdentity(Structure):
     """A leaving member. If the id is empty, the instance id names it."""
 
@@ -125,18 +101,14 @@ class MemberIdentity(Structure):
     reason: str | None = string(since=5, nullable=5, default=None)
 
 
-@dataclass(slots=True)
-class LeaveGroupRequest(Message):
+class LeaveGroupRequest(Message, api=ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4):
     """A request to remove members: one up to version 2, several from version 3 on."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LEAVE_GROUP, (0, 5), 4
 
     group_id: str = string()
     member_id: str = string(until=2)
     members: list[MemberIdentity] = array(MemberIdentity, since=3)
 
 
-@dataclass(slots=True)
 class MemberResponse(Structure):
     """The result of one member."""
 
@@ -145,11 +117,8 @@ class MemberResponse(Structure):
     error_code: int = int16(since=3)
 
 
-@dataclass(slots=True)
-class LeaveGroupResponse(Message):
+class LeaveGroupResponse(Message, answers=LeaveGroupRequest):
     """The results in the order of the request."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LEAVE_GROUP, (0, 5), 4
 
     throttle_time_ms: int = int32(since=1)
     error_code: int = int16()

@@ -5,8 +5,6 @@ OffsetCommit, OffsetFetch, OffsetDelete (KIP-211, KIP-447, KIP-496, KIP-709, KIP
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import (
     INT32,
@@ -23,7 +21,6 @@ from tidelog_node.kafka.protocol.fields import (
 )
 
 
-@dataclass(slots=True)
 class OffsetCommitRequestPartition(Structure):
     """An offset to commit. A leader epoch of -1 means unknown."""
 
@@ -33,7 +30,6 @@ class OffsetCommitRequestPartition(Structure):
     committed_metadata: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
 class OffsetCommitRequestTopic(Structure):
     """A topic, by name up to version 9 and by id from version 10 on."""
 
@@ -42,14 +38,11 @@ class OffsetCommitRequestTopic(Structure):
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-@dataclass(slots=True)
-class OffsetCommitRequest(Message):
+class OffsetCommitRequest(Message, api=ApiKey.OFFSET_COMMIT, versions=(2, 10), flexible=8):
     """A commit of offsets. A retention time of -1 means the cluster's.
 
     A generation or epoch of -1 with an empty member id is a commit from a client that is not a member.
     """
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_COMMIT, (2, 10), 8
 
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(default=-1)
@@ -59,7 +52,6 @@ class OffsetCommitRequest(Message):
     topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
 
 
-@dataclass(slots=True)
 class OffsetCommitResponsePartition(Structure):
     """The result of one partition."""
 
@@ -67,7 +59,6 @@ class OffsetCommitResponsePartition(Structure):
     error_code: int = int16()
 
 
-@dataclass(slots=True)
 class OffsetCommitResponseTopic(Structure):
     """A topic's results, with the name or id of the request."""
 
@@ -76,17 +67,13 @@ class OffsetCommitResponseTopic(Structure):
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-@dataclass(slots=True)
-class OffsetCommitResponse(Message):
+class OffsetCommitResponse(Message, answers=OffsetCommitRequest):
     """The results in the order of the request."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_COMMIT, (2, 10), 8
 
     throttle_time_ms: int = int32(since=3)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)
 
 
-@dataclass(slots=True)
 class OffsetFetchRequestTopic(Structure):
     """A topic, by name up to version 9 and by id from version 10 on."""
 
@@ -95,7 +82,6 @@ class OffsetFetchRequestTopic(Structure):
     partition_indexes: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
 class OffsetFetchRequestGroup(Structure):
     """A group whose offsets are requested. Null topics request all committed offsets."""
 
@@ -105,11 +91,8 @@ class OffsetFetchRequestGroup(Structure):
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, nullable=8)
 
 
-@dataclass(slots=True)
-class OffsetFetchRequest(Message):
+class OffsetFetchRequest(Message, api=ApiKey.OFFSET_FETCH, versions=(1, 10), flexible=6):
     """A request for committed offsets: of one group up to version 7, of several from version 8 on."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_FETCH, (1, 10), 6
 
     group_id: str = string(until=7)
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, until=7, nullable=2)
@@ -117,7 +100,6 @@ class OffsetFetchRequest(Message):
     require_stable: bool = boolean(since=7)
 
 
-@dataclass(slots=True)
 class OffsetFetchResponsePartition(Structure):
     """A committed offset, -1 if there is none."""
 
@@ -128,7 +110,6 @@ class OffsetFetchResponsePartition(Structure):
     error_code: int = int16()
 
 
-@dataclass(slots=True)
 class OffsetFetchResponseTopic(Structure):
     """A topic, by name up to version 9 and by id from version 10 on."""
 
@@ -137,7 +118,6 @@ class OffsetFetchResponseTopic(Structure):
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
-@dataclass(slots=True)
 class OffsetFetchResponseGroup(Structure):
     """The committed offsets of a group."""
 
@@ -146,11 +126,8 @@ class OffsetFetchResponseGroup(Structure):
     error_code: int = int16()
 
 
-@dataclass(slots=True)
-class OffsetFetchResponse(Message):
+class OffsetFetchResponse(Message, answers=OffsetFetchRequest):
     """The committed offsets. In version 1 each partition has the error of the group."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_FETCH, (1, 10), 6
 
     throttle_time_ms: int = int32(since=3)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, until=7)
@@ -158,14 +135,12 @@ class OffsetFetchResponse(Message):
     groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, since=8)
 
 
-@dataclass(slots=True)
 class OffsetDeleteRequestPartition(Structure):
     """A partition."""
 
     partition_index: int = int32()
 
 
-@dataclass(slots=True)
 class OffsetDeleteRequestTopic(Structure):
     """Partitions of a topic."""
 
@@ -173,17 +148,13 @@ class OffsetDeleteRequestTopic(Structure):
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequest(Message):
+class OffsetDeleteRequest(Message, api=ApiKey.OFFSET_DELETE, versions=(0, 0), flexible=LAST_VERSION):
     """The offsets of a group to delete."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_DELETE, (0, 0), LAST_VERSION
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
 
 
-@dataclass(slots=True)
 class OffsetDeleteResponsePartition(Structure):
     """The result of one partition."""
 
@@ -191,7 +162,6 @@ class OffsetDeleteResponsePartition(Structure):
     error_code: int = int16()
 
 
-@dataclass(slots=True)
 class OffsetDeleteResponseTopic(Structure):
     """Partitions of a topic."""
 
@@ -199,11 +169,8 @@ class OffsetDeleteResponseTopic(Structure):
     partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponse(Message):
+class OffsetDeleteResponse(Message, answers=OffsetDeleteRequest):
     """The results per topic. If the group has an error, there are no topics."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_DELETE, (0, 0), LAST_VERSION
 
     error_code: int = int16()
     throttle_time_ms: int = int32()

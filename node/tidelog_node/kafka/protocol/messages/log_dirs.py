@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import INT32, Message, Structure, array, boolean, int16, int32, int64, string
 
 
-@dataclass(slots=True)
 class DescribableLogDirTopic(Structure):
     """Partitions of a topic."""
 
@@ -16,16 +13,12 @@ class DescribableLogDirTopic(Structure):
     partitions: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
-class DescribeLogDirsRequest(Message):
+class DescribeLogDirsRequest(Message, api=ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 4), flexible=2):
     """A request for replicas: null for all of the node, an empty list for none."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_LOG_DIRS, (1, 4), 2
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable=0)
 
 
-@dataclass(slots=True)
 class DescribeLogDirsPartition(Structure):
     """A replica. A future one will replace the replica that is being moved."""
 
@@ -35,7 +28,6 @@ class DescribeLogDirsPartition(Structure):
     is_future_key: bool = boolean()
 
 
-@dataclass(slots=True)
 class DescribeLogDirsTopic(Structure):
     """The replicas of a topic in a directory."""
 
@@ -43,7 +35,6 @@ class DescribeLogDirsTopic(Structure):
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 
-@dataclass(slots=True)
 class DescribeLogDirsResult(Structure):
     """A log directory, and the space of its file system, -1 if unknown."""
 
@@ -54,18 +45,14 @@ class DescribeLogDirsResult(Structure):
     usable_bytes: int = int64(default=-1, since=4)
 
 
-@dataclass(slots=True)
-class DescribeLogDirsResponse(Message):
+class DescribeLogDirsResponse(Message, answers=DescribeLogDirsRequest):
     """The log directories of the node."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_LOG_DIRS, (1, 4), 2
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=3)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)
 
 
-@dataclass(slots=True)
 class AlterReplicaLogDirTopic(Structure):
     """Partitions of a topic."""
 
@@ -73,7 +60,6 @@ class AlterReplicaLogDirTopic(Structure):
     partitions: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
 class AlterReplicaLogDir(Structure):
     """A directory, and the replicas to move to it."""
 
@@ -81,16 +67,12 @@ class AlterReplicaLogDir(Structure):
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirsRequest(Message):
+class AlterReplicaLogDirsRequest(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(1, 2), flexible=2):
     """Moves of replicas between the directories of the node."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ALTER_REPLICA_LOG_DIRS, (1, 2), 2
 
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 
 
-@dataclass(slots=True)
 class AlterReplicaLogDirPartitionResult(Structure):
     """The result of one move."""
 
@@ -98,7 +80,6 @@ class AlterReplicaLogDirPartitionResult(Structure):
     error_code: int = int16()
 
 
-@dataclass(slots=True)
 class AlterReplicaLogDirTopicResult(Structure):
     """The moves of a topic's replicas."""
 
@@ -106,11 +87,8 @@ class AlterReplicaLogDirTopicResult(Structure):
     partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirsResponse(Message):
+class AlterReplicaLogDirsResponse(Message, answers=AlterReplicaLogDirsRequest):
     """One result per replica."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ALTER_REPLICA_LOG_DIRS, (1, 2), 2
 
     throttle_time_ms: int = int32()
     results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -24,7 +23,6 @@ NO_OPERATIONS: Final = -(2**31)
 """The value of the authorized operations if the client did not ask for them."""
 
 
-@dataclass(slots=True)
 class MetadataRequestTopic(Structure):
     """A topic, by name or from version 12 on also by id."""
 
@@ -32,11 +30,8 @@ class MetadataRequestTopic(Structure):
     name: str | None = string(nullable=10)
 
 
-@dataclass(slots=True)
-class MetadataRequest(Message):
+class MetadataRequest(Message, api=ApiKey.METADATA, versions=(0, 13), flexible=9):
     """A request for metadata. Null ``topics`` request all, as empty ones do in version 0."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.METADATA, (0, 13), 9
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable=1)
     allow_auto_topic_creation: bool = boolean(default=True, since=4)
@@ -44,7 +39,6 @@ class MetadataRequest(Message):
     include_topic_authorized_operations: bool = boolean(since=8)
 
 
-@dataclass(slots=True)
 class MetadataResponseBroker(Structure):
     """A broker, with its address on the listener of the request."""
 
@@ -54,7 +48,6 @@ class MetadataResponseBroker(Structure):
     rack: str | None = string(default=None, since=1, nullable=1)
 
 
-@dataclass(slots=True)
 class MetadataResponsePartition(Structure):
     """A partition. The leader is -1 if there is none or if the client cannot reach it."""
 
@@ -67,7 +60,6 @@ class MetadataResponsePartition(Structure):
     offline_replicas: list[int] = array(Kind.INT32, since=5)
 
 
-@dataclass(slots=True)
 class MetadataResponseTopic(Structure):
     """A topic. It has no name if the id is unknown."""
 
@@ -79,11 +71,8 @@ class MetadataResponseTopic(Structure):
     topic_authorized_operations: int = int32(default=NO_OPERATIONS, since=8)
 
 
-@dataclass(slots=True)
-class MetadataResponse(Message):
+class MetadataResponse(Message, answers=MetadataRequest):
     """Brokers and topics."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.METADATA, (0, 13), 9
 
     throttle_time_ms: int = int32(since=3)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
@@ -94,18 +83,14 @@ class MetadataResponse(Message):
     error_code: int = int16(since=13)
 
 
-@dataclass(slots=True)
-class DescribeClusterRequest(Message):
+class DescribeClusterRequest(Message, api=ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), flexible=0):
     """A request for the cluster's nodes. ``endpoint_type`` is 1 for brokers and 2 for controllers (KIP-919)."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_CLUSTER, (0, 2), 0
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8(default=1, since=1)
     include_fenced_brokers: bool = boolean(since=2)
 
 
-@dataclass(slots=True)
 class DescribeClusterBroker(Structure):
     """A broker, with its address on the listener of the request."""
 
@@ -116,11 +101,8 @@ class DescribeClusterBroker(Structure):
     is_fenced: bool = boolean(since=2)
 
 
-@dataclass(slots=True)
-class DescribeClusterResponse(Message):
+class DescribeClusterResponse(Message, answers=DescribeClusterRequest):
     """The cluster."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_CLUSTER, (0, 2), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
@@ -132,7 +114,6 @@ class DescribeClusterResponse(Message):
     cluster_authorized_operations: int = int32(default=NO_OPERATIONS)
 
 
-@dataclass(slots=True)
 class Cursor(Structure):
     """The first partition that has not been returned yet."""
 
@@ -140,25 +121,20 @@ class Cursor(Structure):
     partition_index: int = int32()
 
 
-@dataclass(slots=True)
 class DescribedTopicName(Structure):
     """A topic to describe."""
 
     name: str = string()
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsRequest(Message):
+class DescribeTopicPartitionsRequest(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), flexible=0):
     """A request for topics and their partitions. Empty ``topics`` request all."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), 0
 
     topics: list[DescribedTopicName] = array(DescribedTopicName)
     response_partition_limit: int = int32(default=2_000)
     cursor: Cursor | None = structure(Cursor, nullable=0)
 
 
-@dataclass(slots=True)
 class DescribedPartition(Structure):
     """A partition with its eligible leader replicas."""
 
@@ -173,7 +149,6 @@ class DescribedPartition(Structure):
     offline_replicas: list[int] = array(Kind.INT32)
 
 
-@dataclass(slots=True)
 class DescribedTopic(Structure):
     """A topic with some of its partitions."""
 
@@ -185,11 +160,8 @@ class DescribedTopic(Structure):
     topic_authorized_operations: int = int32(default=NO_OPERATIONS)
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponse(Message):
+class DescribeTopicPartitionsResponse(Message, answers=DescribeTopicPartitionsRequest):
     """The partitions. ``next_cursor`` is the start of the next request, null if all were returned."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), 0
 
     throttle_time_ms: int = int32()
     topics: list[DescribedTopic] = array(DescribedTopic)

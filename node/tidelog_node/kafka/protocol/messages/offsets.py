@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import Message, Structure, array, int8, int16, int32, int64, string
 
 
-@dataclass(slots=True)
 class ListOffsetsPartition(Structure):
     """A timestamp to look up, or a negative number for a special position (KIP-79, KIP-734, KIP-405, KIP-1005)."""
 
@@ -17,7 +14,6 @@ class ListOffsetsPartition(Structure):
     timestamp: int = int64()
 
 
-@dataclass(slots=True)
 class ListOffsetsTopic(Structure):
     """The partitions of one topic."""
 
@@ -25,11 +21,8 @@ class ListOffsetsTopic(Structure):
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-@dataclass(slots=True)
-class ListOffsetsRequest(Message):
+class ListOffsetsRequest(Message, api=ApiKey.LIST_OFFSETS, versions=(1, 11), flexible=6):
     """A request for one offset per partition. ``timeout_ms`` is for remote storage, which does not exist here."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_OFFSETS, (1, 11), 6
 
     replica_id: int = int32(default=-1)
     isolation_level: int = int8(since=2)
@@ -37,7 +30,6 @@ class ListOffsetsRequest(Message):
     timeout_ms: int = int32(since=10)
 
 
-@dataclass(slots=True)
 class ListOffsetsPartitionResponse(Structure):
     """The offset, -1 if there is none."""
 
@@ -48,7 +40,6 @@ class ListOffsetsPartitionResponse(Structure):
     leader_epoch: int = int32(default=-1, since=4)
 
 
-@dataclass(slots=True)
 class ListOffsetsTopicResponse(Structure):
     """The partitions of one topic."""
 
@@ -56,17 +47,13 @@ class ListOffsetsTopicResponse(Structure):
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-@dataclass(slots=True)
-class ListOffsetsResponse(Message):
+class ListOffsetsResponse(Message, answers=ListOffsetsRequest):
     """An offset per partition."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_OFFSETS, (1, 11), 6
 
     throttle_time_ms: int = int32(since=2)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)
 
 
-@dataclass(slots=True)
 class OffsetForLeaderPartition(Structure):
     """The epoch whose end is requested."""
 
@@ -75,7 +62,6 @@ class OffsetForLeaderPartition(Structure):
     leader_epoch: int = int32()
 
 
-@dataclass(slots=True)
 class OffsetForLeaderTopic(Structure):
     """The partitions of one topic."""
 
@@ -83,17 +69,13 @@ class OffsetForLeaderTopic(Structure):
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
 
-@dataclass(slots=True)
-class OffsetForLeaderEpochRequest(Message):
+class OffsetForLeaderEpochRequest(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4), flexible=4):
     """A request for the ends of leader epochs (KIP-320)."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 4), 4
 
     replica_id: int = int32(default=-2, since=3)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
 
-@dataclass(slots=True)
 class EpochEndOffset(Structure):
     """The largest epoch not above the requested one, and its exclusive end; both -1 if unknown."""
 
@@ -103,7 +85,6 @@ class EpochEndOffset(Structure):
     end_offset: int = int64(default=-1)
 
 
-@dataclass(slots=True)
 class OffsetForLeaderTopicResult(Structure):
     """The partitions of one topic."""
 
@@ -111,17 +92,13 @@ class OffsetForLeaderTopicResult(Structure):
     partitions: list[EpochEndOffset] = array(EpochEndOffset)
 
 
-@dataclass(slots=True)
-class OffsetForLeaderEpochResponse(Message):
+class OffsetForLeaderEpochResponse(Message, answers=OffsetForLeaderEpochRequest):
     """An end per partition."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 4), 4
 
     throttle_time_ms: int = int32()
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)
 
 
-@dataclass(slots=True)
 class DeleteRecordsPartition(Structure):
     """A partition whose records below the offset are deleted. -1 stands for the high watermark."""
 
@@ -129,7 +106,6 @@ class DeleteRecordsPartition(Structure):
     offset: int = int64()
 
 
-@dataclass(slots=True)
 class DeleteRecordsTopic(Structure):
     """The partitions of one topic."""
 
@@ -137,17 +113,13 @@ class DeleteRecordsTopic(Structure):
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
-@dataclass(slots=True)
-class DeleteRecordsRequest(Message):
+class DeleteRecordsRequest(Message, api=ApiKey.DELETE_RECORDS, versions=(0, 2), flexible=2):
     """A request to delete records (KIP-107)."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_RECORDS, (0, 2), 2
 
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = int32()
 
 
-@dataclass(slots=True)
 class DeleteRecordsPartitionResult(Structure):
     """The smallest log start offset of all live replicas, -1 on error."""
 
@@ -156,7 +128,6 @@ class DeleteRecordsPartitionResult(Structure):
     error_code: int = int16()
 
 
-@dataclass(slots=True)
 class DeleteRecordsTopicResult(Structure):
     """The partitions of one topic."""
 
@@ -164,11 +135,8 @@ class DeleteRecordsTopicResult(Structure):
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 
-@dataclass(slots=True)
-class DeleteRecordsResponse(Message):
+class DeleteRecordsResponse(Message, answers=DeleteRecordsRequest):
     """A result per partition."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_RECORDS, (0, 2), 2
 
     throttle_time_ms: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import INT32, Message, Structure, array, int16, int32, int64, string
 
 
-@dataclass(slots=True)
-class InitProducerIdRequest(Message):
+class InitProducerIdRequest(Message, api=ApiKey.INIT_PRODUCER_ID, versions=(0, 5), flexible=2):
     """A request for a producer id. A producer that has an id already sends it (KIP-360), otherwise -1."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.INIT_PRODUCER_ID, (0, 5), 2
 
     transactional_id: str | None = string(default=None, nullable=0)
     transaction_timeout_ms: int = int32()
@@ -20,11 +15,8 @@ class InitProducerIdRequest(Message):
     producer_epoch: int = int16(default=-1, since=3)
 
 
-@dataclass(slots=True)
-class InitProducerIdResponse(Message):
+class InitProducerIdResponse(Message, answers=InitProducerIdRequest):
     """The id and its epoch, -1 on error."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.INIT_PRODUCER_ID, (0, 5), 2
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
@@ -32,7 +24,6 @@ class InitProducerIdResponse(Message):
     producer_epoch: int = int16(default=-1)
 
 
-@dataclass(slots=True)
 class TopicRequest(Structure):
     """The partitions of one topic."""
 
@@ -40,16 +31,12 @@ class TopicRequest(Structure):
     partition_indexes: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
-class DescribeProducersRequest(Message):
+class DescribeProducersRequest(Message, api=ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), flexible=0):
     """A request for the producers that write to partitions with a producer id (KIP-664)."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_PRODUCERS, (0, 0), 0
 
     topics: list[TopicRequest] = array(TopicRequest)
 
 
-@dataclass(slots=True)
 class ProducerState(Structure):
     """A producer's state in the partition's log. -1 stands for none."""
 
@@ -61,7 +48,6 @@ class ProducerState(Structure):
     current_txn_start_offset: int = int64(default=-1)
 
 
-@dataclass(slots=True)
 class PartitionResponse(Structure):
     """The producers of one partition."""
 
@@ -71,7 +57,6 @@ class PartitionResponse(Structure):
     active_producers: list[ProducerState] = array(ProducerState)
 
 
-@dataclass(slots=True)
 class TopicResponse(Structure):
     """The partitions of one topic."""
 
@@ -79,11 +64,8 @@ class TopicResponse(Structure):
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 
-@dataclass(slots=True)
-class DescribeProducersResponse(Message):
+class DescribeProducersResponse(Message, answers=DescribeProducersRequest):
     """The producers of each partition."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_PRODUCERS, (0, 0), 0
 
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import (
     Message,
@@ -19,14 +17,12 @@ from tidelog_node.kafka.protocol.fields import (
 )
 
 
-@dataclass(slots=True)
 class QuorumPartition(Structure):
     """A partition of the metadata log. There is only one."""
 
     partition_index: int = int32()
 
 
-@dataclass(slots=True)
 class QuorumTopic(Structure):
     """The topic of the metadata log."""
 
@@ -34,16 +30,12 @@ class QuorumTopic(Structure):
     partitions: list[QuorumPartition] = array(QuorumPartition)
 
 
-@dataclass(slots=True)
-class DescribeQuorumRequest(Message):
+class DescribeQuorumRequest(Message, api=ApiKey.DESCRIBE_QUORUM, versions=(0, 2), flexible=0):
     """A request for the state of the metadata log."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_QUORUM, (0, 2), 0
 
     topics: list[QuorumTopic] = array(QuorumTopic)
 
 
-@dataclass(slots=True)
 class ReplicaState(Structure):
     """A controller. ``log_end_offset`` is its last offset plus one. Unknown times are -1."""
 
@@ -54,7 +46,6 @@ class ReplicaState(Structure):
     last_caught_up_timestamp: int = int64(default=-1, since=1)
 
 
-@dataclass(slots=True)
 class QuorumPartitionState(Structure):
     """The quorum as its leader sees it."""
 
@@ -68,7 +59,6 @@ class QuorumPartitionState(Structure):
     observers: list[ReplicaState] = array(ReplicaState)
 
 
-@dataclass(slots=True)
 class QuorumTopicState(Structure):
     """The partitions of the metadata log."""
 
@@ -76,7 +66,6 @@ class QuorumTopicState(Structure):
     partitions: list[QuorumPartitionState] = array(QuorumPartitionState)
 
 
-@dataclass(slots=True)
 class QuorumListener(Structure):
     """The address of a controller."""
 
@@ -85,7 +74,6 @@ class QuorumListener(Structure):
     port: int = uint16()
 
 
-@dataclass(slots=True)
 class QuorumNode(Structure):
     """A controller."""
 
@@ -93,11 +81,8 @@ class QuorumNode(Structure):
     listeners: list[QuorumListener] = array(QuorumListener)
 
 
-@dataclass(slots=True)
-class DescribeQuorumResponse(Message):
+class DescribeQuorumResponse(Message, answers=DescribeQuorumRequest):
     """The state of the quorum."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_QUORUM, (0, 2), 0
 
     error_code: int = int16()
     error_message: str | None = string(since=2, nullable=2)
@@ -105,31 +90,22 @@ class DescribeQuorumResponse(Message):
     nodes: list[QuorumNode] = array(QuorumNode, since=2)
 
 
-@dataclass(slots=True)
-class UnregisterBrokerRequest(Message):
+class UnregisterBrokerRequest(Message, api=ApiKey.UNREGISTER_BROKER, versions=(0, 0), flexible=0):
     """The broker to remove from the cluster."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.UNREGISTER_BROKER, (0, 0), 0
 
     broker_id: int = int32()
 
 
-@dataclass(slots=True)
-class UnregisterBrokerResponse(Message):
+class UnregisterBrokerResponse(Message, answers=UnregisterBrokerRequest):
     """The result of the removal."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.UNREGISTER_BROKER, (0, 0), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
-class AddRaftVoterRequest(Message):
+class AddRaftVoterRequest(Message, api=ApiKey.ADD_RAFT_VOTER, versions=(0, 0), flexible=0):
     """The controller to add as a voter. Version 1 is newer than Kafka 4.1."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_RAFT_VOTER, (0, 0), 0
 
     cluster_id: str | None = string(nullable=0)
     timeout_ms: int = int32()
@@ -138,40 +114,30 @@ class AddRaftVoterRequest(Message):
     listeners: list[QuorumListener] = array(QuorumListener)
 
 
-@dataclass(slots=True)
-class AddRaftVoterResponse(Message):
+class AddRaftVoterResponse(Message, answers=AddRaftVoterRequest):
     """The result of the addition."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_RAFT_VOTER, (0, 0), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
-class RemoveRaftVoterRequest(Message):
+class RemoveRaftVoterRequest(Message, api=ApiKey.REMOVE_RAFT_VOTER, versions=(0, 0), flexible=0):
     """The controller to remove from the voters."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.REMOVE_RAFT_VOTER, (0, 0), 0
 
     cluster_id: str | None = string(nullable=0)
     voter_id: int = int32()
     voter_directory_id: bytes = uuid()
 
 
-@dataclass(slots=True)
-class RemoveRaftVoterResponse(Message):
+class RemoveRaftVoterResponse(Message, answers=RemoveRaftVoterRequest):
     """The result of the removal."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.REMOVE_RAFT_VOTER, (0, 0), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
 class KRaftVersionFeature(Structure):
     """The levels of ``kraft.version`` that a controller supports."""
 
@@ -179,11 +145,8 @@ class KRaftVersionFeature(Structure):
     max_supported_version: int = int16()
 
 
-@dataclass(slots=True)
-class UpdateRaftVoterRequest(Message):
+class UpdateRaftVoterRequest(Message, api=ApiKey.UPDATE_RAFT_VOTER, versions=(0, 0), flexible=0):
     """The controller whose address changes."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_RAFT_VOTER, (0, 0), 0
 
     cluster_id: str | None = string(nullable=0)
     current_leader_epoch: int = int32()
@@ -193,7 +156,6 @@ class UpdateRaftVoterRequest(Message):
     k_raft_version_feature: KRaftVersionFeature = structure(KRaftVersionFeature)
 
 
-@dataclass(slots=True)
 class CurrentLeader(Structure):
     """The leading controller. The id is -1 if unknown."""
 
@@ -203,11 +165,8 @@ class CurrentLeader(Structure):
     port: int = int32()
 
 
-@dataclass(slots=True)
-class UpdateRaftVoterResponse(Message):
+class UpdateRaftVoterResponse(Message, answers=UpdateRaftVoterRequest):
     """The result of the change."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_RAFT_VOTER, (0, 0), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

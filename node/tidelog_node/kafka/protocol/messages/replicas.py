@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import INT32, Message, Structure, array, boolean, int8, int16, int32, string
 
 
-@dataclass(slots=True)
 class TopicPartitions(Structure):
     """Partitions of a topic."""
 
@@ -16,18 +13,14 @@ class TopicPartitions(Structure):
     partitions: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
-class ElectLeadersRequest(Message):
+class ElectLeadersRequest(Message, api=ApiKey.ELECT_LEADERS, versions=(0, 2), flexible=2):
     """A request for elections. Null requests all partitions. ``election_type`` is 0 for preferred, 1 for unclean."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ELECT_LEADERS, (0, 2), 2
 
     election_type: int = int8(since=1)
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable=0)
     timeout_ms: int = int32(default=60_000)
 
 
-@dataclass(slots=True)
 class PartitionResult(Structure):
     """The result of one election."""
 
@@ -36,7 +29,6 @@ class PartitionResult(Structure):
     error_message: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
 class ReplicaElectionResult(Structure):
     """The elections of a topic's partitions."""
 
@@ -44,18 +36,14 @@ class ReplicaElectionResult(Structure):
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 
-@dataclass(slots=True)
-class ElectLeadersResponse(Message):
+class ElectLeadersResponse(Message, answers=ElectLeadersRequest):
     """One result per partition. If all were requested, partitions that needed no election have none."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ELECT_LEADERS, (0, 2), 2
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=1)
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)
 
 
-@dataclass(slots=True)
 class ReassignablePartition(Structure):
     """A partition to reassign. Null replicas cancel the reassignment in progress."""
 
@@ -63,7 +51,6 @@ class ReassignablePartition(Structure):
     replicas: list[int] | None = array(INT32, nullable=0, default_null=True)
 
 
-@dataclass(slots=True)
 class ReassignableTopic(Structure):
     """The partitions of a topic."""
 
@@ -71,18 +58,16 @@ class ReassignableTopic(Structure):
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
-@dataclass(slots=True)
-class AlterPartitionReassignmentsRequest(Message):
+class AlterPartitionReassignmentsRequest(
+    Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), flexible=0
+):
     """Reassignments to begin or cancel."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ALTER_PARTITION_REASSIGNMENTS, (0, 1), 0
 
     timeout_ms: int = int32(default=60_000)
     allow_replication_factor_change: bool = boolean(default=True, since=1)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
 
 
-@dataclass(slots=True)
 class ReassignablePartitionResponse(Structure):
     """The result of one partition."""
 
@@ -91,7 +76,6 @@ class ReassignablePartitionResponse(Structure):
     error_message: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
 class ReassignableTopicResponse(Structure):
     """The partitions of a topic."""
 
@@ -99,11 +83,8 @@ class ReassignableTopicResponse(Structure):
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 
-@dataclass(slots=True)
-class AlterPartitionReassignmentsResponse(Message):
+class AlterPartitionReassignmentsResponse(Message, answers=AlterPartitionReassignmentsRequest):
     """One result per partition."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ALTER_PARTITION_REASSIGNMENTS, (0, 1), 0
 
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean(default=True, since=1)
@@ -112,7 +93,6 @@ class AlterPartitionReassignmentsResponse(Message):
     responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse)
 
 
-@dataclass(slots=True)
 class ListPartitionReassignmentsTopics(Structure):
     """Partitions of a topic."""
 
@@ -120,11 +100,8 @@ class ListPartitionReassignmentsTopics(Structure):
     partition_indexes: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
-class ListPartitionReassignmentsRequest(Message):
+class ListPartitionReassignmentsRequest(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0):
     """A request for reassignments. Null requests all that are in progress."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), 0
 
     timeout_ms: int = int32(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(
@@ -132,7 +109,6 @@ class ListPartitionReassignmentsRequest(Message):
     )
 
 
-@dataclass(slots=True)
 class OngoingPartitionReassignment(Structure):
     """A reassignment in progress. ``replicas`` includes those being added and removed."""
 
@@ -142,7 +118,6 @@ class OngoingPartitionReassignment(Structure):
     removing_replicas: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
 class OngoingTopicReassignment(Structure):
     """The reassignments of a topic."""
 
@@ -150,11 +125,8 @@ class OngoingTopicReassignment(Structure):
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
-@dataclass(slots=True)
-class ListPartitionReassignmentsResponse(Message):
+class ListPartitionReassignmentsResponse(Message, answers=ListPartitionReassignmentsRequest):
     """The reassignments in progress."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import (
     INT32,
@@ -20,7 +18,6 @@ from tidelog_node.kafka.protocol.fields import (
 )
 
 
-@dataclass(slots=True)
 class CreatableReplicaAssignment(Structure):
     """The brokers of one partition; the first is the preferred leader."""
 
@@ -28,7 +25,6 @@ class CreatableReplicaAssignment(Structure):
     broker_ids: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
 class CreatableTopicConfig(Structure):
     """A setting of a new topic."""
 
@@ -36,7 +32,6 @@ class CreatableTopicConfig(Structure):
     value: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
 class CreatableTopic(Structure):
     """A topic to create. -1 partitions or replicas mean the defaults and are required for manual assignments."""
 
@@ -47,18 +42,14 @@ class CreatableTopic(Structure):
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
 
-@dataclass(slots=True)
-class CreateTopicsRequest(Message):
+class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS, versions=(2, 7), flexible=5):
     """The topics to create. ``validate_only`` validates the request and creates nothing."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CREATE_TOPICS, (2, 7), 5
 
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60_000)
     validate_only: bool = boolean()
 
 
-@dataclass(slots=True)
 class CreatableTopicConfigs(Structure):
     """A setting of a created topic (KIP-525)."""
 
@@ -69,7 +60,6 @@ class CreatableTopicConfigs(Structure):
     is_sensitive: bool = boolean()
 
 
-@dataclass(slots=True)
 class CreatableTopicResult(Structure):
     """The result of one topic. ``topic_config_error_code`` applies to ``configs`` alone."""
 
@@ -83,17 +73,13 @@ class CreatableTopicResult(Structure):
     configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, since=5, nullable=5)
 
 
-@dataclass(slots=True)
-class CreateTopicsResponse(Message):
+class CreateTopicsResponse(Message, answers=CreateTopicsRequest):
     """One result per topic."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CREATE_TOPICS, (2, 7), 5
 
     throttle_time_ms: int = int32()
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)
 
 
-@dataclass(slots=True)
 class DeleteTopicState(Structure):
     """A topic by its name, or by its id if the name is null."""
 
@@ -101,18 +87,14 @@ class DeleteTopicState(Structure):
     topic_id: bytes = uuid()
 
 
-@dataclass(slots=True)
-class DeleteTopicsRequest(Message):
+class DeleteTopicsRequest(Message, api=ApiKey.DELETE_TOPICS, versions=(1, 6), flexible=4):
     """The topics to delete."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_TOPICS, (1, 6), 4
 
     topics: list[DeleteTopicState] = array(DeleteTopicState, since=6)
     topic_names: list[str] = array(STRING, until=5)
     timeout_ms: int = int32()
 
 
-@dataclass(slots=True)
 class DeletableTopicResult(Structure):
     """The result of one topic. The name is null if the id is unknown."""
 
@@ -122,24 +104,19 @@ class DeletableTopicResult(Structure):
     error_message: str | None = string(default=None, since=5, nullable=5)
 
 
-@dataclass(slots=True)
-class DeleteTopicsResponse(Message):
+class DeleteTopicsResponse(Message, answers=DeleteTopicsRequest):
     """One result per topic."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_TOPICS, (1, 6), 4
 
     throttle_time_ms: int = int32()
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)
 
 
-@dataclass(slots=True)
 class CreatePartitionsAssignment(Structure):
     """The brokers of one new partition."""
 
     broker_ids: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
 class CreatePartitionsTopic(Structure):
     """A topic and its new number of partitions. Null assignments let the controller choose the brokers."""
 
@@ -148,18 +125,14 @@ class CreatePartitionsTopic(Structure):
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable=0)
 
 
-@dataclass(slots=True)
-class CreatePartitionsRequest(Message):
+class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS, versions=(0, 3), flexible=2):
     """The topics to extend. ``validate_only`` validates the request and adds nothing."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CREATE_PARTITIONS, (0, 3), 2
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
     validate_only: bool = boolean()
 
 
-@dataclass(slots=True)
 class CreatePartitionsTopicResult(Structure):
     """The result of one topic."""
 
@@ -168,11 +141,8 @@ class CreatePartitionsTopicResult(Structure):
     error_message: str | None = string(default=None, nullable=0)
 
 
-@dataclass(slots=True)
-class CreatePartitionsResponse(Message):
+class CreatePartitionsResponse(Message, answers=CreatePartitionsRequest):
     """One result per topic."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CREATE_PARTITIONS, (0, 3), 2
 
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

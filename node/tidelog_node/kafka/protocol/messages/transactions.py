@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import (
     INT32,
@@ -21,7 +19,6 @@ from tidelog_node.kafka.protocol.fields import (
 )
 
 
-@dataclass(slots=True)
 class AddPartitionsToTxnTopic(Structure):
     """The partitions of one topic."""
 
@@ -29,7 +26,6 @@ class AddPartitionsToTxnTopic(Structure):
     partitions: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
 class AddPartitionsToTxnTransaction(Structure):
     """The partitions to add to one transaction, or to verify."""
 
@@ -40,11 +36,8 @@ class AddPartitionsToTxnTransaction(Structure):
     topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic)
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnRequest(Message):
+class AddPartitionsToTxnRequest(Message, api=ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), flexible=3):
     """An addition of partitions to transactions: of one client up to version 3, of a node from version 4 on."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_PARTITIONS_TO_TXN, (0, 5), 3
 
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, since=4)
     v3_and_below_transactional_id: str = string(until=3)
@@ -53,7 +46,6 @@ class AddPartitionsToTxnRequest(Message):
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, until=3)
 
 
-@dataclass(slots=True)
 class AddPartitionsToTxnPartitionResult(Structure):
     """The result of one partition."""
 
@@ -61,7 +53,6 @@ class AddPartitionsToTxnPartitionResult(Structure):
     partition_error_code: int = int16()
 
 
-@dataclass(slots=True)
 class AddPartitionsToTxnTopicResult(Structure):
     """The results of one topic."""
 
@@ -69,7 +60,6 @@ class AddPartitionsToTxnTopicResult(Structure):
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult)
 
 
-@dataclass(slots=True)
 class AddPartitionsToTxnResult(Structure):
     """The results of one transaction."""
 
@@ -77,11 +67,8 @@ class AddPartitionsToTxnResult(Structure):
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult)
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnResponse(Message):
+class AddPartitionsToTxnResponse(Message, answers=AddPartitionsToTxnRequest):
     """The results by transaction, or by topic up to version 3."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_PARTITIONS_TO_TXN, (0, 5), 3
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=4)
@@ -89,11 +76,8 @@ class AddPartitionsToTxnResponse(Message):
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, until=3)
 
 
-@dataclass(slots=True)
-class AddOffsetsToTxnRequest(Message):
+class AddOffsetsToTxnRequest(Message, api=ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), flexible=3):
     """An addition of a group's offsets to a transaction."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), 3
 
     transactional_id: str = string()
     producer_id: int = int64()
@@ -101,21 +85,15 @@ class AddOffsetsToTxnRequest(Message):
     group_id: str = string()
 
 
-@dataclass(slots=True)
-class AddOffsetsToTxnResponse(Message):
+class AddOffsetsToTxnResponse(Message, answers=AddOffsetsToTxnRequest):
     """The error of the request."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), 3
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
 
 
-@dataclass(slots=True)
-class EndTxnRequest(Message):
+class EndTxnRequest(Message, api=ApiKey.END_TXN, versions=(0, 5), flexible=3):
     """The end of a transaction. From version 5 on, the client uses transaction version 2."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.END_TXN, (0, 5), 3
 
     transactional_id: str = string()
     producer_id: int = int64()
@@ -123,11 +101,8 @@ class EndTxnRequest(Message):
     committed: bool = boolean()
 
 
-@dataclass(slots=True)
-class EndTxnResponse(Message):
+class EndTxnResponse(Message, answers=EndTxnRequest):
     """The producer of the next transaction from version 5 on."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.END_TXN, (0, 5), 3
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
@@ -135,7 +110,6 @@ class EndTxnResponse(Message):
     producer_epoch: int = int16(since=5, default=-1)
 
 
-@dataclass(slots=True)
 class WritableTxnMarkerTopic(Structure):
     """The partitions of one topic."""
 
@@ -143,7 +117,6 @@ class WritableTxnMarkerTopic(Structure):
     partition_indexes: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
 class WritableTxnMarker(Structure):
     """The marker of one transaction."""
 
@@ -156,16 +129,12 @@ class WritableTxnMarker(Structure):
     transaction_version: int = int8(since=2)
 
 
-@dataclass(slots=True)
-class WriteTxnMarkersRequest(Message):
+class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS, versions=(1, 1), flexible=1):
     """The markers that a coordinator or an administrator writes to partitions."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.WRITE_TXN_MARKERS, (1, 1), 1
 
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
-@dataclass(slots=True)
 class WritableTxnMarkerPartitionResult(Structure):
     """The result of one partition."""
 
@@ -173,7 +142,6 @@ class WritableTxnMarkerPartitionResult(Structure):
     error_code: int = int16()
 
 
-@dataclass(slots=True)
 class WritableTxnMarkerTopicResult(Structure):
     """The results of one topic."""
 
@@ -181,7 +149,6 @@ class WritableTxnMarkerTopicResult(Structure):
     partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 
-@dataclass(slots=True)
 class WritableTxnMarkerResult(Structure):
     """The results of one marker."""
 
@@ -189,16 +156,12 @@ class WritableTxnMarkerResult(Structure):
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
-@dataclass(slots=True)
-class WriteTxnMarkersResponse(Message):
+class WriteTxnMarkersResponse(Message, answers=WriteTxnMarkersRequest):
     """The results of the markers."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.WRITE_TXN_MARKERS, (1, 1), 1
 
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)
 
 
-@dataclass(slots=True)
 class TxnOffsetCommitRequestPartition(Structure):
     """An offset to commit. A leader epoch of -1 means unknown."""
 
@@ -208,7 +171,6 @@ class TxnOffsetCommitRequestPartition(Structure):
     committed_metadata: str | None = string(nullable=0)
 
 
-@dataclass(slots=True)
 class TxnOffsetCommitRequestTopic(Structure):
     """The offsets of one topic."""
 
@@ -216,11 +178,8 @@ class TxnOffsetCommitRequestTopic(Structure):
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequest(Message):
+class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5), flexible=3):
     """A commit of offsets as part of a transaction. From version 5 on, it adds the group to the transaction."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.TXN_OFFSET_COMMIT, (0, 5), 3
 
     transactional_id: str = string()
     group_id: str = string()
@@ -232,7 +191,6 @@ class TxnOffsetCommitRequest(Message):
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
 
 
-@dataclass(slots=True)
 class TxnOffsetCommitResponsePartition(Structure):
     """The result of one partition."""
 
@@ -240,7 +198,6 @@ class TxnOffsetCommitResponsePartition(Structure):
     error_code: int = int16()
 
 
-@dataclass(slots=True)
 class TxnOffsetCommitResponseTopic(Structure):
     """The results of one topic."""
 
@@ -248,26 +205,19 @@ class TxnOffsetCommitResponseTopic(Structure):
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponse(Message):
+class TxnOffsetCommitResponse(Message, answers=TxnOffsetCommitRequest):
     """The results by topic."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.TXN_OFFSET_COMMIT, (0, 5), 3
 
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)
 
 
-@dataclass(slots=True)
-class DescribeTransactionsRequest(Message):
+class DescribeTransactionsRequest(Message, api=ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), flexible=0):
     """A request for the states of transactional ids."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_TRANSACTIONS, (0, 0), 0
 
     transactional_ids: list[str] = array(STRING)
 
 
-@dataclass(slots=True)
 class TransactionTopic(Structure):
     """The partitions of one topic in an open transaction."""
 
@@ -275,7 +225,6 @@ class TransactionTopic(Structure):
     partitions: list[int] = array(INT32)
 
 
-@dataclass(slots=True)
 class TransactionStateDescription(Structure):
     """The state of one transactional id. Times are in ms; a start of -1 means none."""
 
@@ -289,28 +238,21 @@ class TransactionStateDescription(Structure):
     topics: list[TransactionTopic] = array(TransactionTopic)
 
 
-@dataclass(slots=True)
-class DescribeTransactionsResponse(Message):
+class DescribeTransactionsResponse(Message, answers=DescribeTransactionsRequest):
     """The states in the order of the request."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_TRANSACTIONS, (0, 0), 0
 
     throttle_time_ms: int = int32()
     transaction_states: list[TransactionStateDescription] = array(TransactionStateDescription)
 
 
-@dataclass(slots=True)
-class ListTransactionsRequest(Message):
+class ListTransactionsRequest(Message, api=ApiKey.LIST_TRANSACTIONS, versions=(0, 1), flexible=0):
     """A request for the transactional ids of a node that match all filters. An empty filter matches all."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_TRANSACTIONS, (0, 1), 0
 
     state_filters: list[str] = array(STRING)
     producer_id_filters: list[int] = array(INT64)
     duration_filter: int = int64(since=1, default=-1)
 
 
-@dataclass(slots=True)
 class TransactionListingState(Structure):
     """One transactional id."""
 
@@ -319,11 +261,8 @@ class TransactionListingState(Structure):
     transaction_state: str = string()
 
 
-@dataclass(slots=True)
-class ListTransactionsResponse(Message):
+class ListTransactionsResponse(Message, answers=ListTransactionsRequest):
     """The matching transactional ids, and the requested states that do not exist."""
-
-    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_TRANSACTIONS, (0, 1), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
