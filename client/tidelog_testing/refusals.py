@@ -11,7 +11,12 @@ from tidelog_foundation.errors import TidelogError
 
 _ITEMS: Final = ("topics", "resources", "groups", "coordinators", "log_dirs")
 """Fields of a response whose items may each have an error."""
-_NAMED: Final = {"topic_names": "name", "topic_ids": "topic_id", "group_ids": "group_id"}
+_NAMED: Final = {
+    "topic_names": "name",
+    "topic_ids": "topic_id",
+    "group_ids": "group_id",
+    "transactional_ids": "transactional_id",
+}
 """Fields of a request that name items by a scalar, and the matching field of the item."""
 _ERRORS_OF_SESSIONS: Final = ("FetchResponse",)
 """Responses whose own error is that of the fetch session. Their partitions have separate errors."""

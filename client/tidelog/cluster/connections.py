@@ -12,6 +12,7 @@ import grpc.aio
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import error_from_rpc, open_channel
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
     from tidelog.v1.group_service_pb2_grpc import GroupServiceAsyncStub
     from tidelog.v1.log_service_pb2_grpc import LogServiceAsyncStub
+    from tidelog.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
 
 T = TypeVar("T")
 
@@ -54,6 +56,7 @@ class Connection:
     log: LogServiceAsyncStub
     admin: AdminServiceAsyncStub
     groups: GroupServiceAsyncStub
+    transactions: TransactionServiceAsyncStub
 
     async def call(self, call: Callable[[Connection], Awaitable[T]]) -> T:
         """Await ``call(self)``.
@@ -88,7 +91,12 @@ class Connections:
         if connection is None:
             channel = open_channel(address, self._client_id, self._options)
             connection = Connection(
-                address, channel, LogServiceStub(channel), AdminServiceStub(channel), GroupServiceStub(channel)
+                address,
+                channel,
+                LogServiceStub(channel),
+                AdminServiceStub(channel),
+                GroupServiceStub(channel),
+                TransactionServiceStub(channel),
             )
             self._by_address[address] = connection
         return connection

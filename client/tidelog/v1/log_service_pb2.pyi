@@ -75,9 +75,15 @@ class ProduceRequest(_message.Message):
     ACKS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    TRANSACTION_VERSION_FIELD_NUMBER: _builtins.int
     acks: Global___Acks.ValueType
     timeout_ms: _builtins.int
     """The longest wait of the leader for the in-sync replicas before it answers REQUEST_TIMED_OUT."""
+    transactional_id: _builtins.str
+    """Present for the batches of a transaction."""
+    transaction_version: _builtins.int
+    """The transaction.version that the client uses. From 2 on, the leader adds the partitions to the transaction."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceTopic]: ...
     def __init__(
@@ -86,12 +92,16 @@ class ProduceRequest(_message.Message):
         acks: Global___Acks.ValueType = ...,
         timeout_ms: _builtins.int = ...,
         topics: _abc.Iterable[Global___ProduceTopic] | None = ...,
+        transactional_id: _builtins.str | None = ...,
+        transaction_version: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_transactional_id", b"_transactional_id", "transactional_id", b"transactional_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "timeout_ms", b"timeout_ms", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transactional_id", b"_transactional_id", "acks", b"acks", "timeout_ms", b"timeout_ms", "topics", b"topics", "transaction_version", b"transaction_version", "transactional_id", b"transactional_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__transactional_id: _TypeAlias = _typing.Literal["transactional_id"]  # noqa: Y015
+    _WhichOneofArgType__transactional_id: _TypeAlias = _typing.Literal["_transactional_id", b"_transactional_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__transactional_id) -> _WhichOneofReturnType__transactional_id | None: ...
 
 Global___ProduceRequest: _TypeAlias = ProduceRequest  # noqa: Y015
 
@@ -1556,16 +1566,51 @@ Global___AlterReplicaLogDirPartitionResult: _TypeAlias = AlterReplicaLogDirParti
 
 @_typing.final
 class InitProducerIdRequest(_message.Message):
+    """Any node answers without a transactional id, which makes all other fields meaningless; otherwise its coordinator."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    ENABLE_TWO_PHASE_COMMIT_FIELD_NUMBER: _builtins.int
+    KEEP_PREPARED_TXN_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    transaction_timeout_ms: _builtins.int
+    producer_id: _builtins.int
+    """The producer that the client has (KIP-360). Absent: none."""
+    producer_epoch: _builtins.int
+    enable_two_phase_commit: _builtins.bool
+    """The transactions take part in an external two-phase commit and never time out (KIP-939)."""
+    keep_prepared_txn: _builtins.bool
+    """Keep an open transaction, so that the client ends it (KIP-939)."""
     def __init__(
         self,
+        *,
+        transactional_id: _builtins.str | None = ...,
+        transaction_timeout_ms: _builtins.int = ...,
+        producer_id: _builtins.int | None = ...,
+        producer_epoch: _builtins.int | None = ...,
+        enable_two_phase_commit: _builtins.bool = ...,
+        keep_prepared_txn: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_producer_epoch", b"_producer_epoch", "_producer_id", b"_producer_id", "_transactional_id", b"_transactional_id", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transactional_id", b"transactional_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_producer_epoch", b"_producer_epoch", "_producer_id", b"_producer_id", "_transactional_id", b"_transactional_id", "enable_two_phase_commit", b"enable_two_phase_commit", "keep_prepared_txn", b"keep_prepared_txn", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transaction_timeout_ms", b"transaction_timeout_ms", "transactional_id", b"transactional_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__producer_epoch: _TypeAlias = _typing.Literal["producer_epoch"]  # noqa: Y015
+    _WhichOneofArgType__producer_epoch: _TypeAlias = _typing.Literal["_producer_epoch", b"_producer_epoch"]  # noqa: Y015
+    _WhichOneofReturnType__producer_id: _TypeAlias = _typing.Literal["producer_id"]  # noqa: Y015
+    _WhichOneofArgType__producer_id: _TypeAlias = _typing.Literal["_producer_id", b"_producer_id"]  # noqa: Y015
+    _WhichOneofReturnType__transactional_id: _TypeAlias = _typing.Literal["transactional_id"]  # noqa: Y015
+    _WhichOneofArgType__transactional_id: _TypeAlias = _typing.Literal["_transactional_id", b"_transactional_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__producer_epoch) -> _WhichOneofReturnType__producer_epoch | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__producer_id) -> _WhichOneofReturnType__producer_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__transactional_id) -> _WhichOneofReturnType__transactional_id | None: ...
 
 Global___InitProducerIdRequest: _TypeAlias = InitProducerIdRequest  # noqa: Y015
 
@@ -1575,20 +1620,38 @@ class InitProducerIdResponse(_message.Message):
 
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    ONGOING_TXN_PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    ONGOING_TXN_PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    TRANSACTION_VERSION_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
     producer_epoch: _builtins.int
-    """0, because the id is new."""
+    """0 without a transactional id, because the id is new."""
+    ongoing_txn_producer_id: _builtins.int
+    """The producer of the transaction that was kept."""
+    ongoing_txn_producer_epoch: _builtins.int
+    transaction_version: _builtins.int
+    """The finalized transaction.version, for the next transaction."""
     def __init__(
         self,
         *,
         producer_id: _builtins.int = ...,
         producer_epoch: _builtins.int = ...,
+        ongoing_txn_producer_id: _builtins.int | None = ...,
+        ongoing_txn_producer_epoch: _builtins.int | None = ...,
+        transaction_version: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ongoing_txn_producer_epoch", b"_ongoing_txn_producer_epoch", "_ongoing_txn_producer_id", b"_ongoing_txn_producer_id", "ongoing_txn_producer_epoch", b"ongoing_txn_producer_epoch", "ongoing_txn_producer_id", b"ongoing_txn_producer_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ongoing_txn_producer_epoch", b"_ongoing_txn_producer_epoch", "_ongoing_txn_producer_id", b"_ongoing_txn_producer_id", "ongoing_txn_producer_epoch", b"ongoing_txn_producer_epoch", "ongoing_txn_producer_id", b"ongoing_txn_producer_id", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transaction_version", b"transaction_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__ongoing_txn_producer_epoch: _TypeAlias = _typing.Literal["ongoing_txn_producer_epoch"]  # noqa: Y015
+    _WhichOneofArgType__ongoing_txn_producer_epoch: _TypeAlias = _typing.Literal["_ongoing_txn_producer_epoch", b"_ongoing_txn_producer_epoch"]  # noqa: Y015
+    _WhichOneofReturnType__ongoing_txn_producer_id: _TypeAlias = _typing.Literal["ongoing_txn_producer_id"]  # noqa: Y015
+    _WhichOneofArgType__ongoing_txn_producer_id: _TypeAlias = _typing.Literal["_ongoing_txn_producer_id", b"_ongoing_txn_producer_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ongoing_txn_producer_epoch) -> _WhichOneofReturnType__ongoing_txn_producer_epoch | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ongoing_txn_producer_id) -> _WhichOneofReturnType__ongoing_txn_producer_id | None: ...
 
 Global___InitProducerIdResponse: _TypeAlias = InitProducerIdResponse  # noqa: Y015
 
@@ -1743,3 +1806,176 @@ class ActiveProducer(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ActiveProducer: _TypeAlias = ActiveProducer  # noqa: Y015
+
+@_typing.final
+class WriteTxnMarkersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MARKERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def markers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WritableTxnMarker]: ...
+    def __init__(
+        self,
+        *,
+        markers: _abc.Iterable[Global___WritableTxnMarker] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["markers", b"markers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteTxnMarkersRequest: _TypeAlias = WriteTxnMarkersRequest  # noqa: Y015
+
+@_typing.final
+class WritableTxnMarker(_message.Message):
+    """The end of one transaction in partitions that this node leads."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    TRANSACTION_VERSION_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    producer_epoch: _builtins.int
+    committed: _builtins.bool
+    """False to abort."""
+    coordinator_epoch: _builtins.int
+    transaction_version: _builtins.int
+    """The transaction.version of the client that ended the transaction."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___WritableTxnMarkerTopic]: ...
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        committed: _builtins.bool = ...,
+        topics: _abc.Iterable[Global___WritableTxnMarkerTopic] | None = ...,
+        coordinator_epoch: _builtins.int = ...,
+        transaction_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "coordinator_epoch", b"coordinator_epoch", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "topics", b"topics", "transaction_version", b"transaction_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WritableTxnMarker: _TypeAlias = WritableTxnMarker  # noqa: Y015
+
+@_typing.final
+class WritableTxnMarkerTopic(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WritableTxnMarkerTopic: _TypeAlias = WritableTxnMarkerTopic  # noqa: Y015
+
+@_typing.final
+class WriteTxnMarkersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MARKERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def markers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WritableTxnMarkerResult]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        markers: _abc.Iterable[Global___WritableTxnMarkerResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["markers", b"markers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteTxnMarkersResponse: _TypeAlias = WriteTxnMarkersResponse  # noqa: Y015
+
+@_typing.final
+class WritableTxnMarkerResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___WritableTxnMarkerTopicResult]: ...
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        topics: _abc.Iterable[Global___WritableTxnMarkerTopicResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_id", b"producer_id", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WritableTxnMarkerResult: _TypeAlias = WritableTxnMarkerResult  # noqa: Y015
+
+@_typing.final
+class WritableTxnMarkerTopicResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___WritableTxnMarkerPartitionResult]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        partitions: _abc.Iterable[Global___WritableTxnMarkerPartitionResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WritableTxnMarkerTopicResult: _TypeAlias = WritableTxnMarkerTopicResult  # noqa: Y015
+
+@_typing.final
+class WritableTxnMarkerPartitionResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "index", b"index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WritableTxnMarkerPartitionResult: _TypeAlias = WritableTxnMarkerPartitionResult  # noqa: Y015

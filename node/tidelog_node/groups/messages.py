@@ -265,6 +265,32 @@ class OffsetCommitResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class TxnOffsetCommitRequest:
+    """A commit of offsets as part of a transaction; they take effect when it is committed (KIP-98, KIP-447).
+
+    A generation or epoch of -1 with an empty member id means that it comes from no member.
+    """
+
+    transactional_id: str
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    generation_id_or_member_epoch: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+    topics: tuple[OffsetCommitTopic, ...] = ()
+    transaction_version: int = 0
+    """The ``transaction.version`` of the client. From 2 on, the group is added to the transaction (KIP-890)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOffsetCommitResponse:
+    """The results of all partitions."""
+
+    topics: tuple[OffsetCommitTopicResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetFetchGroup:
     """A group whose offsets are requested: those of ``topics``, or with ``all_topics`` all committed ones.
 
@@ -340,24 +366,26 @@ class OffsetDeleteResponse:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorRequest:
-    """The groups whose coordinators are requested."""
+    """The groups and transactional ids whose coordinators are requested."""
 
     group_ids: tuple[str, ...] = ()
+    transactional_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """The coordinator of a group. On error the node is -1 and the endpoint None."""
+    """The coordinator of a group or of a transactional id. On error the node is -1 and the endpoint None."""
 
     group_id: str
     error: TidelogError | None = None
     node_id: int = -1
     endpoint: Endpoint | None = None
+    transactional_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorResponse:
-    """The coordinators in the order of the request."""
+    """The coordinators of the groups, then those of the transactional ids, in the order of the request."""
 
     coordinators: tuple[Coordinator, ...] = ()
 

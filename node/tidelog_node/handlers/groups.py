@@ -29,8 +29,13 @@ async def find_coordinator(
     client: ClientIdentity,
     listener: str | None = None,
 ) -> messages.FindCoordinatorResponse:
-    """Return the coordinators of groups, which any node knows, on this listener or by default on the gRPC endpoint."""
-    found = [coordinator.coordinator_of(group_id, listener) async for group_id in TimeSlices().of(request.group_ids)]
+    """Return the coordinators of groups, which any node knows, on this listener or by default on the gRPC endpoint.
+
+    There are no transactions: their ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    """
+    slices = TimeSlices()
+    found = [coordinator.coordinator_of(group_id, listener) async for group_id in slices.of(request.group_ids)]
+    found += [_no_coordinator(name) async for name in slices.of(request.transactional_ids)]
     return messages.FindCoordinatorResponse(tuple(found))
 
 
@@ -57,6 +62,12 @@ async def list_groups(
     error = next((part.error for part in parts if part.error is not None), None)
     listed = sorted((group for part in parts for group in part.groups), key=lambda group: group.group_id)
     return messages.ListGroupsResponse(error=error, groups=tuple(listed))
+
+
+def _no_coordinator(transactional_id: str) -> messages.Coordinator:
+    text = "transactions are not supported, remove transactional.id"
+    error = error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+    return messages.Coordinator("", error, transactional_id=transactional_id)
 
 
 def _refusal_of_filters(request: messages.ListGroupsRequest) -> str | None:

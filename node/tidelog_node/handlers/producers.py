@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.requests.producers import (
@@ -22,8 +22,12 @@ async def init_producer_id(context: NodeContext, request: InitProducerIdRequest)
     """Return a unique id for an idempotent producer.
 
     Raises:
-        TidelogError: COORDINATOR_LOAD_IN_PROGRESS: this node has received no ids from the controllers yet.
+        TidelogError: COORDINATOR_LOAD_IN_PROGRESS: this node has received no ids from the controllers yet;
+            TRANSACTIONAL_ID_AUTHORIZATION_FAILED: there are no transactions.
     """
+    if request.transactional_id is not None:
+        text = "transactions are not supported, remove transactional.id"
+        raise error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
     return InitProducerIdResponse(producer_id=await context.producer_ids.next_id(), producer_epoch=_FIRST_EPOCH)
 
 

@@ -20,6 +20,7 @@ from tidelog.v1 import (
     group_service_pb2,
     log_service_pb2,
     quorum_service_pb2,
+    transaction_service_pb2,
 )
 from tidelog_foundation import requests
 from tidelog_foundation.transport.message_codec import MessageCodec
@@ -30,7 +31,7 @@ _MESSAGES = {
     name: kind
     for module in (
         *(admin_service_pb2, common_pb2, controller_service_pb2),
-        *(group_service_pb2, log_service_pb2, quorum_service_pb2),
+        *(group_service_pb2, log_service_pb2, quorum_service_pb2, transaction_service_pb2),
     )
     for name, kind in vars(module).items()
     if isinstance(kind, type)

@@ -10,15 +10,30 @@ from tidelog_foundation.requests.partitions import TopicPartitions
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdRequest:
-    """A request for a new producer id."""
+    """A request for a new producer id, or for the producer of a transactional id.
+
+    ``producer_id`` and ``producer_epoch`` are those that the client has, or None (KIP-360). The other
+    fields are Kafka's ``enable2Pc`` and ``keepPreparedTxn`` (KIP-939).
+    """
+
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 0
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    enable_two_phase_commit: bool = False
+    keep_prepared_txn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdResponse:
-    """A new producer id with its first epoch."""
+    """The producer that the client must use, and that of the transaction that was kept, or None."""
 
     producer_id: int
     producer_epoch: int
+    ongoing_txn_producer_id: int | None = None
+    ongoing_txn_producer_epoch: int | None = None
+    transaction_version: int = 0
+    """The finalized level of the feature ``transaction.version``."""
 
 
 @dataclass(frozen=True, slots=True)
