@@ -9,17 +9,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from tidelog_node.kafka.cluster_view import ClusterView
-from tidelog_node.kafka.protocol.messages.metadata import (
-    NO_OPERATIONS,
-    Cursor,
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribedPartition,
-    DescribedTopic,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-)
+from tidelog_node.kafka.protocol.messages import metadata as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 from tidelog_quorum.metadata import TopicImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
@@ -32,7 +22,9 @@ MOST_PARTITIONS: Final = 2_000
 """The maximum number of partitions in a response (Kafka's default of max.request.partition.size.limit)."""
 
 
-async def describe_cluster(node: KafkaNode, request: DescribeClusterRequest, caller: Caller) -> DescribeClusterResponse:
+async def describe_cluster(
+    node: KafkaNode, request: wire.DescribeClusterRequest, caller: Caller
+) -> wire.DescribeClusterResponse:
     """Describe the brokers that have the caller's listener. A broker does not describe controllers.
 
     As in Kafka's AuthHelper.computeDescribeClusterResponse, the reported controller is any live broker.
@@ -46,25 +38,25 @@ async def describe_cluster(node: KafkaNode, request: DescribeClusterRequest, cal
             if kind == _CONTROLLERS
             else f"Unsupported endpoint type {kind}"
         )
-        return DescribeClusterResponse(error_code=error.code, error_message=text)
+        return wire.DescribeClusterResponse(error_code=error.code, error_message=text)
     view = ClusterView(node.context.metadata.image.brokers, caller.listener)
     shown = view.shown if request.include_fenced_brokers else view.alive
-    return DescribeClusterResponse(
+    return wire.DescribeClusterResponse(
         cluster_id=node.context.cluster_id,
         controller_id=view.any_alive(),
         brokers=[
-            DescribeClusterBroker(i, endpoint.host, endpoint.port, broker.rack or None, broker.fenced)
+            wire.DescribeClusterBroker(i, endpoint.host, endpoint.port, broker.rack or None, broker.fenced)
             for i, (broker, endpoint) in shown.items()
         ],
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NO_OPERATIONS
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else wire.NO_OPERATIONS
         ),
     )
 
 
 async def describe_topic_partitions(
-    node: KafkaNode, request: DescribeTopicPartitionsRequest, caller: Caller
-) -> DescribeTopicPartitionsResponse:
+    node: KafkaNode, request: wire.DescribeTopicPartitionsRequest, caller: Caller
+) -> wire.DescribeTopicPartitionsResponse:
     """Describe the partitions from the cursor on, in order of topic names, up to the limit.
 
     As in Kafka's DescribeTopicPartitionsRequestHandler, an invalid cursor causes INVALID_REQUEST.
@@ -76,13 +68,13 @@ async def describe_topic_partitions(
     names = sorted(name for name in known if name >= begin)
     if cursor is not None and (cursor.partition_index < 0 or (request.topics and begin not in names)):
         error = ErrorCode.INVALID_REQUEST.code
-        return DescribeTopicPartitionsResponse(topics=[DescribedTopic(error, t.name) for t in request.topics])
+        return wire.DescribeTopicPartitionsResponse(topics=[wire.DescribedTopic(error, t.name) for t in request.topics])
     view = ClusterView(image.brokers, caller.listener)
     room = max(1, min(MOST_PARTITIONS, request.response_partition_limit))
-    response = DescribeTopicPartitionsResponse()
+    response = wire.DescribeTopicPartitionsResponse()
     async for name in TimeSlices().of(names):
         if room == 0:
-            response.next_cursor = Cursor(name, 0)
+            response.next_cursor = wire.Cursor(name, 0)
             break
         topic = image.topics.get(name)
         if topic is None:
@@ -93,26 +85,26 @@ async def describe_topic_partitions(
         response.topics.append(described)
         end = first + room
         if end < len(topic.partitions):
-            response.next_cursor = Cursor(name, end)
+            response.next_cursor = wire.Cursor(name, end)
             break
         room -= len(described.partitions)
     return response
 
 
-def _missing(name: str) -> DescribedTopic:
+def _missing(name: str) -> wire.DescribedTopic:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         validate_topic_name(name)
     except TidelogError as invalid:
         error = invalid.code
-    return DescribedTopic(
+    return wire.DescribedTopic(
         error.code, name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=TOPIC_OPERATIONS
     )
 
 
-def _described(view: ClusterView, topic: TopicImage, first: int, count: int) -> DescribedTopic:
+def _described(view: ClusterView, topic: TopicImage, first: int, count: int) -> wire.DescribedTopic:
     end = min(len(topic.partitions), first + count)
-    return DescribedTopic(
+    return wire.DescribedTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
@@ -121,11 +113,11 @@ def _described(view: ClusterView, topic: TopicImage, first: int, count: int) -> 
     )
 
 
-def _partition(view: ClusterView, topic: TopicImage, index: int) -> DescribedPartition:
+def _partition(view: ClusterView, topic: TopicImage, index: int) -> wire.DescribedPartition:
     """Return the description of a partition. As in Kafka it has no error; an unreachable leader is -1."""
     partition = topic.partitions[index]
     shown = view.partition(partition, _WITH_LISTENER_ERRORS)
-    return DescribedPartition(
+    return wire.DescribedPartition(
         partition_index=index,
         leader_id=shown.leader,
         leader_epoch=partition.leader_epoch,
@@ -138,6 +130,6 @@ def _partition(view: ClusterView, topic: TopicImage, index: int) -> DescribedPar
 
 
 APIS: tuple[Api, ...] = (
-    MessageApi(DescribeClusterRequest, describe_cluster),
-    MessageApi(DescribeTopicPartitionsRequest, describe_topic_partitions),
+    MessageApi(wire.DescribeClusterRequest, describe_cluster),
+    MessageApi(wire.DescribeTopicPartitionsRequest, describe_topic_partitions),
 )

@@ -16,26 +16,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.kafka.apis.errors import code_of, text_of
 from tidelog_node.kafka.cluster_view import ClusterView
-from tidelog_node.kafka.protocol.messages.configs import (
-    AlterableConfig,
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-    ConfigResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-    IncrementalAlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-)
+from tidelog_node.kafka.protocol.messages import configs as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _TYPES = {
@@ -61,10 +42,12 @@ _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
 _LISTED: Final = ({_CLIENT_METRICS}, {_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP})
 """The types in each version of ListConfigResources (ListConfigResourcesRequest.supportedResourceTypes)."""
 _Steps: TypeAlias = Generator[None, None, requests.ConfigResourceChange]
-A = TypeVar("A", bound=AlterConfigsResource | IncrementalAlterConfigsResource)
+A = TypeVar("A", bound=wire.AlterConfigsResource | wire.IncrementalAlterConfigsResource)
 
 
-async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, caller: Caller) -> DescribeConfigsResponse:
+async def describe_configs(
+    node: KafkaNode, request: wire.DescribeConfigsRequest, caller: Caller
+) -> wire.DescribeConfigsResponse:
     """Describe the settings of topics, this node, all nodes and groups."""
     slices = TimeSlices()
     resources = [
@@ -74,7 +57,7 @@ async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, cal
     call = requests.DescribeConfigsRequest(tuple(resources), request.include_synonyms, request.include_documentation)
     response = await handlers.describe_configs(node.context, call)
     results = [
-        DescribeConfigsResult(
+        wire.DescribeConfigsResult(
             error_code=code_of(r.error),
             error_message=text_of(r.error),
             resource_type=r.resource.type,
@@ -83,12 +66,12 @@ async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, cal
         )
         async for r in slices.of(response.resources)
     ]
-    return DescribeConfigsResponse(results=results)
+    return wire.DescribeConfigsResponse(results=results)
 
 
 async def list_config_resources(
-    node: KafkaNode, request: ListConfigResourcesRequest, caller: Caller
-) -> ListConfigResourcesResponse:
+    node: KafkaNode, request: wire.ListConfigResourcesRequest, caller: Caller
+) -> wire.ListConfigResourcesResponse:
     """List topics, groups with settings, and the brokers, including fenced ones, that have the caller's listener.
 
     A type that the version does not have fails the request (KafkaApis.handleListConfigResources). Loggers and client
@@ -97,30 +80,34 @@ async def list_config_resources(
     known = _LISTED[caller.version]
     asked = set(request.resource_types) or known
     if not asked <= known:
-        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION.code)
+        return wire.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION.code)
     image = node.context.metadata.image
-    listed: list[ConfigResource] = []
+    listed: list[wire.ConfigResource] = []
     if _BROKER in asked:
-        listed += [ConfigResource(str(i), _BROKER) for i in ClusterView(image.brokers, caller.listener).shown]
+        listed += [wire.ConfigResource(str(i), _BROKER) for i in ClusterView(image.brokers, caller.listener).shown]
     if _TOPIC in asked:
-        listed += [ConfigResource(name, _TOPIC) async for name in TimeSlices().of(image.topics)]
+        listed += [wire.ConfigResource(name, _TOPIC) async for name in TimeSlices().of(image.topics)]
     if _GROUP in asked:
-        listed += [ConfigResource(r.name, _GROUP) async for r in TimeSlices().of(image.configs) if r.type == _GROUP]
-    return ListConfigResourcesResponse(config_resources=listed)
+        listed += [
+            wire.ConfigResource(r.name, _GROUP) async for r in TimeSlices().of(image.configs) if r.type == _GROUP
+        ]
+    return wire.ListConfigResourcesResponse(config_resources=listed)
 
 
-async def alter_configs(node: KafkaNode, request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse:
+async def alter_configs(
+    node: KafkaNode, request: wire.AlterConfigsRequest, caller: Caller
+) -> wire.AlterConfigsResponse:
     """Replace all settings of resources."""
     responses = await _alter(node, request.resources, _replacement, validate_only=request.validate_only)
-    return AlterConfigsResponse(responses=responses)
+    return wire.AlterConfigsResponse(responses=responses)
 
 
 async def incremental_alter_configs(
-    node: KafkaNode, request: IncrementalAlterConfigsRequest, caller: Caller
-) -> IncrementalAlterConfigsResponse:
+    node: KafkaNode, request: wire.IncrementalAlterConfigsRequest, caller: Caller
+) -> wire.IncrementalAlterConfigsResponse:
     """Change single settings of resources."""
     responses = await _alter(node, request.resources, _change, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(responses=responses)
+    return wire.IncrementalAlterConfigsResponse(responses=responses)
 
 
 async def _alter(
@@ -129,9 +116,9 @@ async def _alter(
     convert: Callable[[A], _Steps],
     *,
     validate_only: bool,
-) -> list[AlterConfigsResourceResponse]:
+) -> list[wire.AlterConfigsResourceResponse]:
     """Send the valid changes to the controller. Each resource has a response with its own error or that of the call."""
-    responses: list[AlterConfigsResourceResponse] = []
+    responses: list[wire.AlterConfigsResourceResponse] = []
     slices = TimeSlices()
     changes: list[requests.ConfigResourceChange] = []
     counts = Counter([(r.resource_type, r.resource_name) async for r in slices.of(resources)])
@@ -151,17 +138,17 @@ async def _alter(
     return [
         *responses,
         *[
-            AlterConfigsResourceResponse(code_of(r.error), text_of(r.error), r.resource.type, r.resource.name)
+            wire.AlterConfigsResourceResponse(code_of(r.error), text_of(r.error), r.resource.type, r.resource.name)
             async for r in slices.of(answered)
         ],
     ]
 
 
-def _refused(name: requests.ConfigResourceName, error: TidelogError) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(error.code.code, error.message, name.type, name.name)
+def _refused(name: requests.ConfigResourceName, error: TidelogError) -> wire.AlterConfigsResourceResponse:
+    return wire.AlterConfigsResourceResponse(error.code.code, error.message, name.type, name.name)
 
 
-def _replacement(resource: AlterConfigsResource) -> _Steps:
+def _replacement(resource: wire.AlterConfigsResource) -> _Steps:
     _refuse_nulls(c for c in resource.configs if c.value is None)
     operations = []
     for config in resource.configs:
@@ -170,7 +157,7 @@ def _replacement(resource: AlterConfigsResource) -> _Steps:
     return requests.ConfigResourceChange(_name(resource), tuple(operations), replaces_all=True)
 
 
-def _change(resource: IncrementalAlterConfigsResource) -> _Steps:
+def _change(resource: wire.IncrementalAlterConfigsResource) -> _Steps:
     _refuse_nulls(c for c in resource.configs if c.value is None and c.config_operation != _DELETE)
     operations = []
     for config in resource.configs:
@@ -180,19 +167,19 @@ def _change(resource: IncrementalAlterConfigsResource) -> _Steps:
 
 
 def _refuse_repeated(
-    resource: AlterConfigsResource | IncrementalAlterConfigsResource, counts: Counter[tuple[int, str]]
+    resource: wire.AlterConfigsResource | wire.IncrementalAlterConfigsResource, counts: Counter[tuple[int, str]]
 ) -> None:
     if counts[resource.resource_type, resource.resource_name] > 1:
         raise error_for(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
-def _refuse_nulls(nulls: Iterable[AlterableConfig | IncrementalAlterableConfig]) -> None:
+def _refuse_nulls(nulls: Iterable[wire.AlterableConfig | wire.IncrementalAlterableConfig]) -> None:
     names = [config.name for config in nulls]
     if names:
         raise error_for(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(names)}")
 
 
-def _operation(config: IncrementalAlterableConfig) -> requests.ConfigOperation:
+def _operation(config: wire.IncrementalAlterableConfig) -> requests.ConfigOperation:
     kind = _OPERATIONS.get(config.config_operation)
     if kind is None:
         text = f"unknown type {config.config_operation} of an operation on {config.name!r}"
@@ -201,28 +188,28 @@ def _operation(config: IncrementalAlterableConfig) -> requests.ConfigOperation:
 
 
 def _name(
-    resource: AlterConfigsResource | DescribeConfigsResource | IncrementalAlterConfigsResource,
+    resource: wire.AlterConfigsResource | wire.DescribeConfigsResource | wire.IncrementalAlterConfigsResource,
 ) -> requests.ConfigResourceName:
     # The numbers are Kafka's. The receiver refuses those of other resources.
     return requests.ConfigResourceName(resource.resource_type, resource.resource_name)
 
 
-def _described(config: requests.DescribedConfig, is_documented: bool) -> DescribeConfigsResourceResult:
-    return DescribeConfigsResourceResult(
+def _described(config: requests.DescribedConfig, is_documented: bool) -> wire.DescribeConfigsResourceResult:
+    return wire.DescribeConfigsResourceResult(
         name=config.name,
         value=config.value,
         read_only=config.is_read_only,
         config_source=config.source,
         is_sensitive=config.is_sensitive,
-        synonyms=[DescribeConfigsSynonym(s.name, s.value, s.source) for s in config.synonyms],
+        synonyms=[wire.DescribeConfigsSynonym(s.name, s.value, s.source) for s in config.synonyms],
         config_type=_TYPES[config.type],
         documentation=config.documentation if is_documented else None,
     )
 
 
 APIS: tuple[Api, ...] = (
-    MessageApi(DescribeConfigsRequest, describe_configs),
-    MessageApi(ListConfigResourcesRequest, list_config_resources),
-    MessageApi(AlterConfigsRequest, alter_configs),
-    MessageApi(IncrementalAlterConfigsRequest, incremental_alter_configs),
+    MessageApi(wire.DescribeConfigsRequest, describe_configs),
+    MessageApi(wire.ListConfigResourcesRequest, list_config_resources),
+    MessageApi(wire.AlterConfigsRequest, alter_configs),
+    MessageApi(wire.IncrementalAlterConfigsRequest, incremental_alter_configs),
 )

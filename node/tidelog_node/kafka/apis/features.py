@@ -6,12 +6,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests import features as requests
 from tidelog_foundation.requests.features import FeatureUpgradeType
 from tidelog_node import handlers
-from tidelog_node.kafka.protocol.messages.features import (
-    FeatureUpdateKey,
-    UpdatableFeatureResult,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from tidelog_node.kafka.protocol.messages import features as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _UPGRADE_TYPES = {
@@ -21,7 +16,9 @@ _UPGRADE_TYPES = {
 }
 
 
-async def update_features(node: KafkaNode, request: UpdateFeaturesRequest, caller: Caller) -> UpdateFeaturesResponse:
+async def update_features(
+    node: KafkaNode, request: wire.UpdateFeaturesRequest, caller: Caller
+) -> wire.UpdateFeaturesResponse:
     """Change feature levels. Before version 2 each feature also has the common error."""
     code, text = 0, None
     try:
@@ -30,11 +27,11 @@ async def update_features(node: KafkaNode, request: UpdateFeaturesRequest, calle
         await handlers.forward(node.context, call)
     except TidelogError as error:
         code, text = error.code.code, error.message
-    results = [UpdatableFeatureResult(key.feature, code, text) for key in request.feature_updates]
-    return UpdateFeaturesResponse(error_code=code, error_message=text, results=results)
+    results = [wire.UpdatableFeatureResult(key.feature, code, text) for key in request.feature_updates]
+    return wire.UpdateFeaturesResponse(error_code=code, error_message=text, results=results)
 
 
-def _update(key: FeatureUpdateKey, version: int) -> requests.FeatureUpdate:
+def _update(key: wire.FeatureUpdateKey, version: int) -> requests.FeatureUpdate:
     if version == 0:
         kind = FeatureUpgradeType.SAFE_DOWNGRADE if key.allow_downgrade else FeatureUpgradeType.UPGRADE
         return requests.FeatureUpdate(key.feature, key.max_version_level, kind)
@@ -45,4 +42,4 @@ def _update(key: FeatureUpdateKey, version: int) -> requests.FeatureUpdate:
     return requests.FeatureUpdate(key.feature, key.max_version_level, kind)
 
 
-APIS: tuple[Api, ...] = (MessageApi(UpdateFeaturesRequest, update_features),)
+APIS: tuple[Api, ...] = (MessageApi(wire.UpdateFeaturesRequest, update_features),)

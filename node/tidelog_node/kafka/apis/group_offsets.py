@@ -16,26 +16,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.groups import messages
 from tidelog_node.handlers import group_offsets
 from tidelog_node.kafka.apis.errors import code_of
-from tidelog_node.kafka.protocol.messages.group_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
-)
+from tidelog_node.kafka.protocol.messages import group_offsets as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 from tidelog_quorum.metadata import MetadataImage
 
@@ -50,7 +31,9 @@ _Codes: TypeAlias = dict[tuple[str, int], int]
 """The code by topic and partition."""
 
 
-async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, caller: Caller) -> OffsetCommitResponse:
+async def offset_commit(
+    node: KafkaNode, request: wire.OffsetCommitRequest, caller: Caller
+) -> wire.OffsetCommitResponse:
     """Commit the offsets of existing partitions. The answer follows when all in-sync replicas have them."""
     image = node.context.metadata.image
     names = _names(image, request.topics, caller)
@@ -81,11 +64,11 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, caller: C
     async for name, topic in slices.of(zip(names, request.topics, strict=True)):
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).code
         partitions = [
-            OffsetCommitResponsePartition(p.partition_index, codes.get((name or "", p.partition_index), unknown))
+            wire.OffsetCommitResponsePartition(p.partition_index, codes.get((name or "", p.partition_index), unknown))
             async for p in slices.of(topic.partitions)
         ]
-        results.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
-    return OffsetCommitResponse(topics=results)
+        results.append(wire.OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    return wire.OffsetCommitResponse(topics=results)
 
 
 async def _codes_of(topics: Iterable[messages.OffsetCommitTopicResult], slices: TimeSlices) -> _Codes:
@@ -96,7 +79,7 @@ async def _codes_of(topics: Iterable[messages.OffsetCommitTopicResult], slices: 
     }
 
 
-def _committed(partition: OffsetCommitRequestPartition) -> messages.OffsetCommitPartition:
+def _committed(partition: wire.OffsetCommitRequestPartition) -> messages.OffsetCommitPartition:
     epoch = partition.committed_leader_epoch
     return messages.OffsetCommitPartition(
         index=partition.partition_index,
@@ -106,10 +89,10 @@ def _committed(partition: OffsetCommitRequestPartition) -> messages.OffsetCommit
     )
 
 
-async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, caller: Caller) -> OffsetFetchResponse:
+async def offset_fetch(node: KafkaNode, request: wire.OffsetFetchRequest, caller: Caller) -> wire.OffsetFetchResponse:
     """Return the committed offsets of groups, up to version 7 of one group."""
     names_several = caller.version >= _SEVERAL_GROUPS
-    one = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)
+    one = wire.OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)
     groups = request.groups if names_several else [one]
     image = node.context.metadata.image
     slices = TimeSlices()
@@ -120,14 +103,14 @@ async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, caller: Cal
     async for group, result in slices.of(zip(groups, answer.groups, strict=True)):
         code = _group_error(node, group, result)
         topics = await slices.result_of(_fetched_topics(image, group, result, code, caller))
-        results.append(OffsetFetchResponseGroup(group.group_id, topics, code))
+        results.append(wire.OffsetFetchResponseGroup(group.group_id, topics, code))
     if names_several:
-        return OffsetFetchResponse(groups=results)
-    return OffsetFetchResponse(topics=results[0].topics, error_code=results[0].error_code)
+        return wire.OffsetFetchResponse(groups=results)
+    return wire.OffsetFetchResponse(topics=results[0].topics, error_code=results[0].error_code)
 
 
 def _asked_group(
-    image: MetadataImage, group: OffsetFetchRequestGroup, caller: Caller
+    image: MetadataImage, group: wire.OffsetFetchRequestGroup, caller: Caller
 ) -> Generator[None, None, messages.OffsetFetchGroup]:
     # No member matches an epoch without a member id.
     member_id = "" if group.member_id is None and group.member_epoch >= 0 else group.member_id
@@ -142,7 +125,7 @@ def _asked_group(
     )
 
 
-def _group_error(node: KafkaNode, group: OffsetFetchRequestGroup, result: messages.OffsetFetchGroupResult) -> int:
+def _group_error(node: KafkaNode, group: wire.OffsetFetchRequestGroup, result: messages.OffsetFetchGroupResult) -> int:
     """Return the code of the group's error, 0 for none.
 
     COORDINATOR_LOAD_IN_PROGRESS replaces NOT_COORDINATOR until each member has learned by a heartbeat that the
@@ -157,20 +140,20 @@ def _group_error(node: KafkaNode, group: OffsetFetchRequestGroup, result: messag
 
 def _fetched_topics(
     image: MetadataImage,
-    group: OffsetFetchRequestGroup,
+    group: wire.OffsetFetchRequestGroup,
     result: messages.OffsetFetchGroupResult,
     code: int,
     caller: Caller,
-) -> Generator[None, None, list[OffsetFetchResponseTopic]]:
+) -> Generator[None, None, list[wire.OffsetFetchResponseTopic]]:
     """Return the topics of a group's response, one partition a step."""
     topics = []
     for topic, found in _pairs(image, group, result, code, caller):
-        partitions: list[OffsetFetchResponsePartition] = []
-        topics.append(OffsetFetchResponseTopic(topic.name, topic.topic_id, partitions))
+        partitions: list[wire.OffsetFetchResponsePartition] = []
+        topics.append(wire.OffsetFetchResponseTopic(topic.name, topic.topic_id, partitions))
         if found is None:
             for index in topic.partition_indexes:
                 unknown = code or ErrorCode.UNKNOWN_TOPIC_ID.code
-                partitions.append(OffsetFetchResponsePartition(index, _NO_OFFSET, _NO_EPOCH, "", unknown))
+                partitions.append(wire.OffsetFetchResponsePartition(index, _NO_OFFSET, _NO_EPOCH, "", unknown))
                 yield
         else:
             for part in found.partitions:
@@ -182,11 +165,11 @@ def _fetched_topics(
 
 def _pairs(
     image: MetadataImage,
-    group: OffsetFetchRequestGroup,
+    group: wire.OffsetFetchRequestGroup,
     result: messages.OffsetFetchGroupResult,
     code: int,
     caller: Caller,
-) -> Iterator[tuple[OffsetFetchRequestTopic, messages.OffsetFetchTopicResult | None]]:
+) -> Iterator[tuple[wire.OffsetFetchRequestTopic, messages.OffsetFetchTopicResult | None]]:
     """Yield each topic of the response with what was found of it, None where it failed."""
     if code:
         return ((topic, None) for topic in group.topics or () if caller.version < _GROUP_ERROR)
@@ -197,33 +180,35 @@ def _pairs(
 
 def _all_topics(
     image: MetadataImage, result: messages.OffsetFetchGroupResult, caller: Caller
-) -> Iterator[tuple[OffsetFetchRequestTopic, messages.OffsetFetchTopicResult]]:
+) -> Iterator[tuple[wire.OffsetFetchRequestTopic, messages.OffsetFetchTopicResult]]:
     for topic in result.topics:
         known = image.topics.get(topic.name)
         if caller.version < _TOPIC_IDS:
-            yield OffsetFetchRequestTopic(name=topic.name), topic
+            yield wire.OffsetFetchRequestTopic(name=topic.name), topic
         elif known is not None:
-            yield OffsetFetchRequestTopic(topic_id=known.topic_id), topic
+            yield wire.OffsetFetchRequestTopic(topic_id=known.topic_id), topic
 
 
 def _asked_topics(
     image: MetadataImage,
-    topics: Sequence[OffsetFetchRequestTopic],
+    topics: Sequence[wire.OffsetFetchRequestTopic],
     result: messages.OffsetFetchGroupResult,
     caller: Caller,
-) -> Iterator[tuple[OffsetFetchRequestTopic, messages.OffsetFetchTopicResult | None]]:
+) -> Iterator[tuple[wire.OffsetFetchRequestTopic, messages.OffsetFetchTopicResult | None]]:
     results = iter(result.topics)
     for name, topic in zip(_names(image, topics, caller), topics, strict=True):
         yield topic, None if name is None else next(results)
 
 
-def _fetched_partition(part: messages.OffsetFetchPartitionResult) -> OffsetFetchResponsePartition:
-    return OffsetFetchResponsePartition(
+def _fetched_partition(part: messages.OffsetFetchPartitionResult) -> wire.OffsetFetchResponsePartition:
+    return wire.OffsetFetchResponsePartition(
         part.index, part.committed_offset, part.committed_leader_epoch, part.metadata, code_of(part.error)
     )
 
 
-async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, caller: Caller) -> OffsetDeleteResponse:
+async def offset_delete(
+    node: KafkaNode, request: wire.OffsetDeleteRequest, caller: Caller
+) -> wire.OffsetDeleteResponse:
     """Delete offsets of a group (KIP-496). Partitions that do not exist have no offsets to delete."""
     image = node.context.metadata.image
     slices = TimeSlices()
@@ -236,24 +221,24 @@ async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, caller: C
     asked = messages.OffsetDeleteRequest(request.group_id, tuple(topics))
     answer = await group_offsets.offset_delete(node.groups, asked, caller.client)
     if answer.error is not None:
-        return OffsetDeleteResponse(error_code=code_of(answer.error))
+        return wire.OffsetDeleteResponse(error_code=code_of(answer.error))
     codes = await _codes_of(answer.topics, slices)
     results = []
     async for topic in slices.of(request.topics):
         deleted = [
-            OffsetDeleteResponsePartition(i, codes.get((topic.name, i), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code))
+            wire.OffsetDeleteResponsePartition(i, codes.get((topic.name, i), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code))
             async for i in slices.of(_indexes(topic))
         ]
-        results.append(OffsetDeleteResponseTopic(topic.name, deleted))
-    return OffsetDeleteResponse(topics=results)
+        results.append(wire.OffsetDeleteResponseTopic(topic.name, deleted))
+    return wire.OffsetDeleteResponse(topics=results)
 
 
-def _indexes(topic: OffsetDeleteRequestTopic) -> list[int]:
+def _indexes(topic: wire.OffsetDeleteRequestTopic) -> list[int]:
     return [partition.partition_index for partition in topic.partitions]
 
 
 def _names(
-    image: MetadataImage, topics: Sequence[OffsetCommitRequestTopic | OffsetFetchRequestTopic], caller: Caller
+    image: MetadataImage, topics: Sequence[wire.OffsetCommitRequestTopic | wire.OffsetFetchRequestTopic], caller: Caller
 ) -> list[str | None]:
     """Return the name of each topic, or None for an unknown id."""
     if caller.version < _TOPIC_IDS:
@@ -262,7 +247,7 @@ def _names(
 
 
 APIS: tuple[Api, ...] = (
-    MessageApi(OffsetCommitRequest, offset_commit),
-    MessageApi(OffsetFetchRequest, offset_fetch),
-    MessageApi(OffsetDeleteRequest, offset_delete),
+    MessageApi(wire.OffsetCommitRequest, offset_commit),
+    MessageApi(wire.OffsetFetchRequest, offset_fetch),
+    MessageApi(wire.OffsetDeleteRequest, offset_delete),
 )

@@ -18,13 +18,7 @@ from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.encoded_topics import EncodedTopics
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, decode_in_steps, encode, encode_in_steps
-from tidelog_node.kafka.protocol.messages.metadata import (
-    NO_OPERATIONS,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponseTopic,
-)
+from tidelog_node.kafka.protocol.messages import metadata as wire
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import SHORT_BYTES, Api, Body, Caller, KafkaNode, Request
@@ -40,8 +34,8 @@ class MetadataApi:
     """Metadata, answered from the newest image. Long requests and responses run in time slices."""
 
     key: ClassVar[ApiKey] = ApiKey.METADATA
-    versions: ClassVar[tuple[int, int]] = MetadataRequest.VERSIONS
-    flexible: ClassVar[int] = MetadataRequest.FLEXIBLE
+    versions: ClassVar[tuple[int, int]] = wire.MetadataRequest.VERSIONS
+    flexible: ClassVar[int] = wire.MetadataRequest.FLEXIBLE
     overlaps: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -52,7 +46,7 @@ class MetadataApi:
         caller = request.caller
         if request.reader.remaining > SHORT_BYTES:
             return self._answer_long(node, request.reader, caller)
-        asked = decode(MetadataRequest, request.reader, caller.version)
+        asked = decode(wire.MetadataRequest, request.reader, caller.version)
         if not _is_valid(asked, caller.version):
             writer = Writer()
             encode(_refusal(asked), writer, caller.version)
@@ -61,7 +55,7 @@ class MetadataApi:
 
     async def _answer_long(self, node: KafkaNode, reader: Reader, caller: Caller) -> Body:
         slices = TimeSlices()
-        asked = await slices.result_of(decode_in_steps(MetadataRequest, reader, caller.version))
+        asked = await slices.result_of(decode_in_steps(wire.MetadataRequest, reader, caller.version))
         await slices.give_way()
         if not _is_valid(asked, caller.version):
             writer = Writer()
@@ -71,25 +65,25 @@ class MetadataApi:
         answer = self._answer(node, asked, caller)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    def _answer(self, node: KafkaNode, asked: MetadataRequest, caller: Caller) -> Body | Awaitable[Body]:
+    def _answer(self, node: KafkaNode, asked: wire.MetadataRequest, caller: Caller) -> Body | Awaitable[Body]:
         image = node.context.metadata.image
         view = self._encoded.view(image, caller.listener)
         topics = self._topics(node, image, asked, view, caller)
-        operations = CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else NO_OPERATIONS
+        operations = CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else wire.NO_OPERATIONS
         written = list(islice(topics, _TOPICS_AT_ONCE))
         if len(written) < _TOPICS_AT_ONCE:
             return _response(node, view, operations, written, caller.version)
         return _in_turns(node, view, operations, written, topics, caller.version)
 
     def _topics(
-        self, node: KafkaNode, image: MetadataImage, asked: MetadataRequest, view: ClusterView, caller: Caller
+        self, node: KafkaNode, image: MetadataImage, asked: wire.MetadataRequest, view: ClusterView, caller: Caller
     ) -> Iterator[bytes]:
         writer = self._encoded.writer(caller.listener, caller.version)
-        ending = writer.ending(TOPIC_OPERATIONS if asked.include_topic_authorized_operations else NO_OPERATIONS)
+        ending = writer.ending(TOPIC_OPERATIONS if asked.include_topic_authorized_operations else wire.NO_OPERATIONS)
         names, unknown_ids = _names(image, asked, caller.version)
         for topic_id in unknown_ids:
             unknown = writer.topic(ErrorCode.UNKNOWN_TOPIC_ID.code, None, topic_id, is_internal=False, partitions=())
-            yield unknown + writer.ending(NO_OPERATIONS)
+            yield unknown + writer.ending(wire.NO_OPERATIONS)
         missing = []
         for name in names:
             topic = image.topics.get(name)
@@ -111,7 +105,7 @@ async def _in_turns(
     return _response(node, view, operations, written, version)
 
 
-def _is_valid(asked: MetadataRequest, version: int) -> bool:
+def _is_valid(asked: wire.MetadataRequest, version: int) -> bool:
     """Return whether the topics are valid: ids from version 12 on, and null names only with an id."""
     for topic in asked.topics or ():
         has_id = topic.topic_id != _NO_ID
@@ -120,7 +114,7 @@ def _is_valid(asked: MetadataRequest, version: int) -> bool:
     return True
 
 
-def _names(image: MetadataImage, asked: MetadataRequest, version: int) -> tuple[Iterable[str], list[TopicId]]:
+def _names(image: MetadataImage, asked: wire.MetadataRequest, version: int) -> tuple[Iterable[str], list[TopicId]]:
     """Return the unique names of the requested topics and the unknown ids."""
     if asked.topics is None or (version == 0 and not asked.topics):
         return sorted(image.topics), []
@@ -143,10 +137,10 @@ def _why_missing(name: str) -> ErrorCode:
 def _response(node: KafkaNode, view: ClusterView, operations: int, topics: list[bytes], version: int) -> Body:
     """Return the response with the encoded topics inserted."""
     brokers = [
-        MetadataResponseBroker(i, endpoint.host, endpoint.port, broker.rack or None)
+        wire.MetadataResponseBroker(i, endpoint.host, endpoint.port, broker.rack or None)
         for i, (broker, endpoint) in view.alive.items()
     ]
-    without = MetadataResponse(
+    without = wire.MetadataResponse(
         brokers=brokers,
         cluster_id=node.context.cluster_id,
         controller_id=view.any_alive(),
@@ -154,7 +148,7 @@ def _response(node: KafkaNode, view: ClusterView, operations: int, topics: list[
     )
     writer = Writer()
     encode(without, writer, version)
-    is_flexible = version >= MetadataResponse.FLEXIBLE
+    is_flexible = version >= wire.MetadataResponse.FLEXIBLE
     end = len(writer.buffer) - _tail_size(version)
     whole = Writer()
     whole.buffer += writer.buffer[: end - (1 if is_flexible else 4)]
@@ -169,14 +163,14 @@ def _response(node: KafkaNode, view: ClusterView, operations: int, topics: list[
 
 def _tail_size(version: int) -> int:
     """Return the size of the fields after the topics: the cluster's operations, an error, no tagged fields."""
-    return 4 * (8 <= version <= 10) + 2 * (version >= 13) + (version >= MetadataResponse.FLEXIBLE)
+    return 4 * (8 <= version <= 10) + 2 * (version >= 13) + (version >= wire.MetadataResponse.FLEXIBLE)
 
 
-def _refusal(asked: MetadataRequest) -> MetadataResponse:
+def _refusal(asked: wire.MetadataRequest) -> wire.MetadataResponse:
     """Return an error for each topic, as Kafka's MetadataRequest.getErrorResponse does."""
     error = ErrorCode.INVALID_REQUEST.code
-    topics = [MetadataResponseTopic(error, t.name or "", t.topic_id) for t in asked.topics or ()]
-    return MetadataResponse(topics=topics, error_code=error)
+    topics = [wire.MetadataResponseTopic(error, t.name or "", t.topic_id) for t in asked.topics or ()]
+    return wire.MetadataResponse(topics=topics, error_code=error)
 
 
 APIS: tuple[Api, ...] = (MetadataApi(),)

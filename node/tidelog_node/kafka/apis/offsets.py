@@ -11,21 +11,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.handlers.requests import offsets as values
 from tidelog_node.kafka.apis.errors import code_of
-from tidelog_node.kafka.protocol.messages.offsets import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-    EpochEndOffset,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
-)
+from tidelog_node.kafka.protocol.messages import offsets as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _ISOLATION_LEVELS: Final = (
@@ -40,7 +26,7 @@ _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 _NOT_CHECKED: Final = -1
 
 
-async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Caller) -> ListOffsetsResponse:
+async def list_offsets(node: KafkaNode, request: wire.ListOffsetsRequest, caller: Caller) -> wire.ListOffsetsResponse:
     """Return an offset per valid partition, and an error for each other one (ReplicaManager.fetchOffset)."""
     level = request.isolation_level
     slices = TimeSlices()
@@ -52,9 +38,9 @@ async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Cal
         ]
     )
     topics: list[values.ListOffsetsTopic] = []
-    response = ListOffsetsResponse()
+    response = wire.ListOffsetsResponse()
     async for topic in slices.of(request.topics):
-        results = ListOffsetsTopicResponse(topic.name)
+        results = wire.ListOffsetsTopicResponse(topic.name)
         response.topics.append(results)
         accepted: list[values.ListOffsetsPartition] = []
         async for item in slices.of(topic.partitions):
@@ -63,7 +49,7 @@ async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Cal
                 epoch = _checked(item.current_leader_epoch)
                 accepted.append(values.ListOffsetsPartition(item.partition_index, item.timestamp, epoch))
             else:
-                results.partitions.append(ListOffsetsPartitionResponse(item.partition_index, code.code))
+                results.partitions.append(wire.ListOffsetsPartitionResponse(item.partition_index, code.code))
         topics.append(values.ListOffsetsTopic(topic.name, tuple(accepted)))
     asked = values.ListOffsetsRequest(tuple(topics), _ISOLATION_LEVELS[level == 1])
     answer = await handlers.list_offsets(node.context, asked)
@@ -73,8 +59,8 @@ async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Cal
 
 
 async def offset_for_leader_epoch(
-    node: KafkaNode, request: OffsetForLeaderEpochRequest, caller: Caller
-) -> OffsetForLeaderEpochResponse:
+    node: KafkaNode, request: wire.OffsetForLeaderEpochRequest, caller: Caller
+) -> wire.OffsetForLeaderEpochResponse:
     """Return the end of the requested epoch for each partition."""
     slices = TimeSlices()
     topics: list[values.OffsetForLeaderTopic] = []
@@ -87,12 +73,12 @@ async def offset_for_leader_epoch(
         ]
         topics.append(values.OffsetForLeaderTopic(topic.topic, tuple(items)))
     answer = await handlers.offset_for_leader_epoch(node.context, values.OffsetForLeaderEpochRequest(tuple(topics)))
-    return OffsetForLeaderEpochResponse(
+    return wire.OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(
+            wire.OffsetForLeaderTopicResult(
                 found.name,
                 [
-                    EpochEndOffset(code_of(r.error), r.index, r.leader_epoch, r.end_offset)
+                    wire.EpochEndOffset(code_of(r.error), r.index, r.leader_epoch, r.end_offset)
                     async for r in slices.of(found.partitions)
                 ],
             )
@@ -101,7 +87,9 @@ async def offset_for_leader_epoch(
     )
 
 
-async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, caller: Caller) -> DeleteRecordsResponse:
+async def delete_records(
+    node: KafkaNode, request: wire.DeleteRecordsRequest, caller: Caller
+) -> wire.DeleteRecordsResponse:
     """Delete from each partition once. If a partition is repeated, its last offset counts, as in KafkaApis."""
     slices = TimeSlices()
     offsets: dict[str, dict[int, int]] = {}
@@ -114,12 +102,12 @@ async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, caller:
         topics.append(values.DeleteRecordsTopic(name, tuple(items)))
     asked = values.DeleteRecordsRequest(tuple(topics), request.timeout_ms)
     answer = await handlers.delete_records(node.context, asked)
-    return DeleteRecordsResponse(
+    return wire.DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(
+            wire.DeleteRecordsTopicResult(
                 found.name,
                 [
-                    DeleteRecordsPartitionResult(r.index, r.low_watermark, code_of(r.error))
+                    wire.DeleteRecordsPartitionResult(r.index, r.low_watermark, code_of(r.error))
                     async for r in slices.of(found.partitions)
                 ],
             )
@@ -128,7 +116,7 @@ async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, caller:
     )
 
 
-def _refusal(item: ListOffsetsPartition, version: int, times_named: int, isolation_level: int) -> ErrorCode | None:
+def _refusal(item: wire.ListOffsetsPartition, version: int, times_named: int, isolation_level: int) -> ErrorCode | None:
     if times_named > 1 or isolation_level not in (0, 1):
         return ErrorCode.INVALID_REQUEST
     if item.timestamp < 0 and version < _PLACES_SINCE.get(item.timestamp, version + 1):
@@ -140,15 +128,17 @@ def _checked(leader_epoch: int) -> LeaderEpoch | None:
     return None if leader_epoch == _NOT_CHECKED else LeaderEpoch(leader_epoch)
 
 
-def _found(result: values.ListOffsetsPartitionResult, version: int) -> ListOffsetsPartitionResponse:
+def _found(result: values.ListOffsetsPartitionResult, version: int) -> wire.ListOffsetsPartitionResponse:
     code = code_of(result.error)
     if code == ErrorCode.OFFSET_NOT_AVAILABLE.code and version < _OFFSET_NOT_AVAILABLE_SINCE:
         code = ErrorCode.LEADER_NOT_AVAILABLE.code
-    return ListOffsetsPartitionResponse(result.index, code, result.timestamp_ms, result.offset, result.leader_epoch)
+    return wire.ListOffsetsPartitionResponse(
+        result.index, code, result.timestamp_ms, result.offset, result.leader_epoch
+    )
 
 
 APIS: tuple[Api, ...] = (
-    MessageApi(ListOffsetsRequest, list_offsets),
-    MessageApi(OffsetForLeaderEpochRequest, offset_for_leader_epoch),
-    MessageApi(DeleteRecordsRequest, delete_records),
+    MessageApi(wire.ListOffsetsRequest, list_offsets),
+    MessageApi(wire.OffsetForLeaderEpochRequest, offset_for_leader_epoch),
+    MessageApi(wire.DeleteRecordsRequest, delete_records),
 )

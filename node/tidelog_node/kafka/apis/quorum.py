@@ -17,24 +17,7 @@ from tidelog_foundation.requests import quorum as requests
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
-from tidelog_node.kafka.protocol.messages.quorum import (
-    AddRaftVoterRequest,
-    AddRaftVoterResponse,
-    CurrentLeader,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    QuorumListener,
-    QuorumNode,
-    QuorumPartitionState,
-    QuorumTopicState,
-    RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
-    ReplicaState,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-    UpdateRaftVoterRequest,
-    UpdateRaftVoterResponse,
-)
+from tidelog_node.kafka.protocol.messages import quorum as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
@@ -46,7 +29,9 @@ _KRAFT_VERSION = 1
 """The level of ``kraft.version`` that allows changes of the voters (KIP-853)."""
 
 
-async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
+async def describe_quorum(
+    node: KafkaNode, request: wire.DescribeQuorumRequest, caller: Caller
+) -> wire.DescribeQuorumResponse:
     """Describe the quorum of the controllers, the only partition of ``__cluster_metadata``, with its observers."""
     named = [(t.topic_name, p.partition_index) for t in request.topics[:2] for p in t.partitions[:2]]
     if len(request.topics) > 1 or named != [(CLUSTER_METADATA_TOPIC, 0)]:
@@ -54,18 +39,21 @@ async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, calle
     try:
         quorum = await handlers.forward(node.context, requests.DescribeQuorumRequest())
     except TidelogError as error:
-        return DescribeQuorumResponse(error_code=error.code.code, error_message=error.message)
+        return wire.DescribeQuorumResponse(error_code=error.code.code, error_message=error.message)
     state = _state(quorum, node.context.clock.wall_ms())
     state.observers += _brokers(quorum, node.context.metadata.image, node.context.clock.wall_ms())
     controllers = [
-        QuorumNode(v.replica_id, [QuorumListener(_LISTENER, v.endpoint.host, v.endpoint.port)]) for v in quorum.voters
+        wire.QuorumNode(v.replica_id, [wire.QuorumListener(_LISTENER, v.endpoint.host, v.endpoint.port)])
+        for v in quorum.voters
     ]
-    return DescribeQuorumResponse(
-        error_message=None, topics=[QuorumTopicState(CLUSTER_METADATA_TOPIC, [state])], nodes=controllers
+    return wire.DescribeQuorumResponse(
+        error_message=None, topics=[wire.QuorumTopicState(CLUSTER_METADATA_TOPIC, [state])], nodes=controllers
     )
 
 
-async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, caller: Caller) -> AddRaftVoterResponse:
+async def add_raft_voter(
+    node: KafkaNode, request: wire.AddRaftVoterRequest, caller: Caller
+) -> wire.AddRaftVoterResponse:
     """Make a controller that follows the metadata log a voter (KIP-853)."""
     try:
         _check_cluster(node, request.cluster_id)
@@ -80,13 +68,13 @@ async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, caller: 
             ),
         )
     except TidelogError as error:
-        return AddRaftVoterResponse(error_code=error.code.code, error_message=error.message)
-    return AddRaftVoterResponse(error_message=None)
+        return wire.AddRaftVoterResponse(error_code=error.code.code, error_message=error.message)
+    return wire.AddRaftVoterResponse(error_message=None)
 
 
 async def remove_raft_voter(
-    node: KafkaNode, request: RemoveRaftVoterRequest, caller: Caller
-) -> RemoveRaftVoterResponse:
+    node: KafkaNode, request: wire.RemoveRaftVoterRequest, caller: Caller
+) -> wire.RemoveRaftVoterResponse:
     """Remove a controller from the voters (KIP-853)."""
     call = requests.RemoveRaftVoterRequest(
         voter_id=request.voter_id, directory_id=_directory(request.voter_directory_id)
@@ -95,34 +83,34 @@ async def remove_raft_voter(
         _check_cluster(node, request.cluster_id)
         await handlers.change_quorum(node.context, call)
     except TidelogError as error:
-        return RemoveRaftVoterResponse(error_code=error.code.code, error_message=error.message)
-    return RemoveRaftVoterResponse(error_message=None)
+        return wire.RemoveRaftVoterResponse(error_code=error.code.code, error_message=error.message)
+    return wire.RemoveRaftVoterResponse(error_message=None)
 
 
 async def update_raft_voter(
-    node: KafkaNode, request: UpdateRaftVoterRequest, caller: Caller
-) -> UpdateRaftVoterResponse:
+    node: KafkaNode, request: wire.UpdateRaftVoterRequest, caller: Caller
+) -> wire.UpdateRaftVoterResponse:
     """Change a controller's address (KIP-853). Every answer names the leading controller if known."""
-    leader = CurrentLeader()
+    leader = wire.CurrentLeader()
     try:
         _check_cluster(node, request.cluster_id)
         quorum = await handlers.forward(node.context, requests.DescribeQuorumRequest())
         leader = _leader(quorum)
         await handlers.change_quorum(node.context, _update(request))
     except TidelogError as error:
-        return UpdateRaftVoterResponse(error_code=error.code.code, current_leader=leader)
-    return UpdateRaftVoterResponse(current_leader=leader)
+        return wire.UpdateRaftVoterResponse(error_code=error.code.code, current_leader=leader)
+    return wire.UpdateRaftVoterResponse(current_leader=leader)
 
 
 async def unregister_broker(
-    node: KafkaNode, request: UnregisterBrokerRequest, caller: Caller
-) -> UnregisterBrokerResponse:
+    node: KafkaNode, request: wire.UnregisterBrokerRequest, caller: Caller
+) -> wire.UnregisterBrokerResponse:
     """Unregister a broker that is permanently gone."""
     try:
         await handlers.forward(node.context, cluster.UnregisterBrokerRequest(request.broker_id))
     except TidelogError as error:
-        return UnregisterBrokerResponse(error_code=error.code.code, error_message=error.message)
-    return UnregisterBrokerResponse(error_message=None)
+        return wire.UnregisterBrokerResponse(error_code=error.code.code, error_message=error.message)
+    return wire.UnregisterBrokerResponse(error_message=None)
 
 
 def _check_cluster(node: KafkaNode, cluster_id: str | None) -> None:
@@ -131,7 +119,7 @@ def _check_cluster(node: KafkaNode, cluster_id: str | None) -> None:
         raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
 
 
-def _update(request: UpdateRaftVoterRequest) -> requests.UpdateRaftVoterRequest:
+def _update(request: wire.UpdateRaftVoterRequest) -> requests.UpdateRaftVoterRequest:
     feature = request.k_raft_version_feature
     if not any(request.voter_directory_id):
         raise error_for(ErrorCode.INVALID_REQUEST, f"controller {request.voter_id} has no directory id")
@@ -148,13 +136,13 @@ def _update(request: UpdateRaftVoterRequest) -> requests.UpdateRaftVoterRequest:
     )
 
 
-def _leader(quorum: requests.DescribeQuorumResponse) -> CurrentLeader:
+def _leader(quorum: requests.DescribeQuorumResponse) -> wire.CurrentLeader:
     leader = next((v for v in quorum.voters if v.replica_id == quorum.leader_id), None)
     endpoint = Endpoint() if leader is None else leader.endpoint
-    return CurrentLeader(quorum.leader_id, quorum.leader_epoch, endpoint.host, endpoint.port)
+    return wire.CurrentLeader(quorum.leader_id, quorum.leader_epoch, endpoint.host, endpoint.port)
 
 
-def _grpc_listener(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> QuorumListener:
+def _grpc_listener(request: wire.AddRaftVoterRequest | wire.UpdateRaftVoterRequest) -> wire.QuorumListener:
     """Return the controller's listener. A controller has only one, whatever its name in the request."""
     named = [listener for listener in request.listeners if listener.name == _LISTENER] or request.listeners
     if len(named) != 1:
@@ -169,25 +157,25 @@ def _directory(directory_id: bytes) -> bytes:
     return directory_id if any(directory_id) else b""
 
 
-async def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+async def _unknown(request: wire.DescribeQuorumRequest) -> wire.DescribeQuorumResponse:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     code, text = unknown.code, unknown.text
     slices = TimeSlices()
     topics = [
-        QuorumTopicState(
+        wire.QuorumTopicState(
             topic.topic_name,
             [
-                QuorumPartitionState(partition_index=p.partition_index, error_code=code, error_message=text)
+                wire.QuorumPartitionState(partition_index=p.partition_index, error_code=code, error_message=text)
                 async for p in slices.of(topic.partitions)
             ],
         )
         async for topic in slices.of(request.topics)
     ]
-    return DescribeQuorumResponse(error_message=None, topics=topics)
+    return wire.DescribeQuorumResponse(error_message=None, topics=topics)
 
 
-def _state(quorum: requests.DescribeQuorumResponse, now_ms: int) -> QuorumPartitionState:
-    return QuorumPartitionState(
+def _state(quorum: requests.DescribeQuorumResponse, now_ms: int) -> wire.QuorumPartitionState:
+    return wire.QuorumPartitionState(
         error_message=None,
         leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,
@@ -197,9 +185,9 @@ def _state(quorum: requests.DescribeQuorumResponse, now_ms: int) -> QuorumPartit
     )
 
 
-def _replica(replica: requests.QuorumReplica, now_ms: int) -> ReplicaState:
+def _replica(replica: requests.QuorumReplica, now_ms: int) -> wire.ReplicaState:
     fetched_ms, caught_up_ms = replica.last_fetch_age_ms, replica.last_caught_up_age_ms
-    return ReplicaState(
+    return wire.ReplicaState(
         replica_id=replica.replica_id,
         replica_directory_id=replica.directory_id,
         log_end_offset=replica.log_end_offset + 1,
@@ -208,7 +196,7 @@ def _replica(replica: requests.QuorumReplica, now_ms: int) -> ReplicaState:
     )
 
 
-def _brokers(quorum: requests.DescribeQuorumResponse, image: MetadataImage, now_ms: int) -> Iterator[ReplicaState]:
+def _brokers(quorum: requests.DescribeQuorumResponse, image: MetadataImage, now_ms: int) -> Iterator[wire.ReplicaState]:
     """Yield the nodes that follow the metadata log, which Kafka reports as observers of the quorum.
 
     A node with the id of a controller is omitted. Kafka's tools take an id for one process and would show the node with
@@ -219,7 +207,7 @@ def _brokers(quorum: requests.DescribeQuorumResponse, image: MetadataImage, now_
         registration = image.brokers.get(BrokerId(progress.broker_id))
         directories = () if registration is None else registration.log_dirs
         heard_ms = now_ms - progress.last_heartbeat_age_ms
-        yield ReplicaState(
+        yield wire.ReplicaState(
             replica_id=progress.broker_id,
             replica_directory_id=directories[0] if directories else b"",
             log_end_offset=progress.metadata_offset + 1,
@@ -229,9 +217,9 @@ def _brokers(quorum: requests.DescribeQuorumResponse, image: MetadataImage, now_
 
 
 APIS: tuple[Api, ...] = (
-    MessageApi(DescribeQuorumRequest, describe_quorum),
-    MessageApi(AddRaftVoterRequest, add_raft_voter),
-    MessageApi(RemoveRaftVoterRequest, remove_raft_voter),
-    MessageApi(UpdateRaftVoterRequest, update_raft_voter),
-    MessageApi(UnregisterBrokerRequest, unregister_broker),
+    MessageApi(wire.DescribeQuorumRequest, describe_quorum),
+    MessageApi(wire.AddRaftVoterRequest, add_raft_voter),
+    MessageApi(wire.RemoveRaftVoterRequest, remove_raft_voter),
+    MessageApi(wire.UpdateRaftVoterRequest, update_raft_voter),
+    MessageApi(wire.UnregisterBrokerRequest, unregister_broker),
 )

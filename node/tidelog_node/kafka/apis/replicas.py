@@ -10,27 +10,15 @@ from tidelog_foundation.requests import partitions as requests
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.kafka.apis.errors import code_of, text_of
-from tidelog_node.kafka.protocol.messages.replicas import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    OngoingPartitionReassignment,
-    OngoingTopicReassignment,
-    PartitionResult,
-    ReassignablePartition,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-    ReplicaElectionResult,
-)
+from tidelog_node.kafka.protocol.messages import replicas as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _ELECTION_TYPES = {0: requests.ElectionType.PREFERRED, 1: requests.ElectionType.UNCLEAN}
 
 
-async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
+async def elect_leaders(
+    node: KafkaNode, request: wire.ElectLeadersRequest, caller: Caller
+) -> wire.ElectLeadersResponse:
     """Elect leaders for the named partitions, or for all."""
     try:
         response = await handlers.forward(node.context, _election(request))
@@ -38,18 +26,18 @@ async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, caller: C
         return await _no_election(request, error)
     slices = TimeSlices()
     results = [
-        ReplicaElectionResult(
+        wire.ReplicaElectionResult(
             t.name,
-            [PartitionResult(p.index, code_of(p.error), text_of(p.error)) async for p in slices.of(t.partitions)],
+            [wire.PartitionResult(p.index, code_of(p.error), text_of(p.error)) async for p in slices.of(t.partitions)],
         )
         async for t in slices.of(response.topics)
     ]
-    return ElectLeadersResponse(replica_election_results=results)
+    return wire.ElectLeadersResponse(replica_election_results=results)
 
 
 async def alter_partition_reassignments(
-    node: KafkaNode, request: AlterPartitionReassignmentsRequest, caller: Caller
-) -> AlterPartitionReassignmentsResponse:
+    node: KafkaNode, request: wire.AlterPartitionReassignmentsRequest, caller: Caller
+) -> wire.AlterPartitionReassignmentsResponse:
     """Begin, replace or cancel reassignments."""
     is_allowed = request.allow_replication_factor_change
     slices = TimeSlices()
@@ -63,37 +51,37 @@ async def alter_partition_reassignments(
     except TidelogError as error:
         return await _no_reassignment(request, error)
     results = [
-        ReassignableTopicResponse(
+        wire.ReassignableTopicResponse(
             t.name,
             [
-                ReassignablePartitionResponse(p.index, code_of(p.error), text_of(p.error))
+                wire.ReassignablePartitionResponse(p.index, code_of(p.error), text_of(p.error))
                 async for p in slices.of(t.partitions)
             ],
         )
         async for t in slices.of(response.topics)
     ]
-    return AlterPartitionReassignmentsResponse(
+    return wire.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=is_allowed, error_message=None, responses=results
     )
 
 
 async def list_partition_reassignments(
-    node: KafkaNode, request: ListPartitionReassignmentsRequest, caller: Caller
-) -> ListPartitionReassignmentsResponse:
+    node: KafkaNode, request: wire.ListPartitionReassignmentsRequest, caller: Caller
+) -> wire.ListPartitionReassignmentsResponse:
     """List the reassignments in progress of the named partitions, of none for an empty list, or of all for null."""
     topics = tuple(requests.TopicPartitions(t.name, tuple(t.partition_indexes)) for t in request.topics or ())
     if request.topics is not None and not topics:
-        return ListPartitionReassignmentsResponse(error_message=None)
+        return wire.ListPartitionReassignmentsResponse(error_message=None)
     call = requests.ListPartitionReassignmentsRequest(topics=topics)
     try:
         response = await handlers.forward(node.context, call)
     except TidelogError as error:
-        return ListPartitionReassignmentsResponse(error_code=error.code.code, error_message=error.message)
-    results = [OngoingTopicReassignment(t.name, [_ongoing(p) for p in t.partitions]) for t in response.topics]
-    return ListPartitionReassignmentsResponse(error_message=None, topics=results)
+        return wire.ListPartitionReassignmentsResponse(error_code=error.code.code, error_message=error.message)
+    results = [wire.OngoingTopicReassignment(t.name, [_ongoing(p) for p in t.partitions]) for t in response.topics]
+    return wire.ListPartitionReassignmentsResponse(error_message=None, topics=results)
 
 
-def _election(request: ElectLeadersRequest) -> requests.ElectLeadersRequest:
+def _election(request: wire.ElectLeadersRequest) -> requests.ElectLeadersRequest:
     kind = _ELECTION_TYPES.get(request.election_type)
     if kind is None:
         text = f"unknown election type {request.election_type}, expected 0 (preferred) or 1 (unclean)"
@@ -102,42 +90,47 @@ def _election(request: ElectLeadersRequest) -> requests.ElectLeadersRequest:
     return requests.ElectLeadersRequest(kind, topics, request.topic_partitions is None, request.timeout_ms)
 
 
-async def _no_election(request: ElectLeadersRequest, error: TidelogError) -> ElectLeadersResponse:
+async def _no_election(request: wire.ElectLeadersRequest, error: TidelogError) -> wire.ElectLeadersResponse:
     code, text = error.code.code, error.message
     slices = TimeSlices()
     results = [
-        ReplicaElectionResult(t.topic, [PartitionResult(i, code, text) async for i in slices.of(t.partitions)])
+        wire.ReplicaElectionResult(
+            t.topic, [wire.PartitionResult(i, code, text) async for i in slices.of(t.partitions)]
+        )
         async for t in slices.of(request.topic_partitions or ())
     ]
-    return ElectLeadersResponse(error_code=code, replica_election_results=results)
+    return wire.ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 
-def _reassignable(partition: ReassignablePartition) -> requests.ReassignablePartition:
+def _reassignable(partition: wire.ReassignablePartition) -> requests.ReassignablePartition:
     replicas = None if partition.replicas is None else tuple(partition.replicas)
     return requests.ReassignablePartition(partition.partition_index, replicas)
 
 
 async def _no_reassignment(
-    request: AlterPartitionReassignmentsRequest, error: TidelogError
-) -> AlterPartitionReassignmentsResponse:
+    request: wire.AlterPartitionReassignmentsRequest, error: TidelogError
+) -> wire.AlterPartitionReassignmentsResponse:
     code, text = error.code.code, error.message
     slices = TimeSlices()
-    return AlterPartitionReassignmentsResponse(
+    return wire.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=code,
         error_message=text,
         responses=[
-            ReassignableTopicResponse(
+            wire.ReassignableTopicResponse(
                 t.name,
-                [ReassignablePartitionResponse(p.partition_index, code, text) async for p in slices.of(t.partitions)],
+                [
+                    wire.ReassignablePartitionResponse(p.partition_index, code, text)
+                    async for p in slices.of(t.partitions)
+                ],
             )
             async for t in slices.of(request.topics)
         ],
     )
 
 
-def _ongoing(partition: requests.OngoingPartitionReassignment) -> OngoingPartitionReassignment:
-    return OngoingPartitionReassignment(
+def _ongoing(partition: requests.OngoingPartitionReassignment) -> wire.OngoingPartitionReassignment:
+    return wire.OngoingPartitionReassignment(
         partition_index=partition.index,
         replicas=list(partition.replicas),
         adding_replicas=list(partition.adding_replicas),
@@ -146,7 +139,7 @@ def _ongoing(partition: requests.OngoingPartitionReassignment) -> OngoingPartiti
 
 
 APIS: tuple[Api, ...] = (
-    MessageApi(ElectLeadersRequest, elect_leaders),
-    MessageApi(AlterPartitionReassignmentsRequest, alter_partition_reassignments),
-    MessageApi(ListPartitionReassignmentsRequest, list_partition_reassignments),
+    MessageApi(wire.ElectLeadersRequest, elect_leaders),
+    MessageApi(wire.AlterPartitionReassignmentsRequest, alter_partition_reassignments),
+    MessageApi(wire.ListPartitionReassignmentsRequest, list_partition_reassignments),
 )

@@ -15,22 +15,7 @@ from tidelog_foundation.requests.configs import ConfigEntry
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.kafka.apis.errors import code_of, text_of
-from tidelog_node.kafka.protocol.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from tidelog_node.kafka.protocol.messages import topics as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _FIRST_WITH_SETTINGS = 5
@@ -40,7 +25,9 @@ _FIRST_WITH_DELETION_DISABLED = 3
 _NO_ID = bytes(16)
 
 
-async def create_topics(node: KafkaNode, request: CreateTopicsRequest, caller: Caller) -> CreateTopicsResponse:
+async def create_topics(
+    node: KafkaNode, request: wire.CreateTopicsRequest, caller: Caller
+) -> wire.CreateTopicsResponse:
     """Create topics. The request has an id, so that this node can retry after a lost answer of a controller."""
     slices = TimeSlices()
     refused = {t.name: error async for t in slices.of(request.topics) if (error := _null_setting(t)) is not None}
@@ -56,16 +43,18 @@ async def create_topics(node: KafkaNode, request: CreateTopicsRequest, caller: C
     settings = {t.name: {c.name: c.value for c in t.configs} async for t in slices.of(call.topics)}
     results = [_created(node, caller, result, settings) async for result in slices.of(answered)]
     results += [
-        CreatableTopicResult(name=name, error_code=error.code.code, error_message=error.message)
+        wire.CreatableTopicResult(name=name, error_code=error.code.code, error_message=error.message)
         async for name, error in slices.of(refused.items())
     ]
-    return CreateTopicsResponse(topics=results)
+    return wire.CreateTopicsResponse(topics=results)
 
 
-async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsResponse:
+async def delete_topics(
+    node: KafkaNode, request: wire.DeleteTopicsRequest, caller: Caller
+) -> wire.DeleteTopicsResponse:
     """Delete topics by name or id."""
     slices = TimeSlices()
-    states = [*request.topics, *[DeleteTopicState(name=name) async for name in slices.of(request.topic_names)]]
+    states = [*request.topics, *[wire.DeleteTopicState(name=name) async for name in slices.of(request.topic_names)]]
     refused, named = [], []
     async for state in slices.of(states):
         if (result := _misnamed(state)) is not None:
@@ -82,9 +71,9 @@ async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, caller: C
     except TidelogError as error:
         code = _code_of_deletion(error, caller.version)
         failed = [_deletable(s, code, error.message) async for s in slices.of(named)]
-        return DeleteTopicsResponse(responses=[*refused, *failed])
+        return wire.DeleteTopicsResponse(responses=[*refused, *failed])
     results = [
-        DeletableTopicResult(
+        wire.DeletableTopicResult(
             # Only a topic requested by id can lack a name; an empty name is one that no topic has.
             name=None if not t.name and any(t.topic_id) else t.name,
             topic_id=t.topic_id,
@@ -93,12 +82,12 @@ async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, caller: C
         )
         async for t in slices.of(answered)
     ]
-    return DeleteTopicsResponse(responses=[*refused, *results])
+    return wire.DeleteTopicsResponse(responses=[*refused, *results])
 
 
 async def create_partitions(
-    node: KafkaNode, request: CreatePartitionsRequest, caller: Caller
-) -> CreatePartitionsResponse:
+    node: KafkaNode, request: wire.CreatePartitionsRequest, caller: Caller
+) -> wire.CreatePartitionsResponse:
     """Add partitions to topics."""
     slices = TimeSlices()
     topics = [await slices.result_of(_new_partitions(topic)) async for topic in slices.of(request.topics)]
@@ -107,26 +96,28 @@ async def create_partitions(
         answered = (await handlers.create_partitions(node.context, call)).topics
     except TidelogError as error:
         names = dict.fromkeys(t.name for t in request.topics)
-        return CreatePartitionsResponse(
+        return wire.CreatePartitionsResponse(
             results=[
-                CreatePartitionsTopicResult(name, error.code.code, error.message) async for name in slices.of(names)
+                wire.CreatePartitionsTopicResult(name, error.code.code, error.message)
+                async for name in slices.of(names)
             ]
         )
-    return CreatePartitionsResponse(
+    return wire.CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(t.name, code_of(t.error), text_of(t.error)) async for t in slices.of(answered)
+            wire.CreatePartitionsTopicResult(t.name, code_of(t.error), text_of(t.error))
+            async for t in slices.of(answered)
         ]
     )
 
 
-def _null_setting(topic: CreatableTopic) -> TidelogError | None:
+def _null_setting(topic: wire.CreatableTopic) -> TidelogError | None:
     names = [c.name for c in topic.configs if c.value is None]
     if not names:
         return None
     return error_for(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(names)}")
 
 
-def _creatable(topic: CreatableTopic) -> Generator[None, None, requests.CreatableTopic]:
+def _creatable(topic: wire.CreatableTopic) -> Generator[None, None, requests.CreatableTopic]:
     assignments, configs = [], []
     for assignment in topic.assignments:
         assignments.append(requests.ReplicaAssignment(assignment.partition_index, tuple(assignment.broker_ids)))
@@ -140,13 +131,13 @@ def _creatable(topic: CreatableTopic) -> Generator[None, None, requests.Creatabl
 
 def _created(
     node: KafkaNode, caller: Caller, result: requests.CreatableTopicResult, settings: Mapping[str, Mapping[str, str]]
-) -> CreatableTopicResult:
+) -> wire.CreatableTopicResult:
     if result.error is not None:
-        return CreatableTopicResult(
+        return wire.CreatableTopicResult(
             name=result.name, error_code=code_of(result.error), error_message=text_of(result.error)
         )
     described = caller.version >= _FIRST_WITH_SETTINGS
-    return CreatableTopicResult(
+    return wire.CreatableTopicResult(
         name=result.name,
         topic_id=result.topic_id,
         error_message=None,
@@ -156,9 +147,9 @@ def _created(
     )
 
 
-def _settings(node: KafkaNode, set_on_it: Mapping[str, str]) -> Iterator[CreatableTopicConfigs]:
+def _settings(node: KafkaNode, set_on_it: Mapping[str, str]) -> Iterator[wire.CreatableTopicConfigs]:
     for config in handlers.topic_settings(node.context, set_on_it):
-        yield CreatableTopicConfigs(
+        yield wire.CreatableTopicConfigs(
             name=config.name,
             value=config.value,
             read_only=config.is_read_only,
@@ -167,7 +158,7 @@ def _settings(node: KafkaNode, set_on_it: Mapping[str, str]) -> Iterator[Creatab
         )
 
 
-def _misnamed(state: DeleteTopicState) -> DeletableTopicResult | None:
+def _misnamed(state: wire.DeleteTopicState) -> wire.DeletableTopicResult | None:
     if (state.name is None) != (state.topic_id == _NO_ID):
         return None
     text = (
@@ -178,8 +169,8 @@ def _misnamed(state: DeleteTopicState) -> DeletableTopicResult | None:
     return _deletable(state, ErrorCode.INVALID_REQUEST, text)
 
 
-def _deletable(state: DeleteTopicState, code: ErrorCode, text: str) -> DeletableTopicResult:
-    return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=code.code, error_message=text)
+def _deletable(state: wire.DeleteTopicState, code: ErrorCode, text: str) -> wire.DeletableTopicResult:
+    return wire.DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=code.code, error_message=text)
 
 
 def _code_of_deletion(error: TidelogError, version: int) -> ErrorCode:
@@ -188,11 +179,11 @@ def _code_of_deletion(error: TidelogError, version: int) -> ErrorCode:
     return error.code
 
 
-def _new_partitions(topic: CreatePartitionsTopic) -> Generator[None, None, requests.NewPartitions]:
+def _new_partitions(topic: wire.CreatePartitionsTopic) -> Generator[None, None, requests.NewPartitions]:
     """Convert a topic. Null assignments let the controller choose; an empty list is sent as one without replicas."""
     assignments = topic.assignments
     if assignments is not None:
-        assignments = assignments or [CreatePartitionsAssignment()]
+        assignments = assignments or [wire.CreatePartitionsAssignment()]
     converted = []
     for assignment in assignments or ():
         converted.append(requests.ReplicaAssignment(broker_ids=tuple(assignment.broker_ids)))
@@ -201,7 +192,7 @@ def _new_partitions(topic: CreatePartitionsTopic) -> Generator[None, None, reque
 
 
 APIS: tuple[Api, ...] = (
-    MessageApi(CreateTopicsRequest, create_topics),
-    MessageApi(DeleteTopicsRequest, delete_topics),
-    MessageApi(CreatePartitionsRequest, create_partitions),
+    MessageApi(wire.CreateTopicsRequest, create_topics),
+    MessageApi(wire.DeleteTopicsRequest, delete_topics),
+    MessageApi(wire.CreatePartitionsRequest, create_partitions),
 )
