@@ -1,4 +1,4 @@
-"""A view of the groups of an in-memory node. The tests of the groups' core use it as their store."""
+"""The view of a coordinator of an in-memory node."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition, entry_key
 from tidelog_node.coordination.views import ShardStore
-from tidelog_node.groups.events import GroupRecord
-from tidelog_node.groups.store import MemoryGroupStore
+from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.store import MemoryRecordStore
 
 
 class MemoryShard:
@@ -16,29 +16,29 @@ class MemoryShard:
 
     def __init__(self, name: ShardName) -> None:
         self._name = name
-        self._store = MemoryGroupStore()
+        self._store = MemoryRecordStore()
         self._position: ViewPosition | None = None
 
     def position(self) -> ViewPosition | None:
         """Return the applied position of the log; None for an empty shard."""
         return self._position
 
-    def records_of(self, group_id: str) -> Sequence[GroupRecord]:
-        """Return the records of one group, in the order of their keys."""
-        return self._store.records_of(group_id)
+    def records_of(self, owner: str) -> Sequence[ShardRecord]:
+        """Return the records of one owner, in the order of their keys."""
+        return self._store.records_of(owner)
 
-    def group_ids(self) -> Iterator[str]:
-        """Return the ids of all groups that have a record."""
-        return self._store.group_ids()
+    def ids(self) -> Iterator[str]:
+        """Return the ids of all owners that have a record."""
+        return self._store.ids()
 
-    def apply(self, records: Iterable[GroupRecord], position: ViewPosition | None = None) -> None:
-        """Apply committed records and skip those that belong to no group."""
+    def apply(self, records: Iterable[ShardRecord], position: ViewPosition | None = None) -> None:
+        """Apply committed records and skip those without an owner."""
         self._store.apply(record for record in records if entry_key(self._name, record.key) is not None)
         self._position = position or self._position
 
     def clear(self) -> None:
         """Remove all records."""
-        self._store, self._position = MemoryGroupStore(), None
+        self._store, self._position = MemoryRecordStore(), None
 
 
 class MemoryView:

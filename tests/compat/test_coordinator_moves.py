@@ -14,7 +14,8 @@ from compat.test_groups import produce
 
 import tidelog
 from tidelog.admin import AdminClient, ElectionType, NewPartitionReassignment
-from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC, partition_for
+from tidelog_node.coordination.internal_topics import partition_for
+from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC
 
 HEARTBEAT_MS = 3_000
 RECORDS = 40

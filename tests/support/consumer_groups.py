@@ -12,7 +12,7 @@ import pytest
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.groups.consumer import ConsumerGroup, Result
 from tidelog_node.groups.consumer.assignors import Assignment
-from tidelog_node.groups.events import ClientIdentity, GroupRecord, TopicInfo
+from tidelog_node.groups.events import TopicInfo
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -20,6 +20,7 @@ from tidelog_node.groups.messages import (
 )
 from tidelog_node.groups.records import Key, Value, decode, encode
 from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.shards.events import ClientIdentity, ShardRecord
 
 CLIENT = ClientIdentity("client", "host")
 REBALANCE_TIMEOUT_MS = 10_000
@@ -61,7 +62,7 @@ class GroupHarness:
     def __init__(self, *topics: TopicInfo, settings: GroupSettings | None = None) -> None:
         self.settings = settings or GroupSettings()
         self.group = ConsumerGroup("g", self.settings)
-        self.log: list[GroupRecord] = []
+        self.log: list[ShardRecord] = []
         self.now_ms = 1_000
         self.change_topics(*topics)
 
@@ -143,7 +144,7 @@ class GroupHarness:
         loaded = ConsumerGroup("g", self.settings)
         newest = {record.key: record.value for record in self.log}
         for key, value in sorted(newest.items()):
-            decoded = decode(GroupRecord(key, value))
+            decoded = decode(ShardRecord(key, value))
             assert decoded is not None
             if value is not None:
                 loaded.replay(*decoded)

@@ -8,21 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_node.groups.events import (
-    ClientIdentity,
-    Event,
-    GroupRequest,
-    RecordsCommitted,
-    RecordsWritten,
-    RequestAbandoned,
-    RequestReceived,
-    Respond,
-    TimePassed,
-    TopicInfo,
-    TopicsChanged,
-    WriteFailed,
-    WriteRecords,
-)
+from tidelog_node.groups.events import Event, GroupRequest, TopicInfo, TopicsChanged
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
     GroupProtocol,
@@ -40,7 +26,18 @@ from tidelog_node.groups.messages import (
 from tidelog_node.groups.records import Key, Value, decode
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
-from tidelog_node.groups.store import MemoryGroupStore
+from tidelog_node.shards.events import (
+    ClientIdentity,
+    RecordsCommitted,
+    RecordsWritten,
+    RequestAbandoned,
+    RequestReceived,
+    Respond,
+    TimePassed,
+    WriteFailed,
+    WriteRecords,
+)
+from tidelog_node.shards.store import MemoryRecordStore
 
 CLIENT = ClientIdentity("client", "/127.0.0.1")
 START_MS = 1_000_000
@@ -52,9 +49,9 @@ class ShardHarness:
     The time of day is ``now_ms`` plus ``clock_error_ms``.
     """
 
-    def __init__(self, settings: GroupSettings | None = None, store: MemoryGroupStore | None = None) -> None:
+    def __init__(self, settings: GroupSettings | None = None, store: MemoryRecordStore | None = None) -> None:
         self.settings = settings or GroupSettings()
-        self.store = store or MemoryGroupStore()
+        self.store = store or MemoryRecordStore()
         self.now_ms = START_MS
         self.clock_error_ms = 0
         self.responses: dict[int, Any] = {}

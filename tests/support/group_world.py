@@ -44,26 +44,23 @@ from tidelog.consumer.membership.factory import Membership, membership
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups import messages
 from tidelog_node.groups.answers import refuse
-from tidelog_node.groups.events import (
+from tidelog_node.groups.events import Command as ShardCommand
+from tidelog_node.groups.events import Event as ShardEvent
+from tidelog_node.groups.events import GroupRequest, GroupResponse, TopicInfo, TopicsChanged
+from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.shard import GroupShard
+from tidelog_node.shards.events import (
     ClientIdentity,
-    GroupRecord,
-    GroupRequest,
-    GroupResponse,
     RecordsCommitted,
     RecordsWritten,
     RequestAbandoned,
     RequestReceived,
     Respond,
-    TopicInfo,
-    TopicsChanged,
+    ShardRecord,
     WriteRecords,
 )
-from tidelog_node.groups.events import Command as ShardCommand
-from tidelog_node.groups.events import Event as ShardEvent
-from tidelog_node.groups.events import TimePassed as ShardTimePassed
-from tidelog_node.groups.settings import GroupSettings
-from tidelog_node.groups.shard import GroupShard
-from tidelog_node.groups.store import MemoryGroupStore
+from tidelog_node.shards.events import TimePassed as ShardTimePassed
+from tidelog_node.shards.store import MemoryRecordStore
 
 GROUP = "g"
 POLL_MS = 200
@@ -205,14 +202,14 @@ class World:
     now_ms: float = BEGINNING_MS
     members: list[SimMember] = field(default_factory=list)
     topics: dict[str, KnownTopic] = field(default_factory=dict)
-    store: MemoryGroupStore = field(default_factory=MemoryGroupStore)
+    store: MemoryRecordStore = field(default_factory=MemoryRecordStore)
     random: random.Random = field(init=False)
     shard: GroupShard | None = field(init=False, default=None)
     _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _sequence: int = 0
     _ids: int = 0
     _open: dict[int, OpenCall] = field(default_factory=dict)
-    _writes: list[tuple[int, tuple[GroupRecord, ...]]] = field(default_factory=list)
+    _writes: list[tuple[int, tuple[ShardRecord, ...]]] = field(default_factory=list)
     _incarnation: int = 0
 
     def __post_init__(self) -> None:

@@ -14,7 +14,6 @@ from tidelog_foundation.requests.partitions import ListPartitionReassignmentsReq
 from tidelog_foundation.requests.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
 from tidelog_node.event_loop import SystemClock
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.codec import decode, encode
@@ -23,6 +22,7 @@ from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
 from tidelog_node.partitions import MetadataCache, ReplicationThrottles
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
+from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.controller import Controller, ControllerConfig
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.controller.reassignment import list_partition_reassignments

@@ -10,7 +10,6 @@ from tests.unit.node.conftest import InProcessCluster
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator
 from tidelog_node.event_loop import SystemClock
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.messages import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
@@ -30,6 +29,7 @@ from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
 from tidelog_node.server.topic_creation import TopicCreation
+from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.metadata import (
     Endpoint,
     ListenerEndpoint,

@@ -4,13 +4,13 @@ import asyncio
 from types import SimpleNamespace
 
 from tidelog_foundation.ids import NO_BROKER
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, Request
 from tidelog_node.partitions import MetadataCache
+from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.metadata import (
     BrokerRegistrationChangeRecord,
     Endpoint,

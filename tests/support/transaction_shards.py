@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_node.groups.events import RecordsCommitted, RecordsWritten, RequestAbandoned, TimePassed, WriteFailed
+from tidelog_node.shards.events import (
+    ClientIdentity,
+    RecordsCommitted,
+    RecordsWritten,
+    RequestAbandoned,
+    RequestReceived,
+    Respond,
+    ShardRecord,
+    TimePassed,
+    WriteFailed,
+    WriteRecords,
+)
+from tidelog_node.shards.store import MemoryRecordStore
 from tidelog_node.transactions.events import (
     AllocateProducerId,
     Command,
     Event,
     MarkersWritten,
     ProducerIdAllocated,
-    RequestReceived,
-    Respond,
-    TransactionRecord,
     WriteMarkers,
-    WriteRecords,
 )
-from tidelog_node.transactions.record_format import decode_key, decode_value
+from tidelog_node.transactions.record_format import encode_key, encode_value
 from tidelog_node.transactions.requests import TransactionRequest, TransactionResponse
 from tidelog_node.transactions.settings import TransactionSettings
 from tidelog_node.transactions.shard import TransactionShard
 from tidelog_node.transactions.states import TransactionMetadata
+from tidelog_node.transactions.store import TransactionStore
 
 WALL_MS = 1_700_000_000_000
-
-
-class MemoryTransactionStore:
-    """The committed transactional ids."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, TransactionMetadata] = {}
-
-    def get(self, transactional_id: str) -> TransactionMetadata | None:
-        return self.values.get(transactional_id)
-
-    def ids(self) -> Iterator[str]:
-        return iter(tuple(self.values))
-
-    def apply(self, records: tuple[TransactionRecord, ...]) -> None:
-        for record in records:
-            name = decode_key(record.key)
-            assert name is not None
-            metadata = None if record.value is None else decode_value(record.value)
-            if metadata is None:
-                self.values.pop(name, None)
-            else:
-                self.values[name] = metadata
+CLIENT = ClientIdentity("client", "/127.0.0.1")
 
 
 @dataclass
@@ -59,7 +45,7 @@ class TransactionHarness:
     """
 
     settings: TransactionSettings = field(default_factory=TransactionSettings)
-    store: MemoryTransactionStore = field(default_factory=MemoryTransactionStore)
+    store: MemoryRecordStore = field(default_factory=MemoryRecordStore)
     now_ms: int = 0
     uncommitted: list[WriteRecords] = field(default_factory=list)
     allocations: list[str] = field(default_factory=list)
@@ -76,7 +62,7 @@ class TransactionHarness:
     def call(self, request: TransactionRequest) -> int:
         """Send a request and return its call id."""
         self._next_call += 1
-        self._step(RequestReceived(self._next_call, request))
+        self._step(RequestReceived(self._next_call, request, CLIENT))
         return self._next_call
 
     def ask(self, request: TransactionRequest) -> TransactionResponse:
@@ -125,6 +111,14 @@ class TransactionHarness:
         self.now_ms += ms
         self._step(TimePassed())
 
+    def stored(self, transactional_id: str) -> TransactionMetadata | None:
+        """Return the committed state of a transactional id."""
+        return TransactionStore(self.store).get(transactional_id)
+
+    def store_state(self, transactional_id: str, metadata: TransactionMetadata) -> None:
+        """Replace the committed state of a transactional id, as another coordinator would leave it."""
+        self.store.apply([ShardRecord(encode_key(transactional_id), encode_value(metadata, self.settings.version))])
+
     def fail_over(self, *, keeps_uncommitted: int = 0) -> None:
         """Begin a new term with the committed records, and so many of the uncommitted ones."""
         for write in self.uncommitted[:keeps_uncommitted]:
@@ -153,7 +147,7 @@ class TransactionHarness:
             case AllocateProducerId():
                 self.allocations.append(command.transactional_id)
             case WriteMarkers():
-                stored = self.store.get(command.transactional_id)
+                stored = self.stored(command.transactional_id)
                 assert stored is not None
                 assert stored.state.is_prepared, "markers of a transaction whose end is not committed"
                 assert stored.producer == command.producer

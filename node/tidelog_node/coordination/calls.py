@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_node.groups.events import GroupResponse
+
+ResponseT = TypeVar("ResponseT")
 
 _CALL_BYTES = 4 * 1024
 """The memory of a call in addition to its request: messages, tasks, futures."""
@@ -35,7 +37,7 @@ class CallBounds:
         """
         size = _CALL_BYTES + request_bytes
         if self.calls and (self.calls >= self._max_calls or self.bytes + size > self._max_bytes):
-            text = f"{self.calls} calls of {self.bytes} bytes wait for the groups of this node already, one of {size}"
+            text = f"{self.calls} calls of {self.bytes} bytes wait for this coordinator already, one of {size}"
             limits = f"{self._max_calls} calls and {self._max_bytes} bytes may"
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{text} bytes is refused: {limits}")
         self.calls += 1
@@ -47,21 +49,21 @@ class CallBounds:
             self.bytes -= size
 
 
-class WaitingCalls:
+class WaitingCalls(Generic[ResponseT]):
     """The calls of one shard by id, each with the future of its answer."""
 
     def __init__(self) -> None:
-        self._futures: dict[int, asyncio.Future[GroupResponse]] = {}
+        self._futures: dict[int, asyncio.Future[ResponseT]] = {}
         self._ids = itertools.count()
 
-    def add(self) -> tuple[int, asyncio.Future[GroupResponse]]:
+    def add(self) -> tuple[int, asyncio.Future[ResponseT]]:
         """Return a new id and the future of its answer."""
         call_id = next(self._ids)
-        future: asyncio.Future[GroupResponse] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
         self._futures[call_id] = future
         return call_id, future
 
-    def answer(self, call_id: int, response: GroupResponse) -> None:
+    def answer(self, call_id: int, response: ResponseT) -> None:
         """Answer a call if somebody still waits for it."""
         future = self._futures.pop(call_id, None)
         if future is not None and not future.done():

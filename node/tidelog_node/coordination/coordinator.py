@@ -1,4 +1,4 @@
-"""The group coordinator of a node: a shard of groups for each partition of __consumer_offsets that this node leads.
+"""A coordinator of a node: one shard for each partition of an internal topic that this node leads.
 
 The partitions determine the shards: each metadata image and each call updates the drivers from them. A driver ends by
 itself when its leadership ends, so a call never reaches a shard that this node does not lead.
@@ -8,44 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.waiting import watch_waits
 from tidelog_node.coordination.calls import CallBounds
-from tidelog_node.coordination.metadata import GroupTimings, GroupTopics
-from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC, partition_for
-from tidelog_node.coordination.session_waits import SessionWaits
-from tidelog_node.coordination.shard_driver import ShardCore, ShardDriver, ShardEnvironment
-from tidelog_node.coordination.view import ViewFailedError
-from tidelog_node.coordination.views import GroupViews, OpenView, View, open_group_view
+from tidelog_node.coordination.internal_topics import partition_for
+from tidelog_node.coordination.rocks_view import ViewFailedError
+from tidelog_node.coordination.shard_driver import ShardDriver, ShardEnvironment
+from tidelog_node.coordination.shard_kind import CommandT, NewsT, RequestT, ResponseT, ShardKind
+from tidelog_node.coordination.views import ShardViews, View
 from tidelog_node.event_loop import Clock
-from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse, TopicInfo
-from tidelog_node.groups.limits import request_bytes
-from tidelog_node.groups.messages import Coordinator, OffsetFetchGroup
-from tidelog_node.groups.settings import OwnTimings
-from tidelog_node.groups.store import GroupStore
-from tidelog_node.groups.wire import MAX_STRING_BYTES
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry
+from tidelog_node.shards.events import ClientIdentity
+from tidelog_node.shards.request_fields import request_bytes
 from tidelog_quorum.metadata.image import TopicImage
 
 MAX_CALLS = 100_000
 MAX_CALL_BYTES = 128 * 1024**2
-MAX_SESSION_WAITS = 10_000
-MOVED_MS = 15_000
-"""The default of group.consumer.max.heartbeat.interval.ms.
-
-Each member of the consumer protocol sends a heartbeat within it; members of the classic protocol send one every 3 s by
-default.
-"""
-SESSION_WAIT_MS = 3_000
-"""Half of the default minimum session timeout. Heartbeats on the same connection wait as well."""
-_TOPICS_INTERVAL_S = 0.1
-"""A limit on the rate of topic updates to groups, since images may arrive often."""
+_NEWS_INTERVAL_S = 0.1
+"""A limit on the rate of updates to shards, since images may arrive often."""
 
 
 class TopicCreator(Protocol):
@@ -60,49 +46,43 @@ class TopicCreator(Protocol):
         ...
 
 
-class GroupCoordinator:
-    """One per node, on its event loop. ``run`` is its task. ``log_directories`` returns the online directories.
+@dataclass(frozen=True, slots=True)
+class CoordinatorEnvironment:
+    """The dependencies that the coordinators of a node share."""
 
-    ``has_session`` returns whether it is certain that no controller has given this node's leaderships to other nodes.
+    partitions: PartitionRegistry
+    metadata: MetadataCache
+    topic_creator: TopicCreator
+    clock: Clock
+
+
+class ShardCoordinator(Generic[RequestT, ResponseT, NewsT, CommandT]):
+    """One per node and kind of shards, on the event loop. ``run`` is its task.
+
+    ``commit_timeout_ms`` limits the wait of a call for the replicas. For ``moved_ms`` after the end of a leadership,
+    the node counts as the former coordinator.
     """
 
     def __init__(
         self,
-        partitions: PartitionRegistry,
-        metadata: MetadataCache,
-        topic_creator: TopicCreator,
-        log_directories: Callable[[], list[Path]],
-        new_core: Callable[[GroupStore], ShardCore],
-        clock: Clock,
-        compression: str = "none",
-        commit_timeout_ms: int = 5_000,
-        has_session: Callable[[], bool] = lambda: True,
-        session_wait_ms: int = SESSION_WAIT_MS,
-        moved_ms: int = MOVED_MS,
-        open_view: OpenView = open_group_view,
+        kind: ShardKind[RequestT, ResponseT, NewsT, CommandT],
+        environment: CoordinatorEnvironment,
+        views: ShardViews,
+        compression: str,
+        commit_timeout_ms: int,
+        moved_ms: int = 0,
     ) -> None:
-        self._partitions = partitions
-        self._clock = clock
+        self._kind = kind
+        self._topic = kind.topic
+        self._partitions = environment.partitions
+        self._metadata = environment.metadata
+        self._topic_creator = environment.topic_creator
+        self._clock = environment.clock
         self._moved_ms = moved_ms
-        self._metadata = metadata
-        self._topic_creator = topic_creator
-        self._topics = GroupTopics()
-        self._timings = GroupTimings()
-        self._views = GroupViews(log_directories, open_view)
-        self._environment = ShardEnvironment(
-            self._views,
-            clock,
-            new_core,
-            self._newest_topics,
-            self._newest_timings,
-            self._is_hosted,
-            compression,
-            commit_timeout_ms,
-            has_session,
-        )
+        self._views = views
+        self._environment = ShardEnvironment(views, environment.clock, self._is_hosted, compression, commit_timeout_ms)
         self._bounds = CallBounds(MAX_CALLS, MAX_CALL_BYTES)
-        self._session_waits = SessionWaits(has_session, clock, session_wait_ms, MAX_SESSION_WAITS)
-        self._drivers: dict[int, ShardDriver] = {}
+        self._drivers: dict[int, ShardDriver[RequestT, ResponseT, NewsT, CommandT]] = {}
         self._ended_ms: dict[int, int] = {}
         """The time at which this node last ceased to coordinate each shard, on the monotonic clock."""
         self._tasks: asyncio.TaskGroup | None = None
@@ -112,49 +92,61 @@ class GroupCoordinator:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                tasks.create_task(self._tell_topics(), name="group-topics")
-                tasks.create_task(self._forget_lost_shards(), name="group-view-upkeep")
-                tasks.create_task(watch_waits("groups to be loaded", self._hindrances), name="group-waits")
+                noun = self._kind.noun
+                tasks.create_task(self._tell_news(), name=f"{noun}-news")
+                tasks.create_task(self._forget_lost_shards(), name=f"{noun}-view-upkeep")
+                tasks.create_task(watch_waits(f"{noun} to be loaded", self._hindrances), name=f"{noun}-waits")
                 try:
                     await self._follow_leaderships()
                 finally:
                     self._tasks = None
-                    self._session_waits.end()
         finally:
             await self._views.close()
 
-    def coordinator_of(self, group_id: str, listener: str | None = None) -> Coordinator:
-        """Return the coordinator of a group (FindCoordinator), and request __consumer_offsets if it does not exist.
+    def leader_of(self, owner: str, listener: str | None = None) -> tuple[BrokerId, Endpoint]:
+        """Return the node that coordinates an id, and request the internal topic if it does not exist.
 
-        The address is that of the coordinator's listener of this name, or its gRPC endpoint if ``listener`` is None.
-        """
-        try:
-            _check_length(group_id)
-            broker_id, endpoint = self._leader_of(group_id, listener)
-        except TidelogError as error:
-            return Coordinator(group_id, error.detached())
-        return Coordinator(group_id, None, broker_id, endpoint)
-
-    def shard_of(self, group_id: str) -> int:
-        """Return the partition of __consumer_offsets that a group belongs to.
+        The address is that of the node's listener of this name, or its gRPC endpoint if ``listener`` is None.
 
         Raises:
-            TidelogError: NOT_COORDINATOR if the topic does not exist, INVALID_GROUP_ID if the id is too long for a
-                record.
+            TidelogError: COORDINATOR_NOT_AVAILABLE, or the error of an id that no record can have.
         """
-        _check_length(group_id)
-        topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
+        self._kind.check_id(owner)
+        image = self._metadata.image
+        topic = image.topics.get(self._topic)
         if topic is None:
-            raise error_for(ErrorCode.NOT_COORDINATOR, f"there is no topic {OFFSETS_TOPIC}: ask who the coordinator is")
-        return partition_for(group_id, len(topic.partitions))
+            self._topic_creator.want([self._topic])
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._why_not_created())
+        index = partition_for(owner, len(topic.partitions))
+        leader = topic.partitions[index].leader
+        broker = image.brokers.get(leader)
+        if broker is None or broker.fenced:
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic}-{index} has no leader now")
+        endpoint = broker.endpoint if listener is None else broker.endpoint_on(listener)
+        if endpoint is None:
+            text = f"node {leader}, which leads {self._topic}-{index}, has no listener {listener}"
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        return leader, endpoint
 
-    def has_coordinated(self, group_id: str) -> bool:
-        """Return whether this node coordinates the group, or did until less than ``moved_ms`` ago.
+    def shard_of(self, owner: str) -> int:
+        """Return the partition of the internal topic that an id belongs to.
 
-        Members may not know the new coordinator yet; each learns of it with its next heartbeat.
+        Raises:
+            TidelogError: NOT_COORDINATOR if the topic does not exist, or the error of an id that no record can have.
+        """
+        self._kind.check_id(owner)
+        topic = self._metadata.image.topics.get(self._topic)
+        if topic is None:
+            raise error_for(ErrorCode.NOT_COORDINATOR, f"there is no topic {self._topic}: ask who the coordinator is")
+        return partition_for(owner, len(topic.partitions))
+
+    def has_coordinated(self, owner: str) -> bool:
+        """Return whether this node coordinates the id, or did until less than ``moved_ms`` ago.
+
+        Clients may not know the new coordinator yet.
         """
         try:
-            index = self.shard_of(group_id)
+            index = self.shard_of(owner)
         except TidelogError:
             return False
         if index in self._drivers:
@@ -162,55 +154,41 @@ class GroupCoordinator:
         ended_ms = self._ended_ms.get(index)
         return ended_ms is not None and self._clock.monotonic_ms() - ended_ms < self._moved_ms
 
+    @property
+    def is_coordinating(self) -> bool:
+        """True if this node coordinates a shard."""
+        return self._tasks is not None and bool(self._drivers)
+
     def shards(self) -> list[int]:
         """Return the shards that this node leads, including those that are loading."""
         self._follow_registry()
         return sorted(index for index, driver in self._drivers.items() if driver.is_leading)
 
-    async def wait_for_session(self) -> None:
-        """Wait until the node may return committed offsets, for SESSION_WAIT_MS at most.
-
-        A node that coordinates no group does not wait, so that clients are sent to the coordinator at once.
-        """
-        if self._tasks is not None and self._drivers:
-            await self._session_waits.wait()
-
-    async def call(self, shard: int, request: GroupRequest, client: ClientIdentity) -> GroupResponse:
+    async def call(self, shard: int, request: RequestT, client: ClientIdentity) -> ResponseT:
         """Return the answer of one shard.
-
-        OffsetFetch never fails with COORDINATOR_NOT_AVAILABLE. librdkafka does not retry after it, and the consumer
-        would wait forever for the offsets of its partitions. It retries after COORDINATOR_LOAD_IN_PROGRESS, unless its
-        assignment has changed since the request. Callers therefore first call :meth:`wait_for_session`.
 
         Raises:
             TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
         """
-        try:
-            return await self._call(shard, request, client)
-        except TidelogError as error:
-            if isinstance(request, OffsetFetchGroup) and error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
-            raise
-
-    async def _call(self, shard: int, request: GroupRequest, client: ClientIdentity) -> GroupResponse:
         if self._tasks is None:
-            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node's group coordinator does not run")
+            text = f"this node's coordinator of {self._kind.noun} does not run"
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         driver = self._driver(shard)
         with self._bounds.taking(request_bytes(request)):
             return await driver.call(request, client)
 
-    def _driver(self, index: int) -> ShardDriver:
+    def _driver(self, index: int) -> ShardDriver[RequestT, ResponseT, NewsT, CommandT]:
         driver = self._drivers.get(index)
         if driver is None or not driver.is_leading:
             self._follow_partition(index)
             driver = self._drivers.get(index)
         if driver is not None and driver.is_leading:
             return driver
-        partition = self._partitions.get(OFFSETS_TOPIC, index)
+        partition = self._partitions.get(self._topic, index)
         if partition is not None and partition.state.leader is not None:
-            text = f"the groups of {partition} wait for the end of an earlier term of this node"
+            text = f"the {self._kind.noun} of {partition} wait for the end of an earlier term of this node"
             raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
-        raise error_for(ErrorCode.NOT_COORDINATOR, f"this node does not lead {OFFSETS_TOPIC}-{index}")
+        raise error_for(ErrorCode.NOT_COORDINATOR, f"this node does not lead {self._topic}-{index}")
 
     async def _follow_leaderships(self) -> None:
         image = self._metadata.image
@@ -219,7 +197,7 @@ class GroupCoordinator:
             image = await self._metadata.next_image(image)
 
     def _follow_registry(self) -> None:
-        topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
+        topic = self._metadata.image.topics.get(self._topic)
         for index in {*range(0 if topic is None else len(topic.partitions)), *self._drivers}:
             self._follow_partition(index)
 
@@ -228,14 +206,14 @@ class GroupCoordinator:
         driver = self._drivers.get(index)
         if driver is not None:
             if not driver.is_leading:
-                driver.wake(OFFSETS_TOPIC, index)
+                driver.wake(self._topic, index)
             return
-        partition = self._partitions.get(OFFSETS_TOPIC, index)
+        partition = self._partitions.get(self._topic, index)
         leader = None if partition is None else partition.state.leader
         if partition is None or leader is None or self._tasks is None:
             return
-        self._drivers[index] = driver = ShardDriver(partition, leader, self._environment)
-        task = self._tasks.create_task(driver.run(), name=f"groups-{index}")
+        self._drivers[index] = driver = ShardDriver(partition, leader, self._kind, self._environment)
+        task = self._tasks.create_task(driver.run(), name=f"{self._kind.noun}-{index}")
         task.add_done_callback(lambda _: self._ended(index))
 
     def _ended(self, index: int) -> None:
@@ -247,21 +225,20 @@ class GroupCoordinator:
         reasons = ((driver, driver.hindrance) for driver in self._drivers.values())
         return {driver: reason for driver, reason in reasons if reason is not None}
 
-    async def _tell_topics(self) -> None:
+    async def _tell_news(self) -> None:
         image = self._metadata.image
         while True:
             image = await self._metadata.next_image(image)
             for driver in self._drivers.values():
-                driver.tell_topics()
-                driver.tell_timings()
-            await asyncio.sleep(_TOPICS_INTERVAL_S)
+                driver.tell_news()
+            await asyncio.sleep(_NEWS_INTERVAL_S)
 
     async def _forget_lost_shards(self) -> None:
         """Delete the shards of partitions of which this node no longer has a replica from the view."""
         image, known = self._metadata.image, None
         while True:
             image = await self._metadata.next_image(image)
-            topic = image.topics.get(OFFSETS_TOPIC)
+            topic = image.topics.get(self._topic)
             if topic is known:
                 continue
             known = topic
@@ -281,42 +258,11 @@ class GroupCoordinator:
             if not is_ours and name.partition not in self._drivers:
                 view.shard(name).clear()
 
-    def _newest_topics(self) -> Mapping[str, TopicInfo]:
-        self._topics.follow(self._metadata.image)
-        return self._topics.current
-
-    def _newest_timings(self) -> Mapping[str, OwnTimings]:
-        self._timings.follow(self._metadata.image)
-        return self._timings.current
-
     def _is_hosted(self, partition: Partition) -> bool:
         return self._partitions.get(partition.topic, partition.index) is partition
 
     def _why_not_created(self) -> str:
-        failure = self._topic_creator.failure_of(OFFSETS_TOPIC)
+        failure = self._topic_creator.failure_of(self._topic)
         if failure is None:
-            return f"{OFFSETS_TOPIC} is being created"
-        return f"no group can be served without {OFFSETS_TOPIC}, which cannot be created: {failure}"
-
-    def _leader_of(self, group_id: str, listener: str | None) -> tuple[BrokerId, Endpoint]:
-        image = self._metadata.image
-        topic = image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            self._topic_creator.want([OFFSETS_TOPIC])
-            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._why_not_created())
-        index = partition_for(group_id, len(topic.partitions))
-        leader = topic.partitions[index].leader
-        broker = image.brokers.get(leader)
-        if broker is None or broker.fenced:
-            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} has no leader now")
-        endpoint = broker.endpoint if listener is None else broker.endpoint_on(listener)
-        if endpoint is None:
-            text = f"node {leader}, which leads {OFFSETS_TOPIC}-{index}, has no listener {listener}"
-            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
-        return leader, endpoint
-
-
-def _check_length(group_id: str) -> None:
-    if len(group_id) > MAX_STRING_BYTES:
-        text = f"a group's id has {len(group_id)} characters, at most {MAX_STRING_BYTES} are possible"
-        raise error_for(ErrorCode.INVALID_GROUP_ID, text)
+            return f"{self._topic} is being created"
+        return f"no {self._kind.noun} can be served without {self._topic}, which cannot be created: {failure}"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from tidelog_foundation.records import iter_headers, read_records
 from tidelog_node.coordination.view_layout import ViewPosition
-from tidelog_node.groups.events import GroupRecord
 from tidelog_node.log import PartitionLog
+from tidelog_node.shards.events import ShardRecord
 
 logger = logging.getLogger(__name__)
 
@@ -42,13 +42,13 @@ def epoch_before(log: PartitionLog, offset: int) -> int:
     return entries[found - 1].epoch if found else -1
 
 
-def records_in(batches: bytes) -> tuple[list[GroupRecord], int, int]:
+def records_in(batches: bytes) -> tuple[list[ShardRecord], int, int]:
     """Return the records of whole batches, the offset after them, and the last batch's leader epoch.
 
     Raises:
         TidelogError: CORRUPT_MESSAGE.
     """
-    records: list[GroupRecord] = []
+    records: list[ShardRecord] = []
     next_offset = epoch = -1
     for position, header in iter_headers(batches):
         next_offset, epoch = header.next_offset, header.partition_leader_epoch
@@ -57,9 +57,9 @@ def records_in(batches: bytes) -> tuple[list[GroupRecord], int, int]:
     return records, next_offset, epoch
 
 
-def _of_batch(batches: bytes, position: int) -> Iterator[GroupRecord]:
+def _of_batch(batches: bytes, position: int) -> Iterator[ShardRecord]:
     for record in read_records(batches, position):
         if record.key is None:
-            logger.warning("The record of __consumer_offsets at offset %d has no key", record.offset)
+            logger.warning("A record of an internal topic, at offset %d, has no key", record.offset)
         else:
-            yield GroupRecord(record.key, record.value)
+            yield ShardRecord(record.key, record.value)

@@ -1,6 +1,6 @@
-"""The execution of one shard of groups while this node leads its partition of __consumer_offsets in one leader epoch.
+"""The execution of one shard while this node leads its partition of an internal topic in one leader epoch.
 
-The shard's core (:mod:`tidelog_node.groups`) decides. The driver passes it one event after another and executes its
+The shard's core decides. The driver passes it one event after another and executes its
 commands. Writes are processed as follows:
 
 - A write is one batch, appended while this node leads in the shard's leader epoch. If the log refuses it, the core is
@@ -8,8 +8,8 @@ commands. Writes are processed as follows:
 - It is committed when the high watermark has passed it. Only then is it added to the view and reported to the core, in
   the order of the log.
 - A write that slow replicas delay stays pending until it is committed or another node leads. A call that waits for it
-  fails with COORDINATOR_NOT_AVAILABLE after ``offsets.commit.timeout.ms``, except for calls that wait for other members
-  as well.
+  fails with COORDINATOR_NOT_AVAILABLE after ``commit_timeout_ms``, except for calls that wait for other clients as
+  well.
 
 When the leadership ends, the core and all its state are dropped, and every call is answered with NOT_COORDINATOR. The
 same happens, followed by a reload of the shard, if the view cannot be read or written or an unexpected error occurs.
@@ -20,97 +20,86 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import Generic
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination.calls import WaitingCalls
+from tidelog_node.coordination.rocks_view import ViewFailedError
+from tidelog_node.coordination.shard_kind import CommandT, NewsFeed, NewsT, RequestT, ResponseT, ShardCore, ShardKind
 from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
-from tidelog_node.coordination.view import ViewFailedError
 from tidelog_node.coordination.view_layout import ViewPosition
-from tidelog_node.coordination.views import GroupViews, ShardStore, View
+from tidelog_node.coordination.views import ShardStore, ShardViews, View
 from tidelog_node.event_loop import Clock
-from tidelog_node.groups.events import (
+from tidelog_node.partitions import Partition
+from tidelog_node.replication import LeaderState
+from tidelog_node.replication.fetch_session import TopicRef
+from tidelog_node.shards.events import (
     ClientIdentity,
-    Command,
-    Event,
-    GroupRecord,
-    GroupRequest,
-    GroupResponse,
     RecordsCommitted,
     RecordsWritten,
     RequestAbandoned,
     RequestReceived,
     Respond,
+    ShardEvent,
+    ShardRecord,
     TimePassed,
-    TimingsChanged,
-    TopicInfo,
-    TopicsChanged,
     WriteFailed,
     WriteRecords,
 )
-from tidelog_node.groups.messages import JoinGroupRequest, OffsetCommitRequest, OffsetFetchGroup, SyncGroupRequest
-from tidelog_node.groups.settings import OwnTimings
-from tidelog_node.groups.store import GroupStore
-from tidelog_node.partitions import Partition
-from tidelog_node.replication import LeaderState
-from tidelog_node.replication.fetch_session import TopicRef
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 _MAX_UNCOMMITTED_BYTES = 16 * 1024**2
-_WAIT_FOR_MEMBERS = (JoinGroupRequest, SyncGroupRequest)
-
-
-class ShardCore(Protocol):
-    """The pure coordinator of one shard's groups."""
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """The time of the next :class:`TimePassed` on the monotonic clock, or None."""
-        ...
-
-    def step(self, event: Event, now_ms: int, wall_ms: int) -> list[Command]:
-        """Process an event and return the commands in order. ``wall_ms`` is the time of day."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class ShardEnvironment:
-    """The dependencies that the shards of a node share. ``topics()`` and ``timings()`` return the newest metadata."""
+    """The dependencies that the shards of a coordinator share."""
 
-    views: GroupViews
+    views: ShardViews
     clock: Clock
-    new_core: Callable[[GroupStore], ShardCore]
-    topics: Callable[[], Mapping[str, TopicInfo]]
-    timings: Callable[[], Mapping[str, OwnTimings]]
     is_hosted: Callable[[Partition], bool]
     """Returns whether this node still hosts a partition."""
     compression: str
     commit_timeout_ms: int
-    has_session: Callable[[], bool]
-    """Returns whether it is certain that no controller has given this node's leaderships to other nodes."""
 
 
-class ShardDriver:
+class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
     """One per partition and leadership term, on the event loop. ``run`` is its task and ends with the term."""
 
-    def __init__(self, partition: Partition, leader: LeaderState, environment: ShardEnvironment) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        leader: LeaderState,
+        kind: ShardKind[RequestT, ResponseT, NewsT, CommandT],
+        environment: ShardEnvironment,
+    ) -> None:
         self.partition = partition
         self._leader = leader
+        self._kind = kind
         self._environment = environment
-        self._core: ShardCore | None = None
-        self._calls = WaitingCalls()
-        self._inbox: deque[Event] = deque()
+        self._core: ShardCore[RequestT, ResponseT, NewsT, CommandT] | None = None
+        self._news: NewsFeed[NewsT] | None = None
+        self._calls: WaitingCalls[ResponseT] = WaitingCalls()
+        self._inbox: deque[ShardEvent[RequestT] | NewsT] = deque()
         self._writes = _UncommittedWrites()
         self._woken = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._told: Mapping[str, TopicInfo] | None = None
-        self._told_timings: Mapping[str, OwnTimings] = {}
+
+    @property
+    def index(self) -> int:
+        """The partition."""
+        return self.partition.index
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this node leads the partition."""
+        return self._leader.leader_epoch
 
     @property
     def is_leading(self) -> bool:
@@ -119,7 +108,7 @@ class ShardDriver:
 
     @property
     def hindrance(self) -> str | None:
-        """The reason why the groups are not served although this node leads, or None if they are."""
+        """The reason why the shard is not served although this node leads, or None if they are."""
         if self._core is not None or not self.is_leading:
             return None
         committed, end = self.partition.high_watermark, self.partition.log.log_end_offset
@@ -134,35 +123,30 @@ class ShardDriver:
     def mark(self, topic: TopicRef, index: int) -> None:
         """Do nothing: a change that is not urgent does not affect a coordinator."""
 
-    def tell_topics(self) -> None:
-        """Notify the shard if the topics have changed."""
-        if self._core is not None:
-            topics = self._environment.topics()
-            if topics is not self._told:
-                self._told = topics
-                self._post(TopicsChanged(topics))
+    def tell_news(self) -> None:
+        """Notify the core of all changes that it does not know."""
+        if self._news is not None:
+            for event in self._news.take():
+                self.post(event)
 
-    def tell_timings(self) -> None:
-        """Notify the shard if the timings set on groups have changed."""
+    def post(self, event: ShardEvent[RequestT] | NewsT) -> None:
+        """Deliver an event to the core, or drop it if there is none."""
         if self._core is not None:
-            timings = self._environment.timings()
-            if timings != self._told_timings:
-                self._told_timings = timings
-                self._post(TimingsChanged(timings))
+            self._inbox.append(event)
+            self._woken.set()
 
-    async def call(self, request: GroupRequest, client: ClientIdentity) -> GroupResponse:
+    async def call(self, request: RequestT, client: ClientIdentity) -> ResponseT:
         """Return the shard's answer.
 
         Raises:
             TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
         """
         self._check_may_call()
-        if isinstance(request, OffsetCommitRequest):
-            # The commit must be accepted for every topic that this node already knows.
-            self.tell_topics()
+        if self._kind.needs_news(request):
+            self.tell_news()
         call_id, future = self._calls.add()
-        self._post(RequestReceived(call_id, request, client))
-        limit_ms = None if isinstance(request, _WAIT_FOR_MEMBERS) else self._environment.commit_timeout_ms
+        self.post(RequestReceived(call_id, request, client))
+        limit_ms = None if self._kind.waits_for_clients(request) else self._environment.commit_timeout_ms
         try:
             async with asyncio.timeout(None if limit_ms is None else limit_ms / 1000):
                 response = await future
@@ -171,8 +155,10 @@ class ShardDriver:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from None
         finally:
             if self._calls.abandon(call_id):
-                self._post(RequestAbandoned(call_id))
-        self._check_may_answer(request)
+                self.post(RequestAbandoned(call_id))
+        refusal = self._kind.refusal(request, self.partition)
+        if refusal is not None:
+            raise refusal
         return response
 
     async def run(self) -> None:
@@ -199,9 +185,9 @@ class ShardDriver:
             logger.error("%s: %s", self.partition, error.message)
             return view
         except TidelogError as error:
-            logger.error("%s: its groups are loaded again: %s", self.partition, error)
+            logger.error("%s: the shard is loaded again: %s", self.partition, error)
         except Exception:
-            logger.exception("%s: its groups failed with an unexpected error and are loaded again", self.partition)
+            logger.exception("%s: the shard failed with an unexpected error and is loaded again", self.partition)
         finally:
             self._drop()
         await asyncio.sleep(_RETRY_S)
@@ -211,13 +197,12 @@ class ShardDriver:
         environment = self._environment
         loader = ShardLoader(self.partition, lambda: self.is_leading, self._woken, environment.views, environment.clock)
         store = await loader.load(view)
-        self._core = core = environment.new_core(store)
-        self._told, self._told_timings = None, {}
-        self.tell_topics()
-        self.tell_timings()
+        self._core = core = self._kind.new_core(store)
+        self._news = self._kind.news()
+        self.tell_news()
         await self._serve(core, store)
 
-    async def _serve(self, core: ShardCore, store: ShardStore) -> None:
+    async def _serve(self, core: ShardCore[RequestT, ResponseT, NewsT, CommandT], store: ShardStore) -> None:
         slices = TimeSlices()
         while True:
             self._woken.clear()
@@ -233,7 +218,9 @@ class ShardDriver:
                 await self._woken.wait()
                 slices = TimeSlices()
 
-    def _next_event(self, core: ShardCore, store: ShardStore) -> Event | None:
+    def _next_event(
+        self, core: ShardCore[RequestT, ResponseT, NewsT, CommandT], store: ShardStore
+    ) -> ShardEvent[RequestT] | NewsT | None:
         write = self._writes.pop(self.partition.high_watermark)
         if write is not None:
             now_ms = self._environment.clock.wall_ms()
@@ -245,9 +232,11 @@ class ShardDriver:
         is_due = deadline_ms is not None and deadline_ms <= self._environment.clock.monotonic_ms()
         return TimePassed() if is_due else None
 
-    def _handle(self, core: ShardCore, event: Event) -> None:
+    def _handle(
+        self, core: ShardCore[RequestT, ResponseT, NewsT, CommandT], event: ShardEvent[RequestT] | NewsT
+    ) -> None:
         """Process an event, and then the results of its writes before any other event."""
-        events = deque([event])
+        events: deque[ShardEvent[RequestT] | NewsT] = deque([event])
         clock = self._environment.clock
         while events:
             for command in core.step(events.popleft(), clock.monotonic_ms(), clock.wall_ms()):
@@ -257,14 +246,14 @@ class ShardDriver:
                     case Respond():
                         self._calls.answer(command.call_id, command.response)
                     case _:
-                        assert_never(command)
+                        self._kind.execute(self, command)
 
     def _write(self, command: WriteRecords) -> RecordsWritten | WriteFailed:
         batch = _encode_batch(command.records, self._environment.compression, self._environment.clock.wall_ms())
         try:
             info = self.partition.append(batch, needs_all_replicas=True)
         except TidelogError as error:
-            logger.warning("%s: records of groups cannot be written: %s", self.partition, error)
+            logger.warning("%s: records of %s cannot be written: %s", self.partition, self._kind.noun, error)
             return WriteFailed(command.write_id, error)
         self._writes.add(_Uncommitted(command.write_id, info.last_offset + 1, command.records, len(batch)))
         return RecordsWritten(command.write_id)
@@ -273,21 +262,12 @@ class ShardDriver:
         if not self.is_leading:
             raise self._gone()
         if self._core is None:
-            raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the groups of {self.partition} are being loaded")
+            raise error_for(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the {self._kind.noun} of {self.partition} are being loaded"
+            )
         if self._writes.bytes > _MAX_UNCOMMITTED_BYTES:
             text = f"{self._writes.bytes} bytes wait for the replicas of {self.partition}"
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{text}, more than {_MAX_UNCOMMITTED_BYTES}")
-
-    def _check_may_answer(self, request: GroupRequest) -> None:
-        """Refuse to return offsets that another coordinator may have advanced, since no replica confirmed these."""
-        if isinstance(request, OffsetFetchGroup) and not self._environment.has_session():
-            text = f"no controller has heard of this node for a session: {self.partition} may have another leader"
-            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
-
-    def _post(self, event: Event) -> None:
-        if self._core is not None:
-            self._inbox.append(event)
-            self._woken.set()
 
     def _set_timer(self, deadline_ms: int | None) -> None:
         """Set the timer for the deadline."""
@@ -300,14 +280,18 @@ class ShardDriver:
 
     def _drop(self) -> None:
         """Drop the shard's state and answer all calls."""
-        self._core = None
+        if self._core is not None:
+            self._core = self._news = None
+            self._kind.end(self)
         self._set_timer(None)
         self._inbox.clear()
         self._writes = _UncommittedWrites()
         self._calls.fail_all(self._gone())
 
     def _gone(self) -> TidelogError:
-        return error_for(ErrorCode.NOT_COORDINATOR, f"this node does not serve the groups of {self.partition} any more")
+        return error_for(
+            ErrorCode.NOT_COORDINATOR, f"this node does not serve the {self._kind.noun} of {self.partition} any more"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +300,7 @@ class _Uncommitted:
 
     write_id: int
     end_offset: int
-    records: tuple[GroupRecord, ...]
+    records: tuple[ShardRecord, ...]
     size: int
 
 
@@ -341,7 +325,7 @@ class _UncommittedWrites:
         return write
 
 
-def _encode_batch(records: Sequence[GroupRecord], compression: str, now_ms: int) -> bytes:
+def _encode_batch(records: Sequence[ShardRecord], compression: str, now_ms: int) -> bytes:
     """Return the batch of these records."""
     builder = RecordBatchBuilder(compression)
     for record in records:

@@ -2,7 +2,7 @@
 
 The view contains only committed records, so a new leader must not add others to it. It waits until its high watermark
 reaches the end that its log had at the election. Kafka's loader reads to the log's end at once and keeps uncommitted
-records apart. Here groups receive COORDINATOR_LOAD_IN_PROGRESS during the wait, some milliseconds in most elections,
+records apart. Here clients receive COORDINATOR_LOAD_IN_PROGRESS during the wait, some milliseconds in most elections,
 while followers fetch from the new leader.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from tidelog_node.coordination.log_tail import epoch_before, offset_to_resume, records_in
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition
-from tidelog_node.coordination.views import GroupViews, ShardStore, View
+from tidelog_node.coordination.views import ShardStore, ShardViews, View
 from tidelog_node.event_loop import Clock
 from tidelog_node.partitions import Partition
 
@@ -37,7 +37,7 @@ class ShardLoader:
         partition: Partition,
         is_leading: Callable[[], bool],
         woken: asyncio.Event,
-        views: GroupViews,
+        views: ShardViews,
         clock: Clock,
     ) -> None:
         """``woken`` is set when the high watermark has moved and when the leadership ends."""
@@ -90,9 +90,7 @@ class ShardLoader:
         if offset is not None:
             return offset
         if position is not None:
-            logger.warning(
-                "%s: the view of its groups at %s does not fit the log and is recreated", self._partition, position
-            )
+            logger.warning("%s: its view at %s does not fit the log and is recreated", self._partition, position)
         await self._views.in_thread(shard.clear)
         self._check_leading()
         return log.log_start_offset
@@ -110,5 +108,5 @@ class ShardLoader:
     def _note_end(self, begun: int, end_offset: int, started_ms: int) -> None:
         took_ms = self._clock.monotonic_ms() - started_ms
         level = logging.INFO if took_ms >= _LONG_MS else logging.DEBUG
-        text = "%s: its groups are loaded, from offset %d to %d in %d ms"
+        text = "%s: the shard is loaded, from offset %d to %d in %d ms"
         logger.log(level, text, self._partition, begun, end_offset, took_ms)

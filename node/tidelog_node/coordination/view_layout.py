@@ -1,8 +1,9 @@
-"""The keys and values of the groups' view in RocksDB.
+"""The keys and values of a coordinator's view in RocksDB.
 
-A shard is named by its partition of __consumer_offsets and the topic id, so that a topic that is created again begins
-empty. In a record's key that name is followed by the group, prefixed by its length, and the rest of the record's key.
-All records of a group are therefore adjacent, in the order of their keys. A shard has one more entry, its position.
+A shard is named by its partition of the internal topic and the topic id, so that a topic that is created again begins
+empty. In a record's key that name is followed by the owner of the record, such as the group, prefixed by its length,
+and the rest of the record's key. All records of an owner are therefore adjacent, in the order of their keys. A shard
+has one more entry, its position.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ViewPosition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardName:
-    """A partition of __consumer_offsets and the id of its topic."""
+    """A partition of an internal topic and the id of that topic."""
 
     partition: int
     topic_id: TopicId
@@ -81,32 +82,32 @@ def all_records(name: ShardName) -> tuple[bytes, bytes]:
     return _RECORD_KIND + name.encode(), after(_RECORD_KIND + name.encode())
 
 
-def records_of_group(name: ShardName, group: bytes) -> tuple[bytes, bytes]:
-    """Return the key range of a group's records."""
-    prefix = _group_prefix(name, group)
+def records_of_owner(name: ShardName, owner: bytes) -> tuple[bytes, bytes]:
+    """Return the key range of an owner's records."""
+    prefix = _owner_prefix(name, owner)
     return prefix, after(prefix)
 
 
 def entry_key(name: ShardName, record_key: bytes) -> bytes | None:
-    """Return the view's key for a record, or None for a key that does not belong to a group."""
+    """Return the view's key for a record, or None for a key without an owner."""
     if len(record_key) < _TYPE_AND_LENGTH.size:
         return None
     _, length = _TYPE_AND_LENGTH.unpack_from(record_key)
     end = _TYPE_AND_LENGTH.size + length
     if not 0 <= length <= len(record_key) - _TYPE_AND_LENGTH.size:
         return None
-    group = record_key[_TYPE_AND_LENGTH.size : end]
-    return _group_prefix(name, group) + record_key[:_TYPE_SIZE] + record_key[end:]
+    owner = record_key[_TYPE_AND_LENGTH.size : end]
+    return _owner_prefix(name, owner) + record_key[:_TYPE_SIZE] + record_key[end:]
 
 
 def split_entry_key(name: ShardName, key: bytes) -> tuple[bytes, bytes]:
-    """Return an entry's group and the key of its record."""
+    """Return an entry's owner and the key of its record."""
     start = len(_RECORD_KIND) + _SHARD.size
     (length,) = _LENGTH.unpack_from(key, start)
-    group_start = start + _LENGTH.size
-    group = key[group_start : group_start + length]
-    rest = key[group_start + length :]
-    return group, rest[:_TYPE_SIZE] + _LENGTH.pack(length) + group + rest[_TYPE_SIZE:]
+    owner_start = start + _LENGTH.size
+    owner = key[owner_start : owner_start + length]
+    rest = key[owner_start + length :]
+    return owner, rest[:_TYPE_SIZE] + _LENGTH.pack(length) + owner + rest[_TYPE_SIZE:]
 
 
 def after(prefix: bytes) -> bytes:
@@ -115,5 +116,5 @@ def after(prefix: bytes) -> bytes:
     return stripped[:-1] + bytes([stripped[-1] + 1])
 
 
-def _group_prefix(name: ShardName, group: bytes) -> bytes:
-    return _RECORD_KIND + name.encode() + _LENGTH.pack(len(group)) + group
+def _owner_prefix(name: ShardName, owner: bytes) -> bytes:
+    return _RECORD_KIND + name.encode() + _LENGTH.pack(len(owner)) + owner

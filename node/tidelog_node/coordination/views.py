@@ -1,10 +1,10 @@
-"""The current view of a node, opened in an online log directory and recreated if it breaks.
+"""The current view of a coordinator, opened in an online log directory and recreated if it breaks.
 
 Blocking operations run one at a time in a dedicated thread, so that loading many shards neither occupies all threads of
 the process nor starves one shard.
 
-``View`` and ``ShardStore`` are what the coordinator needs of a view. :class:`~tidelog_node.coordination.view.GroupView`
-keeps it in RocksDB; a node whose logs are in memory keeps its view there too.
+``View`` and ``ShardStore`` are the interface of a view. :class:`~tidelog_node.coordination.rocks_view.RocksView` keeps
+it in RocksDB; a node whose logs are in memory keeps its view there too.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from pathlib import Path
 from typing import ParamSpec, Protocol, TypeAlias, TypeVar
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.coordination.view import GroupView, ViewFailedError
+from tidelog_node.coordination.rocks_view import RocksView, ViewFailedError
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition
-from tidelog_node.groups.events import GroupRecord
-from tidelog_node.groups.store import GroupStore
+from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.store import RecordStore
 
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-VIEW_FOLDER = "group-view"
 _RETRY_S = 1.0
 
 
-class ShardStore(GroupStore, Protocol):
+class ShardStore(RecordStore, Protocol):
     """The committed records of one shard and the applied position of its log.
 
     Every method may raise ViewFailedError.
@@ -39,7 +38,7 @@ class ShardStore(GroupStore, Protocol):
     def position(self) -> ViewPosition | None:
         """Return the applied position of the log, or None if the view has none for this shard."""
 
-    def apply(self, records: Iterable[GroupRecord], position: ViewPosition | None = None) -> None:
+    def apply(self, records: Iterable[ShardRecord], position: ViewPosition | None = None) -> None:
         """Apply committed records, in the order of the log, together with the position after them."""
 
     def clear(self) -> None:
@@ -68,18 +67,24 @@ OpenView: TypeAlias = Callable[[Path, bool], View]
 """Opens the view in a folder, or creates an empty one in its place if the flag is set. May raise ViewFailedError."""
 
 
-def open_group_view(directory: Path, is_new: bool) -> View:
+def open_rocks_view(directory: Path, is_new: bool) -> View:
     """Open a view in RocksDB."""
-    return GroupView.create(directory) if is_new else GroupView.open(directory)
+    return RocksView.create(directory) if is_new else RocksView.open(directory)
 
 
-class GroupViews:
-    """One per node, on its event loop. ``directories`` returns the log directories that are online, in order."""
+class ShardViews:
+    """One per coordinator, on the event loop. ``directories`` returns the log directories that are online, in order.
 
-    def __init__(self, directories: Callable[[], list[Path]], open_view: OpenView = open_group_view) -> None:
+    ``folder`` is the name of the view's folder in a log directory.
+    """
+
+    def __init__(
+        self, directories: Callable[[], list[Path]], folder: str, open_view: OpenView = open_rocks_view
+    ) -> None:
         self._directories = directories
+        self._folder = folder
         self._open_view = open_view
-        self._threads = ThreadPoolExecutor(1, "group-view")
+        self._threads = ThreadPoolExecutor(1, folder)
         self._replacing = asyncio.Lock()
         self._current: View | None = None
 
@@ -106,7 +111,7 @@ class GroupViews:
                     self._current = await self.in_thread(self._open, self._current)
                 except ViewFailedError as error:
                     self._current = None
-                    logger.error("Groups wait for their view: %s", error.message)
+                    logger.error("Shards wait for their view: %s", error.message)
                     await asyncio.sleep(_RETRY_S)
             return self._current
 
@@ -120,11 +125,11 @@ class GroupViews:
     def _open(self, broken: View | None) -> View:
         """Open the view in the first usable directory, in the thread, or recreate it if it broke."""
         if broken is not None:
-            logger.error("The view of the groups in %s is broken and is recreated from the logs", broken.directory)
+            logger.error("The view of a coordinator in %s is broken and is recreated from the logs", broken.directory)
             broken.close()
         failure = ViewFailedError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
         for directory in self._directories():
-            path = directory / VIEW_FOLDER
+            path = directory / self._folder
             try:
                 return self._open_view(path, broken is not None)
             except ViewFailedError as error:

@@ -14,7 +14,7 @@ from tidelog_node.groups.answers import write_error
 from tidelog_node.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.consumer import ConsumerGroup
 from tidelog_node.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.events import GroupCall
 from tidelog_node.groups.loaded_groups import LoadedGroup, not_found
 from tidelog_node.groups.member_requests import group_tombstones
 from tidelog_node.groups.offsets.encoding import in_parts
@@ -104,7 +104,7 @@ def describe_consumer(groups: Iterable[LoadedGroup], step: Step) -> messages.Con
     return messages.ConsumerGroupDescribeResponse(tuple(_described_consumer(loaded, step) for loaded in groups))
 
 
-def delete(groups: Sequence[LoadedGroup], call: RequestReceived, step: Step) -> None:
+def delete(groups: Sequence[LoadedGroup], call: GroupCall, step: Step) -> None:
     """Delete groups without members, and their offsets. The answer follows when all writes are committed."""
     if not groups:
         step.respond(call.call_id, messages.DeleteGroupsResponse())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidelog_node.groups.wire import Reader, Writer
+from tidelog_node.shards.wire import Reader, Writer
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 _NO_GENERATION = -1

@@ -12,7 +12,7 @@ from tidelog_node.groups.classic.persistence import tombstone as classic_tombsto
 from tidelog_node.groups.classic.rebalance import prepare_rebalance, refuse_join, refuse_sync, reset_session
 from tidelog_node.groups.consumer import ConsumerGroup, Record
 from tidelog_node.groups.consumer.classic_members import leaving_member
-from tidelog_node.groups.events import GroupRecord, RequestReceived, TopicInfo
+from tidelog_node.groups.events import GroupCall, TopicInfo
 from tidelog_node.groups.loaded_groups import LoadedGroup
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -27,13 +27,12 @@ from tidelog_node.groups.messages import (
 from tidelog_node.groups.migration import downgraded, upgraded
 from tidelog_node.groups.records import encode
 from tidelog_node.groups.step import Answer, Effect, Step
+from tidelog_node.shards.events import ShardRecord
 
 _LEAVE_GROUP_EPOCH = -1
 
 
-def join(
-    loaded: LoadedGroup, group: ConsumerGroup, call: RequestReceived, request: JoinGroupRequest, step: Step
-) -> None:
+def join(loaded: LoadedGroup, group: ConsumerGroup, call: GroupCall, request: JoinGroupRequest, step: Step) -> None:
     """Handle JoinGroup of a consumer group with members. The answer follows when its records are committed.
 
     Raises:
@@ -56,9 +55,7 @@ def join(
         loaded.answer(step, answer)
 
 
-def sync(
-    loaded: LoadedGroup, group: ConsumerGroup, call: RequestReceived, request: SyncGroupRequest, step: Step
-) -> None:
+def sync(loaded: LoadedGroup, group: ConsumerGroup, call: GroupCall, request: SyncGroupRequest, step: Step) -> None:
     """Handle SyncGroup of a consumer group with members.
 
     Raises:
@@ -70,7 +67,7 @@ def sync(
 
 
 def heartbeat(
-    loaded: LoadedGroup, group: ConsumerGroup, call: RequestReceived, request: HeartbeatRequest, step: Step
+    loaded: LoadedGroup, group: ConsumerGroup, call: GroupCall, request: HeartbeatRequest, step: Step
 ) -> None:
     """Handle Heartbeat of a consumer group with members.
 
@@ -81,9 +78,7 @@ def heartbeat(
     loaded.answer(step, Answer(call.call_id, request, HeartbeatResponse()))
 
 
-def leave(
-    loaded: LoadedGroup, group: ConsumerGroup, call: RequestReceived, request: LeaveGroupRequest, step: Step
-) -> None:
+def leave(loaded: LoadedGroup, group: ConsumerGroup, call: GroupCall, request: LeaveGroupRequest, step: Step) -> None:
     """Handle LeaveGroup of a consumer group with members. Each member has a result of its own (KIP-345)."""
     leaving: set[str] = set()
     results: list[LeftMember] = []
@@ -104,10 +99,10 @@ def leave(
 def consumer_heartbeat(
     loaded: LoadedGroup,
     group: ConsumerGroup,
-    call: RequestReceived,
+    call: GroupCall,
     request: ConsumerGroupHeartbeatRequest,
     step: Step,
-    before: Sequence[GroupRecord] = (),
+    before: Sequence[ShardRecord] = (),
 ) -> None:
     """Handle ConsumerGroupHeartbeat. The answer follows when all of the group's writes are committed.
 
@@ -128,7 +123,7 @@ def consumer_heartbeat(
         step.write(loaded.group_id, (*before, *encoded(result.records)), change, answer)
 
 
-def upgrade(group: ClassicGroup, step: Step) -> tuple[ConsumerGroup, list[GroupRecord]]:
+def upgrade(group: ClassicGroup, step: Step) -> tuple[ConsumerGroup, list[ShardRecord]]:
     """Return a classic group with members as a consumer group, and the records of the conversion.
 
     Raises:
@@ -158,7 +153,7 @@ def known_topics(step: Step) -> Mapping[str, TopicInfo]:
     return step.topics
 
 
-def encoded(records: Iterable[Record]) -> list[GroupRecord]:
+def encoded(records: Iterable[Record]) -> list[ShardRecord]:
     """Return the records in their encoded form."""
     return [encode(key, value) for key, value in records]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog_node.groups.value_formats import NO_TIMESTAMP
-from tidelog_node.groups.wire import Reader, Writer
+from tidelog_node.shards.wire import Reader, Writer
 
 _VERSION = 0
 _CLASSIC_TAG = 0

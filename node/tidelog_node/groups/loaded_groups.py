@@ -11,7 +11,6 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.classic import ClassicGroup
 from tidelog_node.groups.classic.persistence import group_of_record
 from tidelog_node.groups.consumer import ConsumerGroup
-from tidelog_node.groups.events import GroupRecord
 from tidelog_node.groups.offsets import CommittedOffsets
 from tidelog_node.groups.records import (
     GroupMetadataValue,
@@ -22,7 +21,8 @@ from tidelog_node.groups.records import (
 )
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.step import Answer, Step
-from tidelog_node.groups.store import GroupStore
+from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.store import RecordStore
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
 
@@ -76,7 +76,7 @@ class LoadedGroup:
 class LoadedGroups:
     """All groups of a shard. Those in memory are found by id; the others are read from the store."""
 
-    def __init__(self, store: GroupStore, settings: GroupSettings) -> None:
+    def __init__(self, store: RecordStore, settings: GroupSettings) -> None:
         self._store = store
         self._settings = settings
         self._loaded: dict[str, LoadedGroup] = {}
@@ -91,7 +91,7 @@ class LoadedGroups:
 
     def ids(self) -> Iterator[str]:
         """Yield the ids of all groups that may exist, some of them twice. Groups may appear and disappear meanwhile."""
-        yield from self._store.group_ids()
+        yield from self._store.ids()
         yield from tuple(self._loaded)
 
     def change_settings(self, settings: GroupSettings) -> None:
@@ -139,7 +139,7 @@ class LoadedGroups:
         return LoadedGroup(group_id, group, CommittedOffsets(group_id, self._store, records), is_recorded=bool(parts))
 
 
-def _part_of(record: GroupRecord) -> tuple[Key, Value] | None:
+def _part_of(record: ShardRecord) -> tuple[Key, Value] | None:
     decoded = None if is_offset_key(record.key) else decode(record)
     if decoded is None or decoded[1] is None:
         return None

@@ -16,7 +16,7 @@ from tidelog_node.groups.classic.persistence import tombstone as classic_tombsto
 from tidelog_node.groups.consumer import ConsumerGroup
 from tidelog_node.groups.consumer.validation import check_request
 from tidelog_node.groups.consumer_requests import encoded, known_topics
-from tidelog_node.groups.events import GroupRecord, RequestReceived
+from tidelog_node.groups.events import GroupCall
 from tidelog_node.groups.loaded_groups import LoadedGroup
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -27,11 +27,12 @@ from tidelog_node.groups.messages import (
 )
 from tidelog_node.groups.migration import may_upgrade
 from tidelog_node.groups.step import Effect, Step
+from tidelog_node.shards.events import ShardRecord
 
 _JOINING_EPOCH = 0
 
 
-def join(loaded: LoadedGroup, call: RequestReceived, request: JoinGroupRequest, step: Step) -> None:
+def join(loaded: LoadedGroup, call: GroupCall, request: JoinGroupRequest, step: Step) -> None:
     """Handle JoinGroup.
 
     Raises:
@@ -52,7 +53,7 @@ def join(loaded: LoadedGroup, call: RequestReceived, request: JoinGroupRequest, 
         _join_converted(loaded, group, call, request, step)
 
 
-def sync(loaded: LoadedGroup, call: RequestReceived, request: SyncGroupRequest, step: Step) -> None:
+def sync(loaded: LoadedGroup, call: GroupCall, request: SyncGroupRequest, step: Step) -> None:
     """Handle SyncGroup.
 
     Raises:
@@ -66,7 +67,7 @@ def sync(loaded: LoadedGroup, call: RequestReceived, request: SyncGroupRequest, 
         syncing.sync(group, call, request, step)
 
 
-def heartbeat(loaded: LoadedGroup, call: RequestReceived, request: HeartbeatRequest, step: Step) -> None:
+def heartbeat(loaded: LoadedGroup, call: GroupCall, request: HeartbeatRequest, step: Step) -> None:
     """Handle Heartbeat.
 
     Raises:
@@ -80,7 +81,7 @@ def heartbeat(loaded: LoadedGroup, call: RequestReceived, request: HeartbeatRequ
         membership.heartbeat(group, call, request, step)
 
 
-def leave(loaded: LoadedGroup, call: RequestReceived, request: LeaveGroupRequest, step: Step) -> None:
+def leave(loaded: LoadedGroup, call: GroupCall, request: LeaveGroupRequest, step: Step) -> None:
     """Handle LeaveGroup.
 
     Raises:
@@ -94,7 +95,7 @@ def leave(loaded: LoadedGroup, call: RequestReceived, request: LeaveGroupRequest
 
 
 def consumer_heartbeat(
-    loaded: LoadedGroup, call: RequestReceived, request: ConsumerGroupHeartbeatRequest, step: Step
+    loaded: LoadedGroup, call: GroupCall, request: ConsumerGroupHeartbeatRequest, step: Step
 ) -> None:
     """Handle ConsumerGroupHeartbeat.
 
@@ -108,7 +109,7 @@ def consumer_heartbeat(
     consumer_requests.consumer_heartbeat(loaded, group, call, request, step, before)
 
 
-def group_tombstones(loaded: LoadedGroup) -> list[GroupRecord]:
+def group_tombstones(loaded: LoadedGroup) -> list[ShardRecord]:
     """Return the records that delete a group but not its offsets."""
     if isinstance(loaded.group, ConsumerGroup):
         return encoded(loaded.group.tombstones())
@@ -116,7 +117,7 @@ def group_tombstones(loaded: LoadedGroup) -> list[GroupRecord]:
 
 
 def _join_converted(
-    loaded: LoadedGroup, group: ConsumerGroup, call: RequestReceived, request: JoinGroupRequest, step: Step
+    loaded: LoadedGroup, group: ConsumerGroup, call: GroupCall, request: JoinGroupRequest, step: Step
 ) -> None:
     classic = ClassicGroup(loaded.group_id)
     records = (*encoded(group.tombstones()), group_record(classic, {}))
@@ -130,7 +131,7 @@ class _JoinedConverted(Effect):
     loaded: LoadedGroup
     group: ConsumerGroup
     classic: ClassicGroup
-    call: RequestReceived
+    call: GroupCall
     request: JoinGroupRequest
 
     def written(self, step: Step) -> None:
@@ -147,7 +148,7 @@ class _JoinedConverted(Effect):
 
 def _consumer_group(
     loaded: LoadedGroup, request: ConsumerGroupHeartbeatRequest, step: Step
-) -> tuple[ConsumerGroup, list[GroupRecord]]:
+) -> tuple[ConsumerGroup, list[ShardRecord]]:
     """Return the group and the records that delete its previous form."""
     if isinstance(loaded.group, ConsumerGroup):
         return loaded.group, []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.answers import commit_error
 from tidelog_node.groups.classic import ClassicGroup, membership
-from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.events import GroupCall
 from tidelog_node.groups.loaded_groups import LoadedGroup, not_found
 from tidelog_node.groups.messages import (
     OffsetCommitRequest,
@@ -23,7 +23,7 @@ _NO_EPOCH = -1
 
 
 def commit(
-    loaded: LoadedGroup, call: RequestReceived, request: OffsetCommitRequest, deleted: DeletedTopics, step: Step
+    loaded: LoadedGroup, call: GroupCall, request: OffsetCommitRequest, deleted: DeletedTopics, step: Step
 ) -> None:
     """Handle OffsetCommit. A commit without a generation creates a simple group if the group does not exist.
 
@@ -60,7 +60,7 @@ class _Committed(Answer):
         step.respond(self.call_id, requests.failed_commit(self.response, commit_error(error)))
 
 
-def fetch(loaded: LoadedGroup, call: RequestReceived, request: OffsetFetchGroup, step: Step) -> None:
+def fetch(loaded: LoadedGroup, call: GroupCall, request: OffsetFetchGroup, step: Step) -> None:
     """Handle OffsetFetch of one group. A group that does not exist has no offsets.
 
     Raises:
@@ -72,7 +72,7 @@ def fetch(loaded: LoadedGroup, call: RequestReceived, request: OffsetFetchGroup,
     step.respond(call.call_id, requests.fetch(request, loaded.offsets))
 
 
-def delete(loaded: LoadedGroup, call: RequestReceived, request: OffsetDeleteRequest, step: Step) -> None:
+def delete(loaded: LoadedGroup, call: GroupCall, request: OffsetDeleteRequest, step: Step) -> None:
     """Handle OffsetDelete.
 
     Raises:

@@ -29,7 +29,6 @@ from tidelog_node.groups.consumer_value_formats import (
     read_target_assignment_member,
     read_target_assignment_metadata,
 )
-from tidelog_node.groups.events import GroupRecord
 from tidelog_node.groups.value_formats import (
     GroupMetadataMember,
     GroupMetadataValue,
@@ -37,7 +36,8 @@ from tidelog_node.groups.value_formats import (
     read_group_metadata,
     read_offset_commit,
 )
-from tidelog_node.groups.wire import Reader, Writer
+from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.wire import Reader, Writer
 
 __all__ = [
     "ClassicMemberMetadata",
@@ -67,7 +67,6 @@ __all__ = [
     "decode_key",
     "encode",
     "encode_key",
-    "group_of",
     "is_group_key",
     "is_offset_key",
 ]
@@ -206,13 +205,13 @@ _READERS = {
 }
 
 
-def encode(key: Key, value: Value | None) -> GroupRecord:
+def encode(key: Key, value: Value | None) -> ShardRecord:
     """Return the record. A value of None deletes the key.
 
     Raises:
         ValueError: A name exceeds the 32767 bytes of Kafka's strings, or a topic id does not have 16 bytes.
     """
-    return GroupRecord(encode_key(key), None if value is None else value.encode())
+    return ShardRecord(encode_key(key), None if value is None else value.encode())
 
 
 def encode_key(key: Key) -> bytes:
@@ -239,7 +238,7 @@ def encode_key(key: Key) -> bytes:
     return bytes(writer)
 
 
-def decode(record: GroupRecord) -> tuple[Key, Value | None] | None:
+def decode(record: ShardRecord) -> tuple[Key, Value | None] | None:
     """Return the key and the value; the value is None if the record deletes the key.
 
     Return None for a record of an unknown type or of a version from a later Kafka. Readers of the log skip such
@@ -280,14 +279,3 @@ def is_offset_key(data: bytes) -> bool:
 def is_group_key(data: bytes) -> bool:
     """Return whether a record with this key states that a group of either protocol exists."""
     return data[:2] in _GROUP_TYPES
-
-
-def group_of(key: bytes) -> str:
-    """Return the id of the group that a record belongs to, which is the first field of all of Kafka's key types.
-
-    Raises:
-        ValueError: The bytes are not a group's key.
-    """
-    reader = Reader(key)
-    reader.int16()
-    return reader.string()

@@ -20,22 +20,14 @@ from tidelog_node.groups.classic import ClassicGroup
 from tidelog_node.groups.classic.membership import abandon
 from tidelog_node.groups.classic.rebalance import begin_loaded, expire
 from tidelog_node.groups.cleanup import Cleanup, clean_up
-from tidelog_node.groups.deadlines import Deadlines
 from tidelog_node.groups.events import (
     Command,
     Event,
+    GroupCall,
     GroupResponse,
-    RecordsCommitted,
-    RecordsWritten,
-    RequestAbandoned,
-    RequestReceived,
-    Respond,
-    TimePassed,
     TimingsChanged,
     TopicInfo,
     TopicsChanged,
-    WriteFailed,
-    WriteRecords,
 )
 from tidelog_node.groups.limits import check_names
 from tidelog_node.groups.loaded_groups import LoadedGroup, LoadedGroups
@@ -43,7 +35,18 @@ from tidelog_node.groups.offsets.committed import offset_changes_in
 from tidelog_node.groups.records import is_group_key
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.step import Step, Write
-from tidelog_node.groups.store import GroupStore
+from tidelog_node.shards.deadlines import Deadlines
+from tidelog_node.shards.events import (
+    RecordsCommitted,
+    RecordsWritten,
+    RequestAbandoned,
+    RequestReceived,
+    Respond,
+    TimePassed,
+    WriteFailed,
+    WriteRecords,
+)
+from tidelog_node.shards.store import RecordStore
 
 _AT_ONCE = 0
 
@@ -57,7 +60,7 @@ class GroupShard:
     """
 
     def __init__(
-        self, settings: GroupSettings, store: GroupStore, new_member_id: Callable[[str], str], now_ms: int
+        self, settings: GroupSettings, store: RecordStore, new_member_id: Callable[[str], str], now_ms: int
     ) -> None:
         """Take over the groups of a store. The session timeouts of their members start now."""
         self._settings = settings
@@ -132,14 +135,14 @@ class GroupShard:
         assert self._written <= self._writes.keys()
         assert all(write.offsets == tuple(offset_changes_in(write.records)) for write in self._writes.values())
 
-    def _handle(self, call: RequestReceived, step: Step) -> None:
+    def _handle(self, call: GroupCall, step: Step) -> None:
         try:
             check_names(call)
             self._dispatch(call, step)
         except TidelogError as error:
             step.respond(call.call_id, refuse(call.request, error))
 
-    def _dispatch(self, call: RequestReceived, step: Step) -> None:
+    def _dispatch(self, call: GroupCall, step: Step) -> None:
         request = call.request
         match request:
             case messages.JoinGroupRequest():

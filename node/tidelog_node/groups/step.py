@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_node.groups.answers import refuse_write
-from tidelog_node.groups.events import GroupRecord, GroupRequest, GroupResponse, TopicInfo
+from tidelog_node.groups.events import GroupRequest, GroupResponse, TopicInfo
 from tidelog_node.groups.offsets.committed import OffsetChange
 from tidelog_node.groups.offsets.encoding import encode_offsets
 from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.shards.events import ShardRecord
 
 
 class Effect:
@@ -50,7 +51,7 @@ class Write:
     """Records of one group to write as one batch, and the effects that follow, in order."""
 
     group_id: str
-    records: tuple[GroupRecord, ...]
+    records: tuple[ShardRecord, ...]
     effects: tuple[Effect, ...] = ()
     offsets: tuple[OffsetChange, ...] = ()
     """The changes of committed offsets that the records contain."""
@@ -79,7 +80,7 @@ class Step:
     def write(
         self,
         group_id: str,
-        records: Iterable[GroupRecord] = (),
+        records: Iterable[ShardRecord] = (),
         *effects: Effect,
         offsets: Iterable[OffsetChange] = (),
     ) -> None:

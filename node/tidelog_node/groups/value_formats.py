@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog_node.groups.wire import Reader, Writer
+from tidelog_node.shards.wire import Reader, Writer
 
 _CLASSIC_VERSION = 3
 _LAST_CLASSIC_VERSION = 4

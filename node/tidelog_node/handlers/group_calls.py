@@ -8,7 +8,8 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups import messages
 from tidelog_node.groups.answers import refuse
-from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse
+from tidelog_node.groups.events import GroupRequest, GroupResponse
+from tidelog_node.shards.events import ClientIdentity
 
 R = TypeVar("R", bound=GroupResponse)
 

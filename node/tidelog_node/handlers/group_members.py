@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups import messages
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers.group_calls import answer_of_group, call_group
+from tidelog_node.shards.events import ClientIdentity
 
 MOST_LEAVING = 25_000
 """The maximum number of members that one request removes. They are removed in one step of the coordinator."""

@@ -12,9 +12,10 @@ from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups import messages
-from tidelog_node.groups.events import AllOffsets, ClientIdentity
+from tidelog_node.groups.events import AllOffsets
 from tidelog_node.groups.offsets.requests import result_in_steps
 from tidelog_node.handlers.group_calls import answer_of_group
+from tidelog_node.shards.events import ClientIdentity
 
 _AT_ONCE = 100
 MOST_OFFSETS = 25_000

@@ -9,8 +9,8 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups import messages
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers.group_calls import call_shard, refused
+from tidelog_node.shards.events import ClientIdentity
 
 _OfSeveral = messages.DescribeGroupsRequest | messages.ConsumerGroupDescribeRequest | messages.DeleteGroupsRequest
 R = TypeVar("R", messages.DescribeGroupsResponse, messages.ConsumerGroupDescribeResponse, messages.DeleteGroupsResponse)

@@ -8,13 +8,13 @@ from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, Ty
 
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, decode_in_steps, encode_in_steps
 from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Buffer, Writer
+from tidelog_node.shards.events import ClientIdentity
 
 Body: TypeAlias = Sequence[Buffer]
 """A response without its header, in chunks; large ones by reference."""

@@ -8,8 +8,8 @@ from typing import TypeVar
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.transport.services import Call, Caller, Service, types_of
 from tidelog_node.coordination import GroupCoordinator
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import group_members, group_offsets, groups
+from tidelog_node.shards.events import ClientIdentity
 
 Q = TypeVar("Q")
 R = TypeVar("R")

@@ -28,10 +28,9 @@ from tidelog_foundation.transport.services import add_servicer
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.coordination import GroupCoordinator
-from tidelog_node.coordination.views import OpenView, open_group_view
+from tidelog_node.coordination.views import OpenView, open_rocks_view
 from tidelog_node.event_loop import DecodingThread, SystemClock
 from tidelog_node.groups.shard import GroupShard
-from tidelog_node.groups.store import GroupStore
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.response_budget import ResponseBudget
@@ -71,6 +70,7 @@ from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.process_resources import keep_freed_memory, raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
 from tidelog_node.server.topic_creation import TopicCreation
+from tidelog_node.shards.store import RecordStore
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ async def serve(properties: dict[str, str]) -> None:
 class Node:
     """The wiring of one node's parts. ``run`` is called once.
 
-    ``directories`` and ``open_group_view`` determine where the node stores its data.
+    ``directories`` and ``open_view`` determine where the node stores its data.
     """
 
     def __init__(
@@ -123,10 +123,10 @@ class Node:
         port: int,
         kafka: KafkaListeners,
         directories: LogManager,
-        open_group_view: OpenView = open_group_view,
+        open_view: OpenView = open_rocks_view,
     ) -> None:
         self._settings = settings
-        self._open_group_view = open_group_view
+        self._open_view = open_view
         self._config = config = settings.current
         self._server = server
         self._kafka = kafka
@@ -210,7 +210,7 @@ class Node:
             self._config.offsets_commit_timeout_ms,
             lambda: self._lifecycle.has_session,
             moved_ms=self._config.group_consumer_max_heartbeat_interval_ms,
-            open_view=self._open_group_view,
+            open_view=self._open_view,
         )
         self._settings.subscribe(self._change_settings)
         try:
@@ -361,7 +361,7 @@ class Node:
     def _clean_logs(self, settings: CleanerSettings) -> Coroutine[None, None, None]:
         return clean_logs(self._registry, self._directories, settings, self._clock, self._directories.files)
 
-    def _new_group_shard(self, store: GroupStore) -> GroupShard:
+    def _new_group_shard(self, store: RecordStore) -> GroupShard:
         """Return the coordinator of a shard's groups. Member ids have Kafka's form."""
         settings = self._config.group_settings()
         return GroupShard(settings, store, lambda prefix: f"{prefix}-{uuid.uuid4()}", self._clock.monotonic_ms())

@@ -1,10 +1,4 @@
-"""The events that a shard of the transaction coordinator processes and the commands that it returns to the shell.
-
-The shell executes each :class:`WriteRecords` before it delivers the next event. It appends the records to the shard's
-partition and answers with :class:`RecordsWritten`, or with :class:`WriteFailed` if nothing was appended. Later it
-delivers :class:`RecordsCommitted` once every in-sync replica has the records. Writes are committed in order. A call
-that has not begun to act when it is abandoned has no effect. These events are those of a shard of groups.
-"""
+"""The events and commands that only shards of transactions have, besides those of all shards."""
 
 from __future__ import annotations
 
@@ -12,26 +6,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_node.groups.events import RecordsCommitted, RecordsWritten, RequestAbandoned, TimePassed, WriteFailed
+from tidelog_node.shards.events import RequestReceived, ShardCommand, ShardEvent
 from tidelog_node.transactions.requests import TransactionRequest, TransactionResponse
 from tidelog_node.transactions.settings import TransactionSettings
 from tidelog_node.transactions.states import Producer, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionRecord:
-    """A record of __transaction_state. A ``value`` of None deletes the key."""
-
-    key: bytes
-    value: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class RequestReceived:
-    """A call. One :class:`Respond` answers it, possibly later."""
-
-    call_id: int
-    request: TransactionRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +36,10 @@ class SettingsChanged:
     settings: TransactionSettings
 
 
-Event: TypeAlias = (
-    RequestReceived
-    | RequestAbandoned
-    | RecordsWritten
-    | RecordsCommitted
-    | WriteFailed
-    | ProducerIdAllocated
-    | MarkersWritten
-    | SettingsChanged
-    | TimePassed
-)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteRecords:
-    """Append these records as one batch. The module describes the events that follow."""
-
-    write_id: int
-    records: tuple[TransactionRecord, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Respond:
-    """Answer a call."""
-
-    call_id: int
-    response: TransactionResponse
+TransactionCall: TypeAlias = RequestReceived[TransactionRequest]
+TransactionNews: TypeAlias = ProducerIdAllocated | MarkersWritten | SettingsChanged
+"""The events that only shards of transactions have."""
+Event: TypeAlias = ShardEvent[TransactionRequest] | TransactionNews
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +64,6 @@ class WriteMarkers:
     """The ``transaction.version`` of the client that ended the transaction."""
 
 
-Command: TypeAlias = WriteRecords | Respond | AllocateProducerId | WriteMarkers
+TransactionCommand: TypeAlias = AllocateProducerId | WriteMarkers
+"""The commands that only shards of transactions return."""
+Command: TypeAlias = ShardCommand[TransactionResponse] | TransactionCommand

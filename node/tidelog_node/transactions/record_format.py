@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from itertools import groupby
 
-from tidelog_node.groups.wire import Reader, Writer
+from tidelog_node.shards.wire import Reader, Writer
 from tidelog_node.transactions.states import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -25,8 +25,19 @@ from itertools import islice
 from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_node.groups.deadlines import Deadlines
-from tidelog_node.groups.events import RecordsCommitted, RecordsWritten, RequestAbandoned, TimePassed, WriteFailed
+from tidelog_node.shards.deadlines import Deadlines
+from tidelog_node.shards.events import (
+    RecordsCommitted,
+    RecordsWritten,
+    RequestAbandoned,
+    RequestReceived,
+    Respond,
+    ShardRecord,
+    TimePassed,
+    WriteFailed,
+    WriteRecords,
+)
+from tidelog_node.shards.store import RecordStore
 from tidelog_node.transactions import transitions
 from tidelog_node.transactions.entries import ActingRequest, Entry, Listing, Waiting, Write
 from tidelog_node.transactions.events import (
@@ -35,12 +46,9 @@ from tidelog_node.transactions.events import (
     Event,
     MarkersWritten,
     ProducerIdAllocated,
-    RequestReceived,
-    Respond,
     SettingsChanged,
-    TransactionRecord,
+    TransactionCall,
     WriteMarkers,
-    WriteRecords,
 )
 from tidelog_node.transactions.record_format import encode_key, encode_value
 from tidelog_node.transactions.requests import (
@@ -83,10 +91,10 @@ class TransactionShard:
     they outlive the process.
     """
 
-    def __init__(self, settings: TransactionSettings, store: TransactionStore, now_ms: int) -> None:
+    def __init__(self, settings: TransactionSettings, store: RecordStore, now_ms: int) -> None:
         """Take over the transactional ids of a store."""
         self._settings = settings
-        self._store = store
+        self._store = TransactionStore(store)
         self._entries: dict[str, Entry] = {}
         self._writes: dict[int, Write] = {}
         self._answers: dict[int, list[tuple[int, TransactionResponse]]] = {}
@@ -98,7 +106,7 @@ class TransactionShard:
         """The deadlines of waiting calls, with their call ids, in order. Some of the calls may have been answered."""
         self._next_write_id = 1
         self._commands: list[Command] = []
-        self._loading: Iterator[str] | None = store.ids()
+        self._loading: Iterator[str] | None = self._store.ids()
         self._expiring: Iterator[str] | None = None
         self._next_timeouts_ms = now_ms + settings.abort_timed_out_interval_ms
         self._next_expiry_ms = now_ms + settings.remove_expired_interval_ms
@@ -160,7 +168,7 @@ class TransactionShard:
 
     # Requests
 
-    def _receive(self, call: RequestReceived, now_ms: int, wall_ms: int) -> None:
+    def _receive(self, call: TransactionCall, now_ms: int, wall_ms: int) -> None:
         request = call.request
         match request:
             case InitProducerIdRequest() | AddPartitionsRequest() | EndTxnRequest():
@@ -339,7 +347,7 @@ class TransactionShard:
         write_id, self._next_write_id = self._next_write_id, self._next_write_id + 1
         self._writes[write_id] = Write(transactional_id, after, call_id, response, request)
         value = None if after is None else encode_value(after, self._settings.version)
-        self._commands.append(WriteRecords(write_id, (TransactionRecord(encode_key(transactional_id), value),)))
+        self._commands.append(WriteRecords(write_id, (ShardRecord(encode_key(transactional_id), value),)))
         entry.open_writes.append(write_id)
         entry.is_appending = True
 

@@ -24,7 +24,7 @@ from tidelog_node.groups.messages import (
     ListGroupsRequest,
 )
 from tidelog_node.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, encode
-from tidelog_node.groups.store import MemoryGroupStore
+from tidelog_node.shards.store import MemoryRecordStore
 
 
 def listed(harness: ShardHarness, *states: str, types: tuple[str, ...] = ()) -> list[tuple[str, str, str, str]]:
@@ -95,7 +95,7 @@ def test_delete_removes_empty_groups_with_their_offsets_and_no_others(harness: S
     assert deleted(harness, "g") == [None]
     assert harness.log[-1] == (GroupMetadataKey("g"), None)
     assert listed(harness) == []
-    assert list(harness.store.group_ids()) == []
+    assert list(harness.store.ids()) == []
 
 
 def test_delete_is_answered_when_all_of_it_is_committed(harness: ShardHarness) -> None:
@@ -166,7 +166,7 @@ def test_delete_of_no_groups_is_answered(harness: ShardHarness) -> None:
 def many_groups(count: int) -> ShardHarness:
     value = OffsetCommitValue(1, -1, "", START_MS)
     records = [encode(OffsetCommitKey(f"g{number}", "t", 0), value) for number in range(count)]
-    return ShardHarness(store=MemoryGroupStore(records))
+    return ShardHarness(store=MemoryRecordStore(records))
 
 
 def test_list_of_many_groups_lets_other_calls_come_in_between() -> None:
@@ -201,4 +201,4 @@ def test_delete_of_a_group_with_very_many_offsets_is_written_in_parts(harness: S
     assert call not in harness.responses
     harness.commit()
     assert harness.responses[call].groups[0].error is None
-    assert list(harness.store.group_ids()) == []
+    assert list(harness.store.ids()) == []

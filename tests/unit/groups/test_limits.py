@@ -14,11 +14,11 @@ from group_shards import (
 )
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.limits import MAX_NAME_BYTES
 from tidelog_node.groups.messages import DescribeGroupsRequest
 from tidelog_node.groups.settings import GroupSettings
-from tidelog_node.groups.wire import MAX_STRING_BYTES
+from tidelog_node.shards.events import ClientIdentity
+from tidelog_node.shards.wire import MAX_STRING_BYTES
 
 LONG = "ä" * (MAX_STRING_BYTES // 2 + 1)
 

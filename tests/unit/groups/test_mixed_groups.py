@@ -40,7 +40,7 @@ from tidelog_node.groups.records import (
     GroupMetadataValue,
 )
 from tidelog_node.groups.settings import GroupSettings, MigrationPolicy
-from tidelog_node.groups.wire import Writer
+from tidelog_node.shards.wire import Writer
 
 PARTITIONS = 4
 Partitions = frozenset[tuple[str, int]]

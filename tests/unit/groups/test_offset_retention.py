@@ -22,7 +22,7 @@ from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.messages import ListGroupsRequest
 from tidelog_node.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, encode
 from tidelog_node.groups.settings import GroupSettings
-from tidelog_node.groups.store import MemoryGroupStore
+from tidelog_node.shards.store import MemoryRecordStore
 
 CHECK_MS = 1_000
 RETENTION_MS = 100_000
@@ -56,7 +56,7 @@ def test_offsets_of_a_simple_group_expire_each_for_itself_and_the_group_with_the
     assert fetched_offsets(harness) == {("t", 1): 6}
     harness.pass_time(RETENTION_MS)
     assert groups(harness) == []
-    assert list(harness.store.group_ids()) == []
+    assert list(harness.store.ids()) == []
 
 
 def test_offsets_of_a_group_that_became_empty_expire_when_it_has_been_so_for_the_retention(
@@ -73,7 +73,7 @@ def test_offsets_of_a_group_that_became_empty_expire_when_it_has_been_so_for_the
     harness.pass_time(2 * CHECK_MS)
     assert groups(harness) == []
     assert (GroupMetadataKey("g"), None) in harness.log
-    assert list(harness.store.group_ids()) == []
+    assert list(harness.store.ids()) == []
 
 
 def test_offsets_of_topics_that_a_stable_group_does_not_read_any_more_expire(harness: ShardHarness) -> None:
@@ -102,7 +102,7 @@ def test_offsets_of_a_group_that_rebalances_do_not_expire(harness: ShardHarness)
 def test_offset_with_a_time_of_its_own_expires_then() -> None:
     key = OffsetCommitKey("g", "t", 0)
     value = OffsetCommitValue(1, -1, "", 0, expire_timestamp=1_010_000)
-    harness = ShardHarness(SETTINGS, MemoryGroupStore([encode(key, value)]))
+    harness = ShardHarness(SETTINGS, MemoryRecordStore([encode(key, value)]))
     harness.pass_time(9_000)
     assert fetched_offsets(harness) == {("t", 0): 1}
     harness.pass_time(2 * CHECK_MS)
@@ -199,8 +199,8 @@ def test_member_that_joins_while_an_expired_group_is_deleted_begins_a_new_one(ha
 
 def test_all_of_many_groups_are_looked_at_in_slices() -> None:
     keys = [OffsetCommitKey(f"g{number}", "t", 0) for number in range(350)]
-    harness = ShardHarness(SETTINGS, MemoryGroupStore(encode(key, OffsetCommitValue(1, -1, "", 0)) for key in keys))
-    assert list(harness.store.group_ids()) == []
+    harness = ShardHarness(SETTINGS, MemoryRecordStore(encode(key, OffsetCommitValue(1, -1, "", 0)) for key in keys))
+    assert list(harness.store.ids()) == []
     assert {key for key, value in harness.log if value is None} == set(keys)
 
 
@@ -225,7 +225,7 @@ def test_very_many_offsets_expire_in_parts() -> None:
     assert len(sizes) > 1
     assert max(sizes) < 200_000
     harness.commit()
-    assert list(harness.store.group_ids()) == []
+    assert list(harness.store.ids()) == []
 
 
 @pytest.mark.parametrize("clock_error_ms", [-3_600_000, 3_600_000])

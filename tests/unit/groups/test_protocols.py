@@ -114,14 +114,14 @@ def test_group_is_deleted_when_it_is_empty(harness: ShardHarness) -> None:
     assert code_of(harness.call(request).groups[0]) is ErrorCode.NON_EMPTY_GROUP
     assert harness.call(consumer_heartbeat_request("m", -1)).member_epoch == -1
     assert harness.call(request).groups[0].error is None
-    assert list(harness.store.group_ids()) == []
+    assert list(harness.store.ids()) == []
 
 
 def test_empty_group_without_offsets_is_deleted_at_the_next_check(harness: ShardHarness) -> None:
     harness.call(consumer_heartbeat_request("m"))
     harness.call(consumer_heartbeat_request("m", -1))
     harness.pass_time(600_000)
-    assert list(harness.store.group_ids()) == []
+    assert list(harness.store.ids()) == []
 
 
 def test_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets(harness: ShardHarness) -> None:

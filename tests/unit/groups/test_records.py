@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog_node.groups.events import GroupRecord
 from tidelog_node.groups.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -35,8 +34,9 @@ from tidelog_node.groups.records import (
     decode_key,
     encode,
     encode_key,
-    group_of,
 )
+from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.store import owner_of
 
 TOPIC = bytes(range(16))
 TOPIC_HEX = TOPIC.hex()
@@ -122,8 +122,8 @@ def test_record_has_kafkas_bytes(key: Key, value: Value, key_hex: str, value_hex
     assert record.key == bytes.fromhex(key_hex)
     assert record.value == bytes.fromhex(value_hex)
     assert decode(record) == (key, value)
-    assert decode(GroupRecord(record.key, None)) == (key, None)
-    assert group_of(record.key) == key.group
+    assert decode(ShardRecord(record.key, None)) == (key, None)
+    assert owner_of(record.key) == key.group
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_record_has_kafkas_bytes(key: Key, value: Value, key_hex: str, value_hex
 )
 def test_committed_offsets_of_other_versions_are_read(value_hex: str, value: OffsetCommitValue) -> None:
     for key_hex in ("0000 0001 67 0001 74 00000001", "0001 0001 67 0001 74 00000001"):
-        record = GroupRecord(bytes.fromhex(key_hex), bytes.fromhex(value_hex))
+        record = ShardRecord(bytes.fromhex(key_hex), bytes.fromhex(value_hex))
         assert decode(record) == (OffsetCommitKey("g", "t", 1), value)
 
 
@@ -163,26 +163,26 @@ def test_classic_groups_of_other_versions_are_read(
     value = bytes.fromhex(f"{version:04x} {head} {since} {count} {member_hex} {'00' if flexible else ''}")
     member = GroupMetadataMember("m", instance_id, "c", "h", rebalance_ms, 200, b"s", b"a")
     expected = GroupMetadataValue("c", 1, "r", "m", since_ms, (member,))
-    assert decode(GroupRecord(encode_key(GroupMetadataKey("g")), value)) == (GroupMetadataKey("g"), expected)
+    assert decode(ShardRecord(encode_key(GroupMetadataKey("g")), value)) == (GroupMetadataKey("g"), expected)
 
 
 def test_unknown_tagged_fields_are_passed_over() -> None:
     value = bytes.fromhex("0000 00000004 01 63 03 616263")
     key = ConsumerGroupMetadataKey("g")
-    assert decode(GroupRecord(encode_key(key), value)) == (key, ConsumerGroupMetadataValue(4))
+    assert decode(ShardRecord(encode_key(key), value)) == (key, ConsumerGroupMetadataValue(4))
 
 
 @pytest.mark.parametrize("key_hex", ["000b 0001 67", "0011 0001 67", "7fff 0001 67 ff"])
 def test_records_of_unknown_types_are_passed_over(key_hex: str) -> None:
     key = bytes.fromhex(key_hex)
     assert decode_key(key) is None
-    assert decode(GroupRecord(key, b"anything")) is None
-    assert group_of(key) == "g"
+    assert decode(ShardRecord(key, b"anything")) is None
+    assert owner_of(key) == "g"
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, value, *_ in GOLDEN])
 def test_values_of_later_versions_are_passed_over(key: Key, value: Value) -> None:
-    assert decode(GroupRecord(encode_key(key), b"\x00\x63" + value.encode()[2:])) is None
+    assert decode(ShardRecord(encode_key(key), b"\x00\x63" + value.encode()[2:])) is None
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, value, *_ in GOLDEN])
@@ -195,7 +195,7 @@ def test_torn_records_are_refused(key: Key, value: Value) -> None:
     if isinstance(value, ConsumerGroupPartitionMetadataValue):
         return
     with pytest.raises(ValueError, match=r"expected|cannot be in"):
-        decode(GroupRecord(record.key, record.value[: len(record.value) // 2]))
+        decode(ShardRecord(record.key, record.value[: len(record.value) // 2]))
 
 
 def test_names_that_are_too_long_are_refused() -> None:

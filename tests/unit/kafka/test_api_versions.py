@@ -7,7 +7,6 @@ import pytest
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -21,6 +20,7 @@ from tidelog_node.kafka.protocol.messages.api_versions import (
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, Request
+from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.metadata import BrokerRegistration, Endpoint, MetadataImage
 from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
 

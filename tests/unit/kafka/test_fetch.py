@@ -10,13 +10,13 @@ from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import read_records
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.fetch import FetchApi
 from tidelog_node.kafka.protocol.messages.fetch_request import encode_request
 from tidelog_node.kafka.protocol.messages.fetch_response import decode_response
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
+from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.metadata import Endpoint, ListenerEndpoint, RegisterBrokerRecord, RemoveTopicRecord
 
 T, U = b"0123456789abcdef", b"u" * 16

@@ -14,7 +14,6 @@ from kafka_groups import kafka_groups
 from tidelog.v1 import log_service_pb2 as log_pb
 from tidelog_foundation.requests import topics as requests
 from tidelog_foundation.requests.topics import CreatableTopicResult, CreateTopicsResponse
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.offsets import requests as offset_requests
 from tidelog_node.groups.offsets.committed import CommittedOffsets, TopicPartition
 from tidelog_node.groups.records import OffsetCommitValue
@@ -37,6 +36,7 @@ from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
 from tidelog_node.server.log_service import fetch as fetch_by_grpc
+from tidelog_node.shards.events import ClientIdentity
 
 TOPIC, LATEST = 2, -1
 MANY, REFUSED = 5_000, 12_000

@@ -11,7 +11,6 @@ from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.messages.offsets import (
@@ -39,6 +38,7 @@ from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
 from tidelog_node.server.log_service import log_service
+from tidelog_node.shards.events import ClientIdentity
 
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub  # isort: skip
 

@@ -29,12 +29,12 @@ from tidelog_foundation.records import (
 )
 from tidelog_node import handlers
 from tidelog_node.event_loop import Pending
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.produce import ProduceApi
 from tidelog_node.kafka.protocol.messages.produce import FLEXIBLE
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.served import Caller, CloseConnection, KafkaNode, Request
 from tidelog_node.log import PartitionLog
+from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.metadata import (
     BrokerRegistrationChangeRecord,
     Endpoint,

@@ -192,7 +192,7 @@ def test_prepared_transaction_of_a_two_phase_commit_never_times_out() -> None:
     harness.settle()
     assert error_of(harness, end(response.producer)) is None
     assert state(harness) is S.COMPLETE_COMMIT
-    stored = harness.store.get(ID)
+    stored = harness.stored(ID)
     assert stored is not None
     assert stored.timeout_ms == NO_TIMEOUT_MS
 
@@ -217,7 +217,7 @@ def test_request_out_of_place_is_refused(
     harness: TransactionHarness, request_: TransactionRequest, code: ErrorCode
 ) -> None:
     assert error_of(harness, request_) is code
-    assert not harness.store.values
+    assert not list(harness.store.ids())
 
 
 @pytest.mark.parametrize("keeps_uncommitted", [0, 1])
@@ -256,11 +256,11 @@ def test_idle_transactional_id_expires(harness: TransactionHarness) -> None:
     producer = begun(harness, "idle")
     assert error_of(harness, end(producer, name="idle")) is None
     begun(harness, "open")
-    harness.store.values["open"] = replace(harness.store.values["open"], timeout_ms=NO_TIMEOUT_MS)
+    harness.store_state("open", replace(harness.stored("open"), timeout_ms=NO_TIMEOUT_MS))
     harness.fail_over()
     harness.pass_time(8 * 24 * 3_600_000)
     harness.settle()
-    assert harness.store.values.keys() == {"open"}
+    assert list(harness.store.ids()) == ["open"]
     assert error_of(harness, add(producer, "idle")) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 

@@ -105,11 +105,11 @@ class Transactions(RuleBasedStateMachine):
         """Continue near the greatest epoch, as after 32,000 transactions."""
         if self.harness.uncommitted or self.harness.markers or self.calls:
             return
-        stored = self.harness.store.get(ID)
+        stored = self.harness.stored(ID)
         if stored is None or not stored.state.is_idle or stored.producer.epoch > 1_000:
             return
         producer = Producer(stored.producer.id, MAX_PRODUCER_EPOCH - 3)
-        self.harness.store.values[ID] = replace(stored, producer=producer, last_producer_epoch=-1)
+        self.harness.store_state(ID, replace(stored, producer=producer, last_producer_epoch=-1))
         self.producers = [producer if p == stored.producer else p for p in self.producers]
         self.harness.fail_over()
 

@@ -6,7 +6,7 @@ from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.rebalance import joined, rebalance, refuse_join, reset_session
 from tidelog_node.groups.classic.static_members import replace_static_member
-from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.events import GroupCall
 from tidelog_node.groups.messages import JoinGroupRequest, JoinGroupResponse
 from tidelog_node.groups.step import Step
 
@@ -17,7 +17,7 @@ Each may be as long as a client id and stays in memory for a session timeout, wh
 """
 
 
-def join(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, step: Step) -> None:
+def join(group: ClassicGroup, call: GroupCall, request: JoinGroupRequest, step: Step) -> None:
     """Add a member to the group, or to its next generation. The answer follows when the join phase ends.
 
     Raises:
@@ -58,7 +58,7 @@ def _unsupported(group: ClassicGroup, request: JoinGroupRequest) -> str:
     )
 
 
-def _join_unknown(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, step: Step) -> None:
+def _join_unknown(group: ClassicGroup, call: GroupCall, request: JoinGroupRequest, step: Step) -> None:
     instance_id = request.group_instance_id
     if instance_id is not None:
         new_id = step.new_member_id(instance_id)
@@ -84,7 +84,7 @@ def _make_room(group: ClassicGroup) -> None:
         group.remove(next(iter(group.pending_joins)))
 
 
-def _join_known(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, step: Step) -> None:
+def _join_known(group: ClassicGroup, call: GroupCall, request: JoinGroupRequest, step: Step) -> None:
     instance_id = request.group_instance_id
     if request.member_id in group.pending_joins and instance_id is None:
         _add(group, call, request, request.member_id, step)
@@ -101,7 +101,7 @@ def _join_known(group: ClassicGroup, call: RequestReceived, request: JoinGroupRe
         step.respond(call.call_id, joined(group, member))
 
 
-def _add(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, member_id: str, step: Step) -> None:
+def _add(group: ClassicGroup, call: GroupCall, request: JoinGroupRequest, member_id: str, step: Step) -> None:
     if group.state is ClassicState.PREPARING_REBALANCE and group.previous_state is ClassicState.EMPTY:
         group.new_member_added = True
     member = ClassicMember(
@@ -122,7 +122,7 @@ def _add(group: ClassicGroup, call: RequestReceived, request: JoinGroupRequest, 
 
 
 def update_member(
-    group: ClassicGroup, member: ClassicMember, call: RequestReceived, request: JoinGroupRequest, step: Step
+    group: ClassicGroup, member: ClassicMember, call: GroupCall, request: JoinGroupRequest, step: Step
 ) -> None:
     """Update a member from its repeated JoinGroup and let it wait."""
     refuse_join(member, step, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicState
 from tidelog_node.groups.classic.rebalance import rebalance_without, remove_member, reset_session
-from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.events import GroupCall
 from tidelog_node.groups.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -18,7 +18,7 @@ from tidelog_node.groups.messages import (
 from tidelog_node.groups.step import Step
 
 
-def heartbeat(group: ClassicGroup, call: RequestReceived, request: HeartbeatRequest, step: Step) -> None:
+def heartbeat(group: ClassicGroup, call: GroupCall, request: HeartbeatRequest, step: Step) -> None:
     """Keep a member alive.
 
     Raises:
@@ -34,7 +34,7 @@ def heartbeat(group: ClassicGroup, call: RequestReceived, request: HeartbeatRequ
     step.respond(call.call_id, HeartbeatResponse())
 
 
-def leave(group: ClassicGroup, call: RequestReceived, request: LeaveGroupRequest, step: Step) -> None:
+def leave(group: ClassicGroup, call: GroupCall, request: LeaveGroupRequest, step: Step) -> None:
     """Remove members. Each has a result of its own (KIP-345)."""
     results = tuple(_leave_one(group, leaving, step) for leaving in request.members)
     if any(result.error is None for result in results):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
-from tidelog_node.groups.events import GroupRecord
 from tidelog_node.groups.records import GroupMetadataKey, GroupMetadataMember, GroupMetadataValue, encode
 from tidelog_node.groups.value_formats import NO_TIMESTAMP
+from tidelog_node.shards.events import ShardRecord
 
 
-def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
+def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> ShardRecord:
     """Return the record of a group whose members have these assignments, by member id.
 
     A record with members but no leader marks a former consumer group that must rebalance. Kafka makes the first member
@@ -39,7 +39,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
     return encode(GroupMetadataKey(group.group_id), value)
 
 
-def tombstone(group_id: str) -> GroupRecord:
+def tombstone(group_id: str) -> ShardRecord:
     """Return the record that deletes a group."""
     return encode(GroupMetadataKey(group_id), None)
 

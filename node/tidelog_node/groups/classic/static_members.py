@@ -16,7 +16,7 @@ from tidelog_node.groups.classic.rebalance import (
     refuse_sync,
     reset_session,
 )
-from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.events import GroupCall
 from tidelog_node.groups.messages import JoinGroupRequest, JoinGroupResponse
 from tidelog_node.groups.step import Effect, Step
 
@@ -25,7 +25,7 @@ def replace_static_member(
     group: ClassicGroup,
     member: ClassicMember,
     new_id: str,
-    call: RequestReceived,
+    call: GroupCall,
     request: JoinGroupRequest,
     step: Step,
 ) -> None:

@@ -10,12 +10,12 @@ from tidelog_node.groups.answers import write_error
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.rebalance import prepare_rebalance, propagate_error, refuse_sync, reset_session
-from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.events import GroupCall
 from tidelog_node.groups.messages import SyncGroupRequest, SyncGroupResponse
 from tidelog_node.groups.step import Effect, Step
 
 
-def sync(group: ClassicGroup, call: RequestReceived, request: SyncGroupRequest, step: Step) -> None:
+def sync(group: ClassicGroup, call: GroupCall, request: SyncGroupRequest, step: Step) -> None:
     """Accept the leader's assignment, or let a member wait for its own.
 
     Raises:

@@ -24,7 +24,7 @@ from tidelog_node.groups.consumer_protocol import (
     encode_assignment,
     read_subscription,
 )
-from tidelog_node.groups.events import ClientIdentity, TopicInfo
+from tidelog_node.groups.events import TopicInfo
 from tidelog_node.groups.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -34,6 +34,7 @@ from tidelog_node.groups.messages import (
     SyncGroupResponse,
 )
 from tidelog_node.groups.records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
+from tidelog_node.shards.events import ClientIdentity
 
 
 def check_join(state: GroupState, request: JoinGroupRequest, max_size: int) -> None:

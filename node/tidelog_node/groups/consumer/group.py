@@ -36,7 +36,7 @@ from tidelog_node.groups.consumer.reconciliation import reconcile
 from tidelog_node.groups.consumer.state import GroupState, Record
 from tidelog_node.groups.consumer.timeouts import Timeouts
 from tidelog_node.groups.consumer.validation import check_request, is_full, owned_partitions
-from tidelog_node.groups.events import ClientIdentity, TopicInfo
+from tidelog_node.groups.events import TopicInfo
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -55,6 +55,7 @@ from tidelog_node.groups.records import (
     Value,
 )
 from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.shards.events import ClientIdentity
 
 R = TypeVar("R", covariant=True)
 

@@ -10,12 +10,12 @@ from tidelog_node.groups.consumer.draft import Draft
 from tidelog_node.groups.consumer.member import JOINING_EPOCH, LEAVE_GROUP_STATIC_EPOCH, ConsumerGroupMember
 from tidelog_node.groups.consumer.state import GroupState
 from tidelog_node.groups.consumer.validation import owned_partitions
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
     JoinGroupRequest,
 )
 from tidelog_node.groups.records import ConsumerGroupMemberMetadataValue
+from tidelog_node.shards.events import ClientIdentity
 
 
 def heartbeating_member(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tidelog_node.groups.consumer.member import ConsumerGroupMember, MemberState
 from tidelog_node.groups.consumer.state import GroupState
-from tidelog_node.groups.deadlines import Deadlines
+from tidelog_node.shards.deadlines import Deadlines
 
 
 class Timeouts:

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from tidelog_node.groups.events import GroupRecord
 from tidelog_node.groups.records import OffsetCommitKey, OffsetCommitValue, decode, is_offset_key
-from tidelog_node.groups.store import GroupStore
+from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.store import RecordStore
 
 
 class TopicPartition(NamedTuple):
@@ -31,11 +31,11 @@ class CommittedOffsets:
     ``pending`` counts the writes in progress by partition, including deletions.
     """
 
-    def __init__(self, group_id: str, store: GroupStore, records: Iterable[GroupRecord]) -> None:
+    def __init__(self, group_id: str, store: RecordStore, records: Iterable[ShardRecord]) -> None:
         self._group_id = group_id
         self._store = store
         # The records of a group that is only listed are never decoded.
-        self._unread: list[GroupRecord] = [record for record in records if is_offset_key(record.key)]
+        self._unread: list[ShardRecord] = [record for record in records if is_offset_key(record.key)]
         self._committed: dict[TopicPartition, OffsetCommitValue] = {}
         self._unsure: set[TopicPartition] = set()
         self.pending: Counter[TopicPartition] = Counter()
@@ -84,11 +84,11 @@ class CommittedOffsets:
                 committed[partition] = value
 
 
-def _offsets_in(records: Iterable[GroupRecord]) -> Iterator[tuple[TopicPartition, OffsetCommitValue]]:
+def _offsets_in(records: Iterable[ShardRecord]) -> Iterator[tuple[TopicPartition, OffsetCommitValue]]:
     return ((partition, value) for partition, value in offset_changes_in(records) if value is not None)
 
 
-def offset_changes_in(records: Iterable[GroupRecord]) -> Iterator[OffsetChange]:
+def offset_changes_in(records: Iterable[ShardRecord]) -> Iterator[OffsetChange]:
     """Yield the offset changes in these records."""
     for record in records:
         decoded = decode(record)

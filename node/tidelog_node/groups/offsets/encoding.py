@@ -5,28 +5,28 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from tidelog_node.groups.events import GroupRecord
 from tidelog_node.groups.offsets.committed import OffsetChange
 from tidelog_node.groups.records import OffsetCommitKey, encode_key
+from tidelog_node.shards.events import ShardRecord
 
 _PARTITION = struct.Struct(">i")
 _PART_BYTES = 128 * 1024
 """The size limit of the keys of one part. A batch of them is well below any sensible ``max.message.bytes``."""
 
 
-def encode_offsets(group_id: str, changes: Iterable[OffsetChange]) -> list[GroupRecord]:
+def encode_offsets(group_id: str, changes: Iterable[OffsetChange]) -> list[ShardRecord]:
     """Return the records of these offsets in order.
 
     Raises:
         ValueError: A name exceeds 32767 bytes.
     """
-    records: list[GroupRecord] = []
+    records: list[ShardRecord] = []
     known, prefix = None, b""
     for (topic, partition), value in changes:
         if topic != known:
             known, prefix = topic, encode_key(OffsetCommitKey(group_id, topic, 0))[: -_PARTITION.size]
         key = prefix + _PARTITION.pack(partition)
-        records.append(GroupRecord(key, None if value is None else value.encode()))
+        records.append(ShardRecord(key, None if value is None else value.encode()))
     return records
 
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final, Protocol, cast
 
 from tidelog_node.event_loop import Pending
-from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.kafka.apis.api_versions import unsupported_version
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -25,6 +24,7 @@ from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.kafka.server.log_limit import LogLimit
 from tidelog_node.kafka.server.outbox import Outbox
 from tidelog_node.kafka.server.request_memory import RequestBudgets, Reservation
+from tidelog_node.shards.events import ClientIdentity
 
 _BURST: Final = 32
 """The maximum number of requests of one connection that begin before other tasks run."""

@@ -27,10 +27,11 @@ from hypothesis.stateful import (
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.state import GroupState
-from tidelog_node.groups.events import GroupRecord, TopicInfo
+from tidelog_node.groups.events import TopicInfo
 from tidelog_node.groups.messages import ConsumerGroupHeartbeatRequest
 from tidelog_node.groups.records import decode
 from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.shards.events import ShardRecord
 
 SETTINGS = GroupSettings(
     consumer_min_session_timeout_ms=6_000,
@@ -246,4 +247,4 @@ def test_group_is_loaded_from_records_in_the_order_of_their_keys() -> None:
     harness.join("m1", "a1", instance_id="i1")
     harness.join("m2", "a1", regex="b.*")
     assert persistent(harness.load().state) == persistent(harness.group.state)
-    assert all(isinstance(record, GroupRecord) for record in harness.log)
+    assert all(isinstance(record, ShardRecord) for record in harness.log)

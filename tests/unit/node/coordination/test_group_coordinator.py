@@ -9,22 +9,10 @@ import pytest
 from tidelog_foundation import waiting
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator, coordinator, shard_driver
-from tidelog_node.coordination.offsets_topic import java_hash, partition_for
-from tidelog_node.coordination.view import ShardView, ViewFailedError
+from tidelog_node.coordination.internal_topics import java_hash, partition_for
+from tidelog_node.coordination.rocks_view import ShardView, ViewFailedError
 from tidelog_node.event_loop import SystemClock
-from tidelog_node.groups.events import (
-    ClientIdentity,
-    GroupRecord,
-    RecordsCommitted,
-    RequestAbandoned,
-    RequestReceived,
-    Respond,
-    TimePassed,
-    TimingsChanged,
-    TopicsChanged,
-    WriteFailed,
-    WriteRecords,
-)
+from tidelog_node.groups.events import TimingsChanged, TopicsChanged
 from tidelog_node.groups.messages import (
     JoinGroupRequest,
     OffsetCommitPartition,
@@ -41,6 +29,17 @@ from tidelog_node.groups.messages import (
 from tidelog_node.groups.records import OffsetCommitKey, encode_key
 from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.handlers.group_offsets import offset_fetch
+from tidelog_node.shards.events import (
+    ClientIdentity,
+    RecordsCommitted,
+    RequestAbandoned,
+    RequestReceived,
+    Respond,
+    ShardRecord,
+    TimePassed,
+    WriteFailed,
+    WriteRecords,
+)
 from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, PartitionChangeRecord, RemoveTopicRecord
 
 TOPIC_ID = b"0123456789abcdef"
@@ -73,7 +72,7 @@ class CommittingShard:
         match event:
             case RequestReceived(call_id, OffsetCommitRequest() as request):
                 value = b"%d" % request.topics[0].partitions[0].committed_offset
-                record = GroupRecord(encode_key(OffsetCommitKey(request.group_id, "t", 0)), value)
+                record = ShardRecord(encode_key(OffsetCommitKey(request.group_id, "t", 0)), value)
                 self.writes[len(self.writes)] = call_id
                 return [WriteRecords(len(self.writes) - 1, (record,))]
             case RequestReceived(call_id, OffsetFetchGroup() as request):

@@ -11,9 +11,10 @@ import pytest
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_node.coordination import shard_loader
+from tidelog_node.coordination.group_coordinator import VIEW_FOLDER
 from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
 from tidelog_node.coordination.view_layout import ShardName
-from tidelog_node.coordination.views import GroupViews
+from tidelog_node.coordination.views import ShardViews
 from tidelog_node.groups.records import OffsetCommitKey, encode_key
 from tidelog_node.log import LogConfig, PartitionLog
 
@@ -49,7 +50,7 @@ class Loading:
         self.now_ms = NOW_MS
         self.is_leading = True
         self.woken = asyncio.Event()
-        self.views = GroupViews(lambda: [path])
+        self.views = ShardViews(lambda: [path], VIEW_FOLDER)
         self.reads = []
         self.fails_at_read = None
         self._logs = []
@@ -78,11 +79,11 @@ class Loading:
         clock = SimpleNamespace(wall_ms=lambda: self.now_ms, monotonic_ms=lambda: self.now_ms)
         loader = ShardLoader(seen, lambda: self.is_leading, self.woken, self.views, clock)
         shard = await loader.load(await self.views.current())
-        return {group: shard.records_of(group)[0].value.decode() for group in shard.group_ids()}
+        return {group: shard.records_of(group)[0].value.decode() for group in shard.ids()}
 
     async def restart(self):
         await self.views.close()
-        self.views = GroupViews(lambda: [self.path])
+        self.views = ShardViews(lambda: [self.path], VIEW_FOLDER)
 
     async def close(self):
         await self.views.close()

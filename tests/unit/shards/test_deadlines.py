@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog_node.groups.deadlines import Deadlines
+from tidelog_node.shards.deadlines import Deadlines
 
 changes = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(0, 9)), max_size=20)
 

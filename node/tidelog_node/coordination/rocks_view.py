@@ -1,4 +1,4 @@
-"""The groups' view: the newest committed value of every key of __consumer_offsets, in one RocksDB per node.
+"""A coordinator's view: the newest committed value of every key of its internal topic, in one RocksDB per node.
 
 It is a cache of the log, never the source of truth. There is no write-ahead log. After a crash the view is consistent
 but outdated, since a shard's records and its position are written atomically; the tail of the log is then read again. A
@@ -29,11 +29,11 @@ from tidelog_node.coordination.view_layout import (
     encode_position,
     entry_key,
     position_key,
-    records_of_group,
+    records_of_owner,
     shard_of_position,
     split_entry_key,
 )
-from tidelog_node.groups.events import GroupRecord
+from tidelog_node.shards.events import ShardRecord
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class ViewFailedError(TidelogError):
     """RocksDB failed (KAFKA_STORAGE_ERROR). The view is unusable and must be recreated."""
 
 
-class GroupView:
+class RocksView:
     """An open view. It blocks. Every method except ``close`` raises :class:`ViewFailedError` if RocksDB fails."""
 
     def __init__(self, database: Rdict, directory: Path) -> None:
@@ -54,7 +54,7 @@ class GroupView:
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]  # the stub has a method
 
     @classmethod
-    def open(cls, directory: Path) -> GroupView:
+    def open(cls, directory: Path) -> RocksView:
         """Open the view in a folder. A view that is unreadable or has another format is replaced by an empty one.
 
         Raises:
@@ -68,11 +68,11 @@ class GroupView:
             reason = "it is of another format"
         except ViewFailedError as error:
             reason = error.message
-        logger.warning("The view of the groups in %s is recreated from the logs: %s", directory, reason)
+        logger.warning("The view of a coordinator in %s is recreated from the logs: %s", directory, reason)
         return cls.create(directory)
 
     @classmethod
-    def create(cls, directory: Path) -> GroupView:
+    def create(cls, directory: Path) -> RocksView:
         """Create an empty view in a folder and replace its content.
 
         Raises:
@@ -84,7 +84,7 @@ class GroupView:
         return view
 
     @classmethod
-    def _open(cls, directory: Path) -> GroupView:
+    def _open(cls, directory: Path) -> RocksView:
         try:
             directory.parent.mkdir(parents=True, exist_ok=True)
             return cls(Rdict(str(directory), _options()), directory)
@@ -144,7 +144,7 @@ class GroupView:
         try:
             self._database.close()
         except Exception as error:  # noqa: BLE001  # as above
-            logger.warning("The view of the groups in %s could not be closed: %s", self.directory, error)
+            logger.warning("The view of a coordinator in %s could not be closed: %s", self.directory, error)
 
     def _iterate(self, start: bytes, end: bytes) -> RdictIter:
         options = ReadOptions()
@@ -176,9 +176,9 @@ class GroupView:
 
 
 class ShardView:
-    """The committed records of one shard, as the ``GroupStore`` of its groups, and the applied position of its log."""
+    """The committed records of one shard, as the ``RecordStore`` of its core, and the applied position of its log."""
 
-    def __init__(self, view: GroupView, name: ShardName) -> None:
+    def __init__(self, view: RocksView, name: ShardName) -> None:
         self.name = name
         self._view = view
 
@@ -196,31 +196,31 @@ class ShardView:
         except struct.error as error:
             raise _failed(self._view.directory, "read", error) from error
 
-    def records_of(self, group_id: str) -> list[GroupRecord]:
-        """Return the records of one group in the order of their keys.
+    def records_of(self, owner: str) -> list[ShardRecord]:
+        """Return the records of one owner in the order of their keys.
 
         Raises:
             ViewFailedError: RocksDB failed.
         """
-        items = self._view.items(*records_of_group(self.name, group_id.encode()))
-        return [GroupRecord(split_entry_key(self.name, key)[1], value) for key, value in items]
+        items = self._view.items(*records_of_owner(self.name, owner.encode()))
+        return [ShardRecord(split_entry_key(self.name, key)[1], value) for key, value in items]
 
-    def group_ids(self) -> Iterator[str]:
-        """Yield the ids of all groups that have a record, each once.
+    def ids(self) -> Iterator[str]:
+        """Yield the ids of all owners that have a record, each once.
 
         Raises:
             ViewFailedError: RocksDB failed.
         """
         start, end = all_records(self.name)
         while (key := self._view.first_key(start, end)) is not None:
-            group = split_entry_key(self.name, key)[0]
-            yield group.decode(errors="replace")
-            start = records_of_group(self.name, group)[1]
+            owner = split_entry_key(self.name, key)[0]
+            yield owner.decode(errors="replace")
+            start = records_of_owner(self.name, owner)[1]
 
-    def apply(self, records: Iterable[GroupRecord], position: ViewPosition | None = None) -> None:
+    def apply(self, records: Iterable[ShardRecord], position: ViewPosition | None = None) -> None:
         """Apply committed records, in the order of the log, together with the position after them.
 
-        Records that do not belong to a group are skipped. Without a position the current one stays.
+        Records without an owner are skipped. Without a position the current one stays.
 
         Raises:
             ViewFailedError: RocksDB failed and nothing was applied.
@@ -229,7 +229,7 @@ class ShardView:
         for record in records:
             key = entry_key(self.name, record.key)
             if key is None:
-                logger.warning("A record of __consumer_offsets-%d is none of a group's", self.name.partition)
+                logger.warning("A record of shard %d has no owner in its key", self.name.partition)
             elif record.value is None:
                 batch.delete(key)
             else:
@@ -267,5 +267,5 @@ def _options() -> Options:
 
 
 def _failed(directory: Path, what: str, error: Exception) -> ViewFailedError:
-    text = f"the view of the groups in {directory} cannot be {what}: {error}"
+    text = f"the view of a coordinator in {directory} cannot be {what}: {error}"
     return ViewFailedError(ErrorCode.KAFKA_STORAGE_ERROR, text)

@@ -1,0 +1,1 @@
+"""The parts that the cores of all coordinators share: events and commands of a shard, its records, Kafka's encoding."""
