@@ -12,19 +12,3 @@ from tidelog.cluster.offsets import (
     OffsetAndTimestamp,
     TopicPartitionKey,
 )
-
-__all__ = [
-    "EARLIEST_TIMESTAMP",
-    "LATEST_TIMESTAMP",
-    "MAX_TIMESTAMP",
-    "Broker",
-    "ClusterClient",
-    "ClusterMetadata",
-    "Connection",
-    "Coordinators",
-    "Lifetime",
-    "OffsetAndTimestamp",
-    "Partition",
-    "Topic",
-    "TopicPartitionKey",
-]

@@ -36,11 +36,9 @@ class ProducerInterceptor(Protocol):
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
         """Return the record to send instead, or None to keep it. Runs on the thread of ``produce()``."""
-        ...
 
     def on_acknowledgement(self, metadata: Message, error: KafkaError | None) -> object:
         """Learn a record's outcome before its callback does. Runs on the network thread and must be quick."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""The errors of schema registries.
-
-The classes are confluent-kafka's.
-"""
+"""The errors of schema registries: confluent-kafka's classes."""
 
 from tidelog.schema_registry.extra import schema_registry_extra
 

@@ -1,7 +1,4 @@
-"""Serializers and deserializers of JSON with a schema from a schema registry.
-
-The classes are confluent-kafka's, with the same bytes.
-"""
+"""Serdes of JSON with a schema from a schema registry: confluent-kafka's classes, with the same bytes."""
 
 from tidelog.schema_registry.extra import schema_registry_extra
 

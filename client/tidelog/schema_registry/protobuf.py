@@ -1,7 +1,4 @@
-"""Serializers and deserializers of Protobuf with a schema registry.
-
-The classes are confluent-kafka's, with the same bytes.
-"""
+"""Serializers and deserializers of Protobuf with a schema registry: confluent-kafka's classes, with the same bytes."""
 
 from tidelog.schema_registry.extra import schema_registry_extra
 

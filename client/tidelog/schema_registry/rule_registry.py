@@ -1,7 +1,4 @@
-"""The registry of the rules that serializers apply.
-
-The classes are confluent-kafka's.
-"""
+"""The registry of the rules that serializers apply: confluent-kafka's classes."""
 
 from tidelog.schema_registry.extra import schema_registry_extra
 

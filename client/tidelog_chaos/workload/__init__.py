@@ -1,19 +1,7 @@
 """The clients' workloads during a run: those of Jepsen's tests of Kafka, with assigned partitions and with a group."""
 
-from tidelog_chaos.workload.library import LIBRARIES, Library, load_library
+from tidelog_chaos.workload.library import Library, load_library
 from tidelog_chaos.workload.observer import OFFSETS_TOPIC
 from tidelog_chaos.workload.settings import WorkloadSettings, check_clients
 from tidelog_chaos.workload.subscribe import SubscribeWorkload
 from tidelog_chaos.workload.workload import QueueWorkload, Workload
-
-__all__ = [
-    "LIBRARIES",
-    "OFFSETS_TOPIC",
-    "Library",
-    "QueueWorkload",
-    "SubscribeWorkload",
-    "Workload",
-    "WorkloadSettings",
-    "check_clients",
-    "load_library",
-]

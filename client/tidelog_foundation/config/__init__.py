@@ -13,23 +13,6 @@ if TYPE_CHECKING:
     from tidelog_foundation.config.broker import DynamicBrokerConfig
     from tidelog_foundation.config.topic import TopicConfig
 
-__all__ = [
-    "DynamicBrokerConfig",
-    "TopicConfig",
-    "any_of",
-    "at_least",
-    "between",
-    "config_key",
-    "config_keys",
-    "describe",
-    "each_of",
-    "format_value",
-    "not_empty",
-    "one_of",
-    "parse_config",
-    "setting",
-]
-
 _MODULES = {"DynamicBrokerConfig": "tidelog_foundation.config.broker", "TopicConfig": "tidelog_foundation.config.topic"}
 
 

@@ -2,15 +2,14 @@
 
 from tidelog_foundation.records._engine import COMPILED, Record
 from tidelog_foundation.records.arrow import MAX_DECODED_BYTES, to_arrow
-from tidelog_foundation.records.builder import Headers, RecordBatchBuilder, record_size_upper_bound
-from tidelog_foundation.records.compression import CODECS, MAX_DECOMPRESSED_SIZE, MAX_EXPANSION, OversizedRecordsError
+from tidelog_foundation.records.builder import RecordBatchBuilder, record_size_upper_bound
+from tidelog_foundation.records.compression import CODECS, MAX_EXPANSION, OversizedRecordsError
 from tidelog_foundation.records.control import ControlRecord, ControlType, control_batch, read_control
 from tidelog_foundation.records.header import (
     CREATE_TIME,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
-    NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -42,55 +41,3 @@ from tidelog_foundation.records.validation import (
     validate_batch,
     validate_produced,
 )
-
-__all__ = [
-    "CODECS",
-    "COMPILED",
-    "CREATE_TIME",
-    "HEADER_SIZE",
-    "LOG_APPEND_TIME",
-    "LOG_OVERHEAD",
-    "MAX_DECODED_BYTES",
-    "MAX_DECOMPRESSED_SIZE",
-    "MAX_EXPANSION",
-    "NO_PARTITION_LEADER_EPOCH",
-    "NO_PRODUCER_EPOCH",
-    "NO_PRODUCER_ID",
-    "NO_SEQUENCE",
-    "NO_TIMESTAMP",
-    "BatchScan",
-    "ControlRecord",
-    "ControlType",
-    "FoundRecord",
-    "Headers",
-    "OversizedRecordsError",
-    "ProducedBatch",
-    "Record",
-    "RecordBatchBuilder",
-    "RecordBatchHeader",
-    "RecordsSummary",
-    "assign_offsets",
-    "check_records",
-    "check_timestamps",
-    "compress_records",
-    "control_batch",
-    "encode_batch",
-    "find_greatest",
-    "find_timestamp",
-    "inspect_produced",
-    "iter_headers",
-    "iter_records",
-    "keyless_records",
-    "parse_header",
-    "read_control",
-    "read_parts",
-    "read_records",
-    "recompress",
-    "record_size_upper_bound",
-    "records_outside",
-    "scan_batches",
-    "summarize_records",
-    "to_arrow",
-    "validate_batch",
-    "validate_produced",
-]

@@ -26,11 +26,9 @@ class ArrowArray(Protocol):
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        ...
 
     def buffers(self) -> list[Any]:
         """Return validity, offsets if the type has them, and data."""
-        ...
 
 
 Contents = Sequence[bytes | None] | ArrowArray | BinaryColumn

@@ -39,11 +39,9 @@ class TopicCreator(Protocol):
 
     def want(self, names: Iterable[str]) -> None:
         """Request the creation of topics in the background."""
-        ...
 
     def failure_of(self, name: str) -> str | None:
         """Return the reason why an internal topic could not be created, or None."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,3 @@
 from tidelog_node.event_loop.clock import Clock, SystemClock
 from tidelog_node.event_loop.decoding import INLINE_BYTES, MAX_INLINE_SIZE, DecodingThread
 from tidelog_node.event_loop.pending import Pending
-
-__all__ = [
-    "INLINE_BYTES",
-    "MAX_INLINE_SIZE",
-    "Clock",
-    "DecodingThread",
-    "Pending",
-    "SystemClock",
-]

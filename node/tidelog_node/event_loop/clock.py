@@ -11,11 +11,9 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Return the milliseconds since an arbitrary moment; the value never decreases."""
-        ...
 
     def wall_ms(self) -> int:
         """Return the milliseconds since the Unix epoch."""
-        ...
 
 
 class SystemClock:

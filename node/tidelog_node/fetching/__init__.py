@@ -2,14 +2,3 @@
 
 from tidelog_node.fetching.messages import CurrentLeader, FetchRequest, FetchResponse, FetchResult, SessionStep
 from tidelog_node.replication.fetch_session import FetchSpec, PartitionKey, TopicRef
-
-__all__ = [
-    "CurrentLeader",
-    "FetchRequest",
-    "FetchResponse",
-    "FetchResult",
-    "FetchSpec",
-    "PartitionKey",
-    "SessionStep",
-    "TopicRef",
-]

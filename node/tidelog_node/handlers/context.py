@@ -31,11 +31,9 @@ class AdminController(Protocol):
 
     async def ask(self, request: Request[R], timeout_s: float) -> R:
         """Return the answer to a request."""
-        ...
 
     async def change_quorum(self, request: Request[R], timeout_s: float) -> R:
         """Return the answer to a request to change the voters, which is sent once."""
-        ...
 
 
 class NodeSettings(Protocol):
@@ -44,17 +42,14 @@ class NodeSettings(Protocol):
     @property
     def file(self) -> Mapping[str, str]:
         """The settings of the properties file."""
-        ...
 
     @property
     def infos(self) -> Sequence[SettingInfo]:
         """All settings."""
-        ...
 
     @property
     def current(self) -> DynamicBrokerConfig:
         """The current settings. The class also has fixed settings."""
-        ...
 
 
 class TopicCreator(Protocol):
@@ -62,7 +57,6 @@ class TopicCreator(Protocol):
 
     def want(self, names: Iterable[str]) -> None:
         """Request the creation of topics in the background."""
-        ...
 
 
 class ProducerIds(Protocol):
@@ -74,7 +68,6 @@ class ProducerIds(Protocol):
         Raises:
             TidelogError: No id is available.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

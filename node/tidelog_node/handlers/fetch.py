@@ -48,11 +48,9 @@ class Translation(Protocol[R_co]):
 
     def __call__(self, response: FetchResponse, /) -> R_co:
         """Return the listener's response."""
-        ...
 
     def in_steps(self, response: FetchResponse, /) -> Generator[None, None, R_co]:
         """Return the listener's response, step by step."""
-        ...
 
 
 def begin_fetch(

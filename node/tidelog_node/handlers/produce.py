@@ -52,12 +52,10 @@ class PartitionBatch(Protocol):
     @property
     def index(self) -> int:
         """The partition's index."""
-        ...
 
     @property
     def records(self) -> bytes | memoryview:
         """The batch."""
-        ...
 
 
 class TopicBatches(Protocol):
@@ -66,12 +64,10 @@ class TopicBatches(Protocol):
     @property
     def name(self) -> str:
         """The topic's name."""
-        ...
 
     @property
     def partitions(self) -> Iterable[PartitionBatch]:
         """Its batches."""
-        ...
 
 
 class ProduceBatches(Protocol):
@@ -80,17 +76,14 @@ class ProduceBatches(Protocol):
     @property
     def acks(self) -> int:
         """The number of replicas that must have the batches before the answer."""
-        ...
 
     @property
     def timeout_ms(self) -> int:
         """The maximum wait for them."""
-        ...
 
     @property
     def topics(self) -> Iterable[TopicBatches]:
         """The batches to append."""
-        ...
 
 
 class PartitionOutcome:

@@ -66,22 +66,18 @@ class Api(Protocol):
     @property
     def key(self) -> ApiKey:
         """Its API key."""
-        ...
 
     @property
     def versions(self) -> tuple[int, int]:
         """The first and last supported version."""
-        ...
 
     @property
     def flexible(self) -> int:
         """The first version with flexible headers."""
-        ...
 
     @property
     def overlaps(self) -> bool:
         """True if the next request may begin before this one is answered."""
-        ...
 
     def begin(self, node: KafkaNode, request: Request) -> Body | Awaitable[Body | None] | None:
         """Do the work that must be done in order, and return the response, an awaitable of it, or None for no response.
@@ -91,7 +87,6 @@ class Api(Protocol):
                 raise it too.
             CloseConnection: The connection is closed. The awaitable may raise it too.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

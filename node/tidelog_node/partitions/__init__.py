@@ -7,15 +7,3 @@ from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.reads import FollowerIdentity, ReadRequest, ReadResult
 from tidelog_node.partitions.registry import PartitionRegistry
 from tidelog_node.partitions.throttles import ReplicationThrottles
-
-__all__ = [
-    "FollowerIdentity",
-    "LogManager",
-    "MetadataCache",
-    "Partition",
-    "PartitionRegistry",
-    "ReadRequest",
-    "ReadResult",
-    "ReplicationThrottles",
-    "create_folders",
-]

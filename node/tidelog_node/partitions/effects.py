@@ -18,23 +18,18 @@ class PartitionEffects(Protocol):
 
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Send an ISR proposal to the controller and pass its answer to the partition."""
-        ...
 
     def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
         """Fetch the partition from a leader, in place of any earlier leader."""
-        ...
 
     def stop_fetching(self, partition: Partition) -> None:
         """Stop the partition's replica fetcher."""
-        ...
 
     def storage_failed(self, partition: Partition, error: TidelogError) -> None:
         """Handle an unusable log after a failure of its disk or of its own files."""
-        ...
 
     def disk_is_full(self, partition: Partition, error: TidelogError) -> None:
         """Handle a full disk: the partition's log is unchanged and cannot grow."""
-        ...
 
 
 class DiskWatch:

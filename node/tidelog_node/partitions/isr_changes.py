@@ -35,7 +35,6 @@ class IsrController(Protocol):
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Send the request to the leading controller; raises TidelogError when the call failed as a whole."""
-        ...
 
 
 class IsrChanges:

@@ -52,11 +52,9 @@ class PartitionListener(Protocol):
 
     def wake(self, topic: TopicRef, index: int) -> None:
         """Read the partition now, because it has something new."""
-        ...
 
     def mark(self, topic: TopicRef, index: int) -> None:
         """Read the partition with the next fetch, because its state has changed."""
-        ...
 
 
 class PartitionListeners:

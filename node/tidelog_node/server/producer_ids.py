@@ -34,7 +34,6 @@ class BlockSource(Protocol):
         Raises:
             TidelogError: No controller could allocate a block.
         """
-        ...
 
 
 class ProducerIdManager:

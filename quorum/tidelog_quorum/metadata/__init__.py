@@ -3,15 +3,7 @@
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_foundation.requests.configs import ConfigResourceType
-from tidelog_foundation.requests.features import FeatureRange
-from tidelog_quorum.metadata.batches import (
-    MAX_BATCH_BYTES,
-    cut_batch,
-    encode_batches,
-    frame_batches,
-    image_from_batches,
-    read_frames,
-)
+from tidelog_quorum.metadata.batches import cut_batch, encode_batches, frame_batches, image_from_batches, read_frames
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch, from_message, to_message
 from tidelog_quorum.metadata.delta import MetadataDelta, PartitionChange, delta_between
 from tidelog_quorum.metadata.features import (
@@ -46,54 +38,3 @@ from tidelog_quorum.metadata.topic_config import (
     topic_config_from,
     unclean_leader_election_enable,
 )
-
-__all__ = [
-    "ELIGIBLE_LEADER_REPLICAS_VERSION",
-    "MAX_BATCH_BYTES",
-    "METADATA_VERSION",
-    "SUPPORTED_FEATURES",
-    "BrokerRegistration",
-    "BrokerRegistrationChangeRecord",
-    "ConfigRecord",
-    "ConfigResource",
-    "ConfigResourceType",
-    "Endpoint",
-    "FeatureLevelRecord",
-    "FeatureRange",
-    "ListenerEndpoint",
-    "MetadataDelta",
-    "MetadataImage",
-    "MetadataImageBuilder",
-    "MetadataRecord",
-    "NoOpRecord",
-    "PartitionChange",
-    "PartitionChangeRecord",
-    "PartitionRecord",
-    "PartitionRegistration",
-    "ProducerIdsRecord",
-    "RegisterBrokerRecord",
-    "RemoveTopicRecord",
-    "TopicConfig",
-    "TopicImage",
-    "TopicRecord",
-    "UnregisterBrokerRecord",
-    "broker_settings",
-    "cluster_topic_defaults",
-    "cut_batch",
-    "decode_batch",
-    "delta_between",
-    "effective_topic_config",
-    "encode_batch",
-    "encode_batches",
-    "frame_batches",
-    "from_message",
-    "image_from_batches",
-    "min_insync_replicas",
-    "override_topic_config",
-    "read_frames",
-    "to_message",
-    "topic_config",
-    "topic_config_from",
-    "unclean_leader_election_enable",
-    "uses_elr",
-]

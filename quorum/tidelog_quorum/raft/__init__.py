@@ -3,26 +3,5 @@
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.engine import TidelogRaft
-from tidelog_quorum.raft.protocol import (
-    CommittedEntry,
-    LeaderAndEpoch,
-    QuorumDescription,
-    RaftEngine,
-    RaftListener,
-    ReplicaDescription,
-)
+from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 from tidelog_quorum.raft.snapshot_config import SnapshotConfig
-
-__all__ = [
-    "CommittedEntry",
-    "LeaderAndEpoch",
-    "QuorumDescription",
-    "RaftConfig",
-    "RaftEngine",
-    "RaftListener",
-    "ReplicaDescription",
-    "SnapshotConfig",
-    "TidelogRaft",
-    "Voter",
-    "VoterSet",
-]

@@ -47,7 +47,6 @@ class _Topic(Protocol):
     @property
     def partitions(self) -> tuple[object, ...]:
         """The partitions that a request names."""
-        ...
 
 
 def admin_service(cluster_id: str, quorum: QuorumController) -> Service:

@@ -15,12 +15,10 @@ class Topic(Protocol):
     @property
     def partitions(self) -> int:
         """The number of partitions."""
-        ...
 
     @property
     def racks(self) -> tuple[frozenset[str], ...]:
         """The racks of each partition's replicas."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +49,6 @@ class Assignor(Protocol):
 
     def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
         """Return this assignor's data in a member's subscription."""
-        ...
 
     def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
         """Return each member's partitions. A topic missing from ``topics`` does not exist yet."""
-        ...

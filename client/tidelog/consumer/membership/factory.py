@@ -17,20 +17,16 @@ class Membership(Protocol):
     @property
     def owned(self) -> frozenset[Key]:
         """The application's partitions, from their assignment until it has released them."""
-        ...
 
     @property
     def next_deadline_ms(self) -> float | None:
         """The latest time for :class:`TimePassed`; None if no timer is set."""
-        ...
 
     def step(self, event: Event, now_ms: float) -> list[Command]:
         """Apply an event, and return the shell's commands in order."""
-        ...
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the state is inconsistent."""
-        ...
 
 
 def membership(

@@ -36,11 +36,9 @@ class Owner(Protocol):
 
     def admit(self, connection: Connection) -> bool:
         """Accept or refuse a new connection."""
-        ...
 
     def forget(self, connection: Connection) -> None:
         """Remove a lost connection."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

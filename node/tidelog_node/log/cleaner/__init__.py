@@ -1,27 +1,8 @@
 """Log compaction: keeps the last record of each key in sealed segments, while the log serves appends and reads."""
 
-from tidelog_node.log.cleaner._engine import COMPILED
 from tidelog_node.log.cleaner.job import CleanerMemory, Cleaning, LogToClean, SourceSegment
-from tidelog_node.log.cleaner.log_cleaner import LogCleaner, ReplaceSegments
+from tidelog_node.log.cleaner.log_cleaner import LogCleaner
 from tidelog_node.log.cleaner.policy import Cleanable, LogState, SealedSegment, cleanable_range, filthiest
 from tidelog_node.log.cleaner.source import CleaningAborted
 from tidelog_node.log.cleaner.statistics import CleaningStatistics
 from tidelog_node.log.cleaner.throttle import Throttle
-
-__all__ = [
-    "COMPILED",
-    "Cleanable",
-    "CleanerMemory",
-    "Cleaning",
-    "CleaningAborted",
-    "CleaningStatistics",
-    "LogCleaner",
-    "LogState",
-    "LogToClean",
-    "ReplaceSegments",
-    "SealedSegment",
-    "SourceSegment",
-    "Throttle",
-    "cleanable_range",
-    "filthiest",
-]

@@ -11,18 +11,3 @@ from tidelog_node.log.producers.state import (
     ProducerState,
     read_marker,
 )
-
-__all__ = [
-    "BatchMetadata",
-    "CompletedTransaction",
-    "Duplicate",
-    "EndTransactionMarker",
-    "ProducerEntry",
-    "ProducerSnapshots",
-    "ProducerState",
-    "decode_snapshot",
-    "encode_snapshot",
-    "read_marker",
-    "snapshot_offset",
-    "snapshot_path",
-]

@@ -34,7 +34,6 @@ class AssignmentController(Protocol):
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         """Send the request to the leading controller; raises TidelogError when the call failed as a whole."""
-        ...
 
 
 class DirectoryAssignments:

@@ -12,8 +12,6 @@ class ReplicaTransport(Protocol):
 
     async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
         """Send one fetch to ``host:port``; raises TidelogError when the call failed as a whole."""
-        ...
 
     async def close(self) -> None:
         """Close all connections."""
-        ...

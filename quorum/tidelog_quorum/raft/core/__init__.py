@@ -38,7 +38,6 @@ from tidelog_quorum.raft.core.events import (
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.log import RaftLog
 from tidelog_quorum.raft.core.messages import (
-    UNKNOWN_VOTER,
     AppendRequest,
     AppendResponse,
     Entry,
@@ -55,69 +54,5 @@ from tidelog_quorum.raft.core.messages import (
 )
 from tidelog_quorum.raft.core.progress import ReplicaState
 from tidelog_quorum.raft.core.raft import Raft
-from tidelog_quorum.raft.core.replica import (
-    Candidate,
-    Follower,
-    RandomSource,
-)
-from tidelog_quorum.raft.core.voters import (
-    Voter,
-    VoterSet,
-)
-
-__all__ = [
-    "UNKNOWN_VOTER",
-    "AddVoterRequested",
-    "AppendRequest",
-    "AppendResponse",
-    "Candidate",
-    "Command",
-    "Commit",
-    "CompactLog",
-    "Entry",
-    "EntryKind",
-    "Event",
-    "FollowRequest",
-    "Follower",
-    "HardState",
-    "InstallSnapshot",
-    "LeaderChanged",
-    "Leadership",
-    "Message",
-    "MessageReceived",
-    "Persist",
-    "Persisted",
-    "ProposalAccepted",
-    "ProposalRejected",
-    "Proposed",
-    "Raft",
-    "RaftConfig",
-    "RaftLog",
-    "RandomSource",
-    "ReadFailed",
-    "ReadReady",
-    "ReadRequested",
-    "RemoveVoterRequested",
-    "ReplicaState",
-    "RequestRefused",
-    "RestoreSnapshot",
-    "Send",
-    "SendSnapshot",
-    "Snapshot",
-    "SnapshotDamaged",
-    "SnapshotRequest",
-    "SnapshotResponse",
-    "SnapshotTaken",
-    "StoreChunk",
-    "Tick",
-    "TimeoutNow",
-    "TransferDone",
-    "TransferRequested",
-    "UpdateVoterRequested",
-    "VoteRequest",
-    "VoteResponse",
-    "Voter",
-    "VoterChangeAccepted",
-    "VoterSet",
-    "VotersChanged",
-]
+from tidelog_quorum.raft.core.replica import Candidate, Follower, RandomSource
+from tidelog_quorum.raft.core.voters import Voter, VoterSet

@@ -2,15 +2,5 @@
 
 from tidelog_node.groups.consumer.assignors.range_assignor import assign_range
 from tidelog_node.groups.consumer.assignors.registry import ASSIGNORS
-from tidelog_node.groups.consumer.assignors.spec import Assignment, Assignor, MemberSpec, TopicPartition
+from tidelog_node.groups.consumer.assignors.spec import Assignment, MemberSpec, TopicPartition
 from tidelog_node.groups.consumer.assignors.uniform import assign_uniform
-
-__all__ = [
-    "ASSIGNORS",
-    "Assignment",
-    "Assignor",
-    "MemberSpec",
-    "TopicPartition",
-    "assign_range",
-    "assign_uniform",
-]

@@ -47,7 +47,6 @@ class Assignor(Protocol):
 
         ``partition_counts`` has every topic that a member subscribes to; the result has every member.
         """
-        ...
 
 
 def kept_partitions(member: MemberSpec, partition_counts: Mapping[bytes, int]) -> list[TopicPartition]:

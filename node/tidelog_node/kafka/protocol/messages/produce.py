@@ -81,12 +81,10 @@ class Leader(Protocol):
     @property
     def leader_id(self) -> int:
         """The node, -1 for none."""
-        ...
 
     @property
     def leader_epoch(self) -> int:
         """Its epoch."""
-        ...
 
 
 class RecordError(Protocol):
@@ -95,12 +93,10 @@ class RecordError(Protocol):
     @property
     def batch_index(self) -> int:
         """The record's position in the batch, from 0."""
-        ...
 
     @property
     def message(self) -> str:
         """The problem with the record."""
-        ...
 
 
 class PartitionResult(Protocol):
@@ -114,22 +110,18 @@ class PartitionResult(Protocol):
     @property
     def error_code(self) -> int:
         """Kafka's error code, 0 for success."""
-        ...
 
     @property
     def error_message(self) -> str | None:
         """The error text, None for success."""
-        ...
 
     @property
     def record_errors(self) -> Sequence[RecordError]:
         """The records for which the batch is refused, if known."""
-        ...
 
     @property
     def leader(self) -> Leader | None:
         """The leader, if it helps the client."""
-        ...
 
 
 class TopicResult(Protocol):
@@ -138,17 +130,14 @@ class TopicResult(Protocol):
     @property
     def name(self) -> str:
         """The topic's name."""
-        ...
 
     @property
     def topic_id(self) -> bytes:
         """The topic's id, for version 13 on."""
-        ...
 
     @property
     def partitions(self) -> Sequence[PartitionResult]:
         """Its partitions."""
-        ...
 
 
 class NodeEndpoint(Protocol):
@@ -157,17 +146,14 @@ class NodeEndpoint(Protocol):
     @property
     def host(self) -> str:
         """The host."""
-        ...
 
     @property
     def port(self) -> int:
         """The port."""
-        ...
 
     @property
     def rack(self) -> str | None:
         """The rack, or None."""
-        ...
 
 
 def decode_request(reader: Reader, version: int) -> ProduceRequest:
