@@ -1,14 +1,10 @@
 """One file per API: functions of a request and the node's context that return the response."""
 
-from tidelog_node.handlers.administration import change_quorum, forward
 from tidelog_node.handlers.configs import describe_configs, incremental_alter_configs, topic_settings
-from tidelog_node.handlers.context import AdminController, NodeContext
-from tidelog_node.handlers.delete_records import delete_records
+from tidelog_node.handlers.context import AdminController, NodeContext, change_quorum, forward
 from tidelog_node.handlers.fetch import begin_fetch
-from tidelog_node.handlers.list_offsets import list_offsets
 from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
-from tidelog_node.handlers.metadata import get_metadata
-from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from tidelog_node.handlers.offsets import delete_records, list_offsets, offset_for_leader_epoch
 from tidelog_node.handlers.produce import (
     MAX_PRODUCE_ELEMENTS,
     PartitionOutcome,
@@ -26,5 +22,6 @@ from tidelog_node.handlers.topics import (
     delete_topics,
     describe_cluster,
     describe_topics,
+    get_metadata,
     list_topics,
 )

@@ -33,8 +33,7 @@ from tidelog_foundation.requests.configs import (
 )
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.topic_names import validate_topic_name
-from tidelog_node.handlers.administration import forward
-from tidelog_node.handlers.context import NodeContext
+from tidelog_node.handlers.context import NodeContext, forward
 from tidelog_quorum.metadata import (
     ConfigResource,
     ConfigResourceType,

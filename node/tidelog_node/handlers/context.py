@@ -1,4 +1,4 @@
-"""The parts of a node that handlers use, and the form of errors in responses.
+"""The parts of a node that handlers use, the form of errors in responses, and requests to the leading controller.
 
 A handler is a function of a request and this context. It does not depend on the listener.
 """
@@ -137,3 +137,26 @@ def leader_hint(context: NodeContext, error: TidelogError, topic: str, index: in
 def timeout_ms(requested_ms: int) -> int:
     """Return a request's timeout in milliseconds, or the default if it has none."""
     return requested_ms if requested_ms > 0 else DEFAULT_TIMEOUT_MS
+
+
+async def forward(context: NodeContext, request: Request[R]) -> R:
+    """Return the leading controller's answer, within the request's ``timeout_ms`` if it has one.
+
+    Raises:
+        TidelogError: The controllers did not answer in time, or refused.
+    """
+    return await context.controller.ask(request, _timeout_s(request))
+
+
+async def change_quorum(context: NodeContext, request: Request[R]) -> R:
+    """Change the voters of the quorum, and return when the change is committed.
+
+    Raises:
+        TidelogError: The controllers did not answer in time, or refused. After NOT_CONTROLLER and REQUEST_TIMED_OUT the
+            change may have been made.
+    """
+    return await context.controller.change_quorum(request, _timeout_s(request))
+
+
+def _timeout_s(request: Request[R]) -> float:
+    return timeout_ms(getattr(request, "timeout_ms", 0)) / 1000

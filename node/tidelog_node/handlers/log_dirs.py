@@ -7,31 +7,25 @@ from collections.abc import Generator, Mapping, Set
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext
-from tidelog_node.handlers.requests.log_dirs import (
-    AlterReplicaLogDirPartitionResult,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    LogDirPartition,
-    LogDirResult,
-    LogDirTopic,
-)
+from tidelog_node.handlers.requests import log_dirs as requests
 from tidelog_node.partitions.directories.descriptions import LogDirectoryDescription
 
 
-async def describe_log_dirs(context: NodeContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+async def describe_log_dirs(
+    context: NodeContext, request: requests.DescribeLogDirsRequest
+) -> requests.DescribeLogDirsResponse:
     """Describe every log directory with all or the requested replicas."""
     slices = TimeSlices()
     wanted = {t.name: set(t.partitions) async for t in slices.of(request.topics)} or None
     directories = await context.partitions.describe_log_dirs()
-    return DescribeLogDirsResponse(tuple([await slices.result_of(_describe(each, wanted)) for each in directories]))
+    return requests.DescribeLogDirsResponse(
+        tuple([await slices.result_of(_describe(each, wanted)) for each in directories])
+    )
 
 
 async def alter_replica_log_dirs(
-    context: NodeContext, request: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse:
+    context: NodeContext, request: requests.AlterReplicaLogDirsRequest
+) -> requests.AlterReplicaLogDirsResponse:
     """Begin to move each replica to its new directory; errors are in the results."""
     slices = TimeSlices()
     paths: dict[str, dict[int, list[str]]] = {}
@@ -39,14 +33,16 @@ async def alter_replica_log_dirs(
         async for topic in slices.of(directory.topics):
             async for index in slices.of(topic.partitions):
                 paths.setdefault(topic.name, {}).setdefault(index, []).append(directory.path)
-    topics: list[AlterReplicaLogDirTopicResult] = []
+    topics: list[requests.AlterReplicaLogDirTopicResult] = []
     async for name in slices.of(sorted(paths)):
         results = [
-            AlterReplicaLogDirPartitionResult(index, await _move(context, name, index, sorted(paths[name][index])))
+            requests.AlterReplicaLogDirPartitionResult(
+                index, await _move(context, name, index, sorted(paths[name][index]))
+            )
             async for index in slices.of(sorted(paths[name]))
         ]
-        topics.append(AlterReplicaLogDirTopicResult(name, tuple(results)))
-    return AlterReplicaLogDirsResponse(tuple(topics))
+        topics.append(requests.AlterReplicaLogDirTopicResult(name, tuple(results)))
+    return requests.AlterReplicaLogDirsResponse(tuple(topics))
 
 
 async def _move(context: NodeContext, topic: str, index: int, paths: list[str]) -> TidelogError | None:
@@ -61,18 +57,20 @@ async def _move(context: NodeContext, topic: str, index: int, paths: list[str]) 
 
 def _describe(
     directory: LogDirectoryDescription, wanted: Mapping[str, Set[int]] | None
-) -> Generator[None, None, LogDirResult]:
+) -> Generator[None, None, requests.LogDirResult]:
     """Return a directory with its replicas, one a step."""
-    topics: dict[str, list[LogDirPartition]] = {}
+    topics: dict[str, list[requests.LogDirPartition]] = {}
     for replica in sorted(directory.replicas, key=lambda r: (r.topic, r.partition, r.is_future)):
         yield
         if wanted is None or replica.partition in wanted.get(replica.topic, ()):
             topics.setdefault(replica.topic, []).append(
-                LogDirPartition(replica.partition, replica.size_in_bytes, replica.offset_lag, replica.is_future)
+                requests.LogDirPartition(
+                    replica.partition, replica.size_in_bytes, replica.offset_lag, replica.is_future
+                )
             )
-    return LogDirResult(
+    return requests.LogDirResult(
         str(directory.path),
-        tuple(LogDirTopic(name, tuple(replicas)) for name, replicas in topics.items()),
+        tuple(requests.LogDirTopic(name, tuple(replicas)) for name, replicas in topics.items()),
         directory.total_bytes,
         directory.usable_bytes,
         directory.error,

@@ -6,28 +6,26 @@ topic at once on the node that created it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests import topics as requests
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, QuorumVoter
-from tidelog_foundation.requests.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeTopicsRequest,
-    DescribeTopicsResponse,
-    ListTopicsRequest,
-    ListTopicsResponse,
-)
+from tidelog_foundation.requests.metadata import BrokerMetadata, GetMetadataRequest, GetMetadataResponse
 from tidelog_foundation.time_slices import TimeSlices
-from tidelog_node.handlers.administration import forward
-from tidelog_node.handlers.context import NodeContext, timeout_ms
+from tidelog_node.handlers.context import NodeContext, forward, timeout_ms
 from tidelog_quorum.metadata import MetadataImage
-from tidelog_quorum.metadata.description import cluster_brokers, describe_topic, listed_topic
+from tidelog_quorum.metadata.description import (
+    cluster_brokers,
+    describe_topic,
+    listed_topic,
+    topic_metadata,
+    unknown_topic,
+)
 
 
-async def create_topics(context: NodeContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def create_topics(context: NodeContext, request: requests.CreateTopicsRequest) -> requests.CreateTopicsResponse:
     """Create topics at the controller, and wait until this node's image has them.
 
     Raises:
@@ -42,7 +40,7 @@ async def create_topics(context: NodeContext, request: CreateTopicsRequest) -> C
     return response
 
 
-async def delete_topics(context: NodeContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def delete_topics(context: NodeContext, request: requests.DeleteTopicsRequest) -> requests.DeleteTopicsResponse:
     """Delete topics at the controller, and wait until this node's image no longer has them.
 
     Raises:
@@ -56,7 +54,9 @@ async def delete_topics(context: NodeContext, request: DeleteTopicsRequest) -> D
     return response
 
 
-async def create_partitions(context: NodeContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def create_partitions(
+    context: NodeContext, request: requests.CreatePartitionsRequest
+) -> requests.CreatePartitionsResponse:
     """Add partitions at the controller, and wait until this node's image has them.
 
     Raises:
@@ -72,18 +72,22 @@ async def create_partitions(context: NodeContext, request: CreatePartitionsReque
     return response
 
 
-async def list_topics(context: NodeContext, request: ListTopicsRequest) -> ListTopicsResponse:
+async def list_topics(context: NodeContext, request: requests.ListTopicsRequest) -> requests.ListTopicsResponse:
     """List the topics by name."""
     image = context.metadata.image
     listings = [listed_topic(t) async for _, t in TimeSlices().of(sorted(image.topics.items()))]
-    return ListTopicsResponse(tuple(t for t in listings if request.include_internal or not t.is_internal))
+    return requests.ListTopicsResponse(tuple(t for t in listings if request.include_internal or not t.is_internal))
 
 
-async def describe_topics(context: NodeContext, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
+async def describe_topics(
+    context: NodeContext, request: requests.DescribeTopicsRequest
+) -> requests.DescribeTopicsResponse:
     """Describe the named topics, each once, with their own settings."""
     image = context.metadata.image
     names = dict.fromkeys(request.topic_names)
-    return DescribeTopicsResponse(tuple([describe_topic(image, name) async for name in TimeSlices().of(names)]))
+    return requests.DescribeTopicsResponse(
+        tuple([describe_topic(image, name) async for name in TimeSlices().of(names)])
+    )
 
 
 async def describe_cluster(context: NodeContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -96,3 +100,40 @@ async def describe_cluster(context: NodeContext, request: DescribeClusterRequest
 def _is_there(image: MetadataImage, topic_name: str, index: int) -> bool:
     """Return whether a partition exists or can no longer appear."""
     return topic_name not in image.topics or image.partition(topic_name, index) is not None
+
+
+async def get_metadata(context: NodeContext, request: GetMetadataRequest) -> GetMetadataResponse:
+    """Describe all topics, or the named ones once each, and the unfenced brokers.
+
+    A named topic that does not exist is created in the background if client and node allow it. Until then the answer is
+    that it does not exist, as in Kafka, and the client retries.
+    """
+    image = context.metadata.image
+    names: Iterable[str] = sorted(image.topics) if request.all_topics else dict.fromkeys(request.topics)
+    topics = [_topic(image, name) async for name in TimeSlices().of(names)]
+    if request.allow_auto_topic_creation and context.topic_creator is not None:
+        # An invalid name has a different error.
+        context.topic_creator.want(t.name for t in topics if _is_unknown(t))
+    return GetMetadataResponse(
+        cluster_id=context.cluster_id,
+        controller_id=context.metadata.controller_id,
+        brokers=_brokers(image),
+        topics=tuple(topics),
+    )
+
+
+def _is_unknown(topic: requests.TopicMetadata) -> bool:
+    return topic.error is not None and topic.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _topic(image: MetadataImage, name: str) -> requests.TopicMetadata:
+    topic = image.topics.get(name)
+    return unknown_topic(name) if topic is None else topic_metadata(image, topic)
+
+
+def _brokers(image: MetadataImage) -> tuple[BrokerMetadata, ...]:
+    return tuple(
+        BrokerMetadata(node_id=b.broker_id, host=b.endpoint.host, port=b.endpoint.port, rack=b.rack)
+        for _, b in sorted(image.brokers.items())
+        if not b.fenced
+    )

@@ -8,16 +8,18 @@ from compat.wire.case import Case, Family
 from compat.wire.side import UNKNOWN_ID, Side
 
 from tidelog_node.kafka.protocol.messages.group_admin import (
+    ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
-from tidelog_node.kafka.protocol.messages.group_consumers import (
-    ConsumerGroupDescribeRequest,
+from tidelog_node.kafka.protocol.messages.group_members import (
     ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
     HeartbeatTopicPartitions,
+    LeaveGroupRequest,
+    MemberIdentity,
 )
-from tidelog_node.kafka.protocol.messages.group_members import HeartbeatRequest, LeaveGroupRequest, MemberIdentity
 from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

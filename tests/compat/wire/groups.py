@@ -10,9 +10,9 @@ from compat.wire.side import UNKNOWN_ID, Side
 from tidelog_node.kafka.protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    FindCoordinatorRequest,
     ListGroupsRequest,
 )
-from tidelog_node.kafka.protocol.messages.group_coordinators import FindCoordinatorRequest
 from tidelog_node.kafka.protocol.messages.group_members import (
     HeartbeatRequest,
     JoinGroupRequest,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from compat.wire.case import Case, Family
 from compat.wire.side import Side
 
-from tidelog_node.kafka.protocol.messages.features import FeatureUpdateKey, UpdateFeaturesRequest
 from tidelog_node.kafka.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -31,9 +30,11 @@ from tidelog_node.kafka.protocol.messages.producers import (
 )
 from tidelog_node.kafka.protocol.messages.quorum import (
     DescribeQuorumRequest,
+    FeatureUpdateKey,
     QuorumPartition,
     QuorumTopic,
     UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
 )
 from tidelog_node.kafka.protocol.messages.replicas import (
     AlterPartitionReassignmentsRequest,

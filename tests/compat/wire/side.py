@@ -15,7 +15,7 @@ from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.headers import read_response_header, response_has_tags, write_request_header
 from tidelog_node.kafka.protocol.messages.api_versions import ApiVersionsRequest
-from tidelog_node.kafka.protocol.messages.group_coordinators import FindCoordinatorRequest
+from tidelog_node.kafka.protocol.messages.group_admin import FindCoordinatorRequest
 from tidelog_node.kafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -16,8 +16,7 @@ from tidelog_node.event_loop import Pending
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.fetch import begin_fetch
 from tidelog_node.handlers.fetch_sessions import FetchSessions
-from tidelog_node.handlers.list_offsets import list_offsets
-from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from tidelog_node.handlers.offsets import list_offsets, offset_for_leader_epoch
 from tidelog_node.partitions import ReplicationThrottles
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.replication.fetch_session import FetchSession

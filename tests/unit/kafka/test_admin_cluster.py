@@ -8,17 +8,13 @@ from kafka_admin import AdminNode, name_of, versions_of
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.requests import quorum as requests
 from tidelog_foundation.requests.addresses import Endpoint
-from tidelog_node.kafka.protocol.messages.features import (
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
 from tidelog_node.kafka.protocol.messages.quorum import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
     CurrentLeader,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    FeatureUpdateKey,
     KRaftVersionFeature,
     QuorumListener,
     QuorumPartition,
@@ -27,6 +23,8 @@ from tidelog_node.kafka.protocol.messages.quorum import (
     RemoveRaftVoterResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )

@@ -6,15 +6,14 @@ from kafka_groups import PARTITIONS, TOPIC_ID, kafka_groups
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.kafka.protocol.messages.group_admin import (
+    ConsumerGroupDescribeRequest,
+    Coordinator,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    FindCoordinatorRequest,
     ListGroupsRequest,
 )
-from tidelog_node.kafka.protocol.messages.group_consumers import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-)
-from tidelog_node.kafka.protocol.messages.group_coordinators import Coordinator, FindCoordinatorRequest
+from tidelog_node.kafka.protocol.messages.group_members import ConsumerGroupHeartbeatRequest
 from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

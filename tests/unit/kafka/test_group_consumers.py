@@ -6,10 +6,7 @@ import uuid
 from kafka_groups import OTHER_TOPIC_ID, TOPIC_ID, kafka_groups
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.kafka.protocol.messages.group_consumers import (
-    ConsumerGroupHeartbeatRequest,
-    HeartbeatTopicPartitions,
-)
+from tidelog_node.kafka.protocol.messages.group_members import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
 
 
 def running(test, path, **settings):

@@ -6,12 +6,13 @@ from kafka_groups import OTHER_TOPIC_ID, TOPIC_ID, UNKNOWN_TOPIC_ID, kafka_group
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node import handlers
-from tidelog_node.kafka.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest
-from tidelog_node.kafka.protocol.messages.group_consumers import (
+from tidelog_node.kafka.protocol.messages.group_admin import (
     ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
 )
-from tidelog_node.kafka.protocol.messages.group_coordinators import FindCoordinatorRequest
+from tidelog_node.kafka.protocol.messages.group_members import ConsumerGroupHeartbeatRequest
 from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

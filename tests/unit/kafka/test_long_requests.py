@@ -23,7 +23,6 @@ from tidelog_node.kafka.protocol.codec import encode
 from tidelog_node.kafka.protocol.messages import (
     configs,
     group_admin,
-    group_coordinators,
     group_offsets,
     log_dirs,
     metadata,
@@ -160,7 +159,7 @@ def forget(count):
 
 
 def find(count):
-    return group_coordinators.FindCoordinatorRequest("", 0, [f"g{i}" for i in range(count)])
+    return group_admin.FindCoordinatorRequest("", 0, [f"g{i}" for i in range(count)])
 
 
 def describe_groups(count):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka_metadata import ImageNode, broker, fenced, topic_id
 
-from tidelog_node.kafka.encoded_topics import EncodedTopics
+from tidelog_node.kafka.apis.metadata import EncodedTopics
 from tidelog_node.kafka.protocol.codec import encode
 from tidelog_node.kafka.protocol.messages.metadata import (
     MetadataResponse,

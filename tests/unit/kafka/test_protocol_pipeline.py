@@ -21,8 +21,7 @@ from tidelog_node.kafka.protocol.headers import (
 from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
-from tidelog_node.kafka.server.connection_timeouts import ConnectionTimeouts
-from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.limits import ConnectionTimeouts, ListenerLimits
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -10,32 +10,9 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.groups import messages
 from tidelog_node.handlers import groups
 from tidelog_node.kafka.apis.errors import code_of, text_of
-from tidelog_node.kafka.protocol.messages.group_admin import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
-from tidelog_node.kafka.protocol.messages.group_consumers import (
-    NO_OPERATIONS,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    DescribedAssignment,
-    DescribedConsumerGroup,
-    DescribedConsumerGroupMember,
-    DescribedTopicPartitions,
-)
-from tidelog_node.kafka.protocol.messages.group_coordinators import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from tidelog_node.kafka.apis.operations import GROUP_OPERATIONS
+from tidelog_node.kafka.protocol.messages import group_admin as wire
+from tidelog_node.kafka.protocol.messages.metadata import NO_OPERATIONS
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _SEVERAL_KEYS = 4
@@ -43,11 +20,6 @@ _SAYS_NOT_FOUND = 6
 _NO_NODE = -1
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
-_GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all of Kafka's group operations.
-
-Every client may do all.
-"""
 
 
 class CoordinatorType(IntEnum):
@@ -58,7 +30,9 @@ class CoordinatorType(IntEnum):
     SHARE = 2
 
 
-async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, caller: Caller) -> FindCoordinatorResponse:
+async def find_coordinator(
+    node: KafkaNode, request: wire.FindCoordinatorRequest, caller: Caller
+) -> wire.FindCoordinatorResponse:
     """Return the coordinators of groups, with their addresses on the caller's listener."""
     several = caller.version >= _SEVERAL_KEYS
     keys = request.coordinator_keys if several else [request.key]
@@ -67,9 +41,9 @@ async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, cal
     else:
         found = [_no_coordinator(request.key_type, key) async for key in TimeSlices().of(keys)]
     if several:
-        return FindCoordinatorResponse(coordinators=found)
+        return wire.FindCoordinatorResponse(coordinators=found)
     only = found[0]
-    return FindCoordinatorResponse(
+    return wire.FindCoordinatorResponse(
         error_code=only.error_code,
         error_message=only.error_message,
         node_id=only.node_id,
@@ -78,11 +52,11 @@ async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, cal
     )
 
 
-async def _group_coordinators(node: KafkaNode, keys: Sequence[str], caller: Caller) -> list[Coordinator]:
+async def _group_coordinators(node: KafkaNode, keys: Sequence[str], caller: Caller) -> list[wire.Coordinator]:
     asked = messages.FindCoordinatorRequest(tuple(keys))
     answer = await groups.find_coordinator(node.groups, asked, caller.client, caller.listener)
     return [
-        Coordinator(
+        wire.Coordinator(
             key=found.group_id,
             node_id=found.node_id,
             host="" if found.endpoint is None else found.endpoint.host,
@@ -94,44 +68,46 @@ async def _group_coordinators(node: KafkaNode, keys: Sequence[str], caller: Call
     ]
 
 
-def _no_coordinator(key_type: int, key: str) -> Coordinator:
+def _no_coordinator(key_type: int, key: str) -> wire.Coordinator:
     if key_type == CoordinatorType.TRANSACTION:
         # No client retries after this code. After any other, librdkafka waits forever without a message.
         text = "transactions are not supported, remove transactional.id"
         error = error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
     else:
         error = error_for(ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}, expected 0 (group)")
-    return Coordinator(key, _NO_NODE, "", _NO_NODE, error.code.code, error.message)
+    return wire.Coordinator(key, _NO_NODE, "", _NO_NODE, error.code.code, error.message)
 
 
-async def list_groups(node: KafkaNode, request: ListGroupsRequest, caller: Caller) -> ListGroupsResponse:
+async def list_groups(node: KafkaNode, request: wire.ListGroupsRequest, caller: Caller) -> wire.ListGroupsResponse:
     """List the groups that this node coordinates."""
     asked = messages.ListGroupsRequest(tuple(request.states_filter), tuple(request.types_filter))
     answer = await groups.list_groups(node.groups, asked, caller.client)
-    return ListGroupsResponse(
+    return wire.ListGroupsResponse(
         error_code=code_of(answer.error),
         groups=[
-            ListedGroup(g.group_id, g.protocol_type, g.group_state, g.group_type)
+            wire.ListedGroup(g.group_id, g.protocol_type, g.group_state, g.group_type)
             async for g in TimeSlices().of(answer.groups)
         ],
     )
 
 
-async def describe_groups(node: KafkaNode, request: DescribeGroupsRequest, caller: Caller) -> DescribeGroupsResponse:
+async def describe_groups(
+    node: KafkaNode, request: wire.DescribeGroupsRequest, caller: Caller
+) -> wire.DescribeGroupsResponse:
     """Describe groups of the classic protocol, each once."""
     asked = messages.DescribeGroupsRequest(tuple(request.groups))
     answer = await groups.describe_groups(node.groups, asked, caller.client)
     with_operations = request.include_authorized_operations
     described = [_described(group, caller, asked=with_operations) async for group in TimeSlices().of(answer.groups)]
-    return DescribeGroupsResponse(groups=described)
+    return wire.DescribeGroupsResponse(groups=described)
 
 
-def _described(group: messages.DescribedGroup, caller: Caller, *, asked: bool) -> DescribedGroup:
+def _described(group: messages.DescribedGroup, caller: Caller, *, asked: bool) -> wire.DescribedGroup:
     # A group that does not exist is Dead. Before KIP-1043 it has no error.
     code = code_of(group.error)
     if code == ErrorCode.GROUP_ID_NOT_FOUND.code and caller.version < _SAYS_NOT_FOUND:
         code = 0
-    return DescribedGroup(
+    return wire.DescribedGroup(
         error_code=code,
         error_message=text_of(group.error),
         group_id=group.group_id,
@@ -143,8 +119,8 @@ def _described(group: messages.DescribedGroup, caller: Caller, *, asked: bool) -
     )
 
 
-def _described_member(member: messages.DescribedGroupMember) -> DescribedGroupMember:
-    return DescribedGroupMember(
+def _described_member(member: messages.DescribedGroupMember) -> wire.DescribedGroupMember:
+    return wire.DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
@@ -155,17 +131,17 @@ def _described_member(member: messages.DescribedGroupMember) -> DescribedGroupMe
 
 
 def _operations(error_code: int, *, asked: bool) -> int:
-    return _GROUP_OPERATIONS if asked and not error_code else NO_OPERATIONS
+    return GROUP_OPERATIONS if asked and not error_code else NO_OPERATIONS
 
 
 async def consumer_group_describe(
-    node: KafkaNode, request: ConsumerGroupDescribeRequest, caller: Caller
-) -> ConsumerGroupDescribeResponse:
+    node: KafkaNode, request: wire.ConsumerGroupDescribeRequest, caller: Caller
+) -> wire.ConsumerGroupDescribeResponse:
     """Describe groups of KIP-848's protocol, each once."""
     asked = messages.ConsumerGroupDescribeRequest(tuple(request.group_ids))
     answer = await groups.consumer_group_describe(node.groups, asked, caller.client)
     described = [
-        DescribedConsumerGroup(
+        wire.DescribedConsumerGroup(
             error_code=code_of(group.error),
             error_message=text_of(group.error),
             group_id=group.group_id,
@@ -178,11 +154,11 @@ async def consumer_group_describe(
         )
         async for group in TimeSlices().of(answer.groups)
     ]
-    return ConsumerGroupDescribeResponse(groups=described)
+    return wire.ConsumerGroupDescribeResponse(groups=described)
 
 
-def _described_consumer(member: messages.DescribedConsumerGroupMember) -> DescribedConsumerGroupMember:
-    return DescribedConsumerGroupMember(
+def _described_consumer(member: messages.DescribedConsumerGroupMember) -> wire.DescribedConsumerGroupMember:
+    return wire.DescribedConsumerGroupMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,
         rack_id=member.rack_id or None,
@@ -197,24 +173,26 @@ def _described_consumer(member: messages.DescribedConsumerGroupMember) -> Descri
     )
 
 
-def _described_assignment(topics: Sequence[messages.MemberTopicPartitions] | None) -> DescribedAssignment:
-    return DescribedAssignment(
-        [DescribedTopicPartitions(t.topic_id, t.topic_name, list(t.partitions)) for t in topics or ()]
+def _described_assignment(topics: Sequence[messages.MemberTopicPartitions] | None) -> wire.DescribedAssignment:
+    return wire.DescribedAssignment(
+        [wire.DescribedTopicPartitions(t.topic_id, t.topic_name, list(t.partitions)) for t in topics or ()]
     )
 
 
-async def delete_groups(node: KafkaNode, request: DeleteGroupsRequest, caller: Caller) -> DeleteGroupsResponse:
+async def delete_groups(
+    node: KafkaNode, request: wire.DeleteGroupsRequest, caller: Caller
+) -> wire.DeleteGroupsResponse:
     """Delete groups that have no members, with their offsets."""
     asked = messages.DeleteGroupsRequest(tuple(request.groups_names))
     answer = await groups.delete_groups(node.groups, asked, caller.client)
-    results = [DeletableGroupResult(g.group_id, code_of(g.error)) async for g in TimeSlices().of(answer.groups)]
-    return DeleteGroupsResponse(results=results)
+    results = [wire.DeletableGroupResult(g.group_id, code_of(g.error)) async for g in TimeSlices().of(answer.groups)]
+    return wire.DeleteGroupsResponse(results=results)
 
 
 APIS: tuple[Api, ...] = (
-    MessageApi(FindCoordinatorRequest, find_coordinator),
-    MessageApi(ListGroupsRequest, list_groups),
-    MessageApi(DescribeGroupsRequest, describe_groups),
-    MessageApi(ConsumerGroupDescribeRequest, consumer_group_describe),
-    MessageApi(DeleteGroupsRequest, delete_groups),
+    MessageApi(wire.FindCoordinatorRequest, find_coordinator),
+    MessageApi(wire.ListGroupsRequest, list_groups),
+    MessageApi(wire.DescribeGroupsRequest, describe_groups),
+    MessageApi(wire.ConsumerGroupDescribeRequest, consumer_group_describe),
+    MessageApi(wire.DeleteGroupsRequest, delete_groups),
 )

@@ -9,25 +9,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.groups import messages
 from tidelog_node.handlers import group_members
 from tidelog_node.kafka.apis.errors import code_of, text_of
-from tidelog_node.kafka.protocol.messages.group_consumers import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    HeartbeatAssignment,
-    HeartbeatTopicPartitions,
-)
-from tidelog_node.kafka.protocol.messages.group_members import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-    MemberResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from tidelog_node.kafka.protocol.messages import group_members as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _KNOWS_MEMBER_ID_REQUIRED = 4
@@ -40,7 +22,7 @@ _JOINING_EPOCH = 0
 _AS_BEFORE = -1
 
 
-async def join_group(node: KafkaNode, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+async def join_group(node: KafkaNode, request: wire.JoinGroupRequest, caller: Caller) -> wire.JoinGroupResponse:
     """Join a group. The answer follows when the group is complete."""
     asked = messages.JoinGroupRequest(
         group_id=request.group_id,
@@ -58,7 +40,7 @@ async def join_group(node: KafkaNode, request: JoinGroupRequest, caller: Caller)
     )
     answer = await group_members.join_group(node.groups, asked, caller.client)
     no_protocol = None if caller.version >= _NULL_PROTOCOL_NAME else ""
-    return JoinGroupResponse(
+    return wire.JoinGroupResponse(
         error_code=code_of(answer.error),
         generation_id=answer.generation_id,
         protocol_type=answer.protocol_type or None,
@@ -67,16 +49,16 @@ async def join_group(node: KafkaNode, request: JoinGroupRequest, caller: Caller)
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,
         members=[
-            JoinGroupResponseMember(member.member_id, member.group_instance_id, member.metadata)
+            wire.JoinGroupResponseMember(member.member_id, member.group_instance_id, member.metadata)
             for member in answer.members
         ],
     )
 
 
-async def sync_group(node: KafkaNode, request: SyncGroupRequest, caller: Caller) -> SyncGroupResponse:
+async def sync_group(node: KafkaNode, request: wire.SyncGroupRequest, caller: Caller) -> wire.SyncGroupResponse:
     """Return a member's assignment. The answer follows when the group's leader has assigned."""
     if caller.version >= _SYNC_NAMES_PROTOCOL and not (request.protocol_type and request.protocol_name):
-        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL.code)
+        return wire.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL.code)
     asked = messages.SyncGroupRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
@@ -92,7 +74,7 @@ async def sync_group(node: KafkaNode, request: SyncGroupRequest, caller: Caller)
         ),
     )
     answer = await group_members.sync_group(node.groups, asked, caller.client)
-    return SyncGroupResponse(
+    return wire.SyncGroupResponse(
         error_code=code_of(answer.error),
         protocol_type=answer.protocol_type or None,
         protocol_name=answer.protocol_name or None,
@@ -100,7 +82,7 @@ async def sync_group(node: KafkaNode, request: SyncGroupRequest, caller: Caller)
     )
 
 
-async def heartbeat(node: KafkaNode, request: HeartbeatRequest, caller: Caller) -> HeartbeatResponse:
+async def heartbeat(node: KafkaNode, request: wire.HeartbeatRequest, caller: Caller) -> wire.HeartbeatResponse:
     """Keep a member alive."""
     asked = messages.HeartbeatRequest(
         group_id=request.group_id,
@@ -109,13 +91,13 @@ async def heartbeat(node: KafkaNode, request: HeartbeatRequest, caller: Caller) 
         group_instance_id=request.group_instance_id,
     )
     answer = await group_members.heartbeat(node.groups, asked, caller.client)
-    return HeartbeatResponse(error_code=code_of(answer.error))
+    return wire.HeartbeatResponse(error_code=code_of(answer.error))
 
 
-async def leave_group(node: KafkaNode, request: LeaveGroupRequest, caller: Caller) -> LeaveGroupResponse:
+async def leave_group(node: KafkaNode, request: wire.LeaveGroupRequest, caller: Caller) -> wire.LeaveGroupResponse:
     """Remove members from a group. Up to version 2 there is one member, and its error is that of the response."""
     names_members = caller.version >= _LEAVE_NAMES_MEMBERS
-    leaving = request.members if names_members else [MemberIdentity(member_id=request.member_id)]
+    leaving = request.members if names_members else [wire.MemberIdentity(member_id=request.member_id)]
     asked = messages.LeaveGroupRequest(
         group_id=request.group_id,
         members=tuple(
@@ -129,27 +111,27 @@ async def leave_group(node: KafkaNode, request: LeaveGroupRequest, caller: Calle
     response = await _left(leaving, answer)
     if names_members:
         return response
-    return LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)
+    return wire.LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)
 
 
-async def _left(leaving: list[MemberIdentity], answer: messages.LeaveGroupResponse) -> LeaveGroupResponse:
+async def _left(leaving: list[wire.MemberIdentity], answer: messages.LeaveGroupResponse) -> wire.LeaveGroupResponse:
     if answer.error is None:
         codes = [code_of(member.error) for member in answer.members]
     elif answer.error.code is ErrorCode.UNKNOWN_MEMBER_ID:
         # The group does not exist, which Kafka reports for each member.
         codes = [code_of(answer.error)] * len(leaving)
     else:
-        return LeaveGroupResponse(error_code=code_of(answer.error))
+        return wire.LeaveGroupResponse(error_code=code_of(answer.error))
     members = [
-        MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code)
+        wire.MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code)
         async for member, code in TimeSlices().of(zip(leaving, codes, strict=True))
     ]
-    return LeaveGroupResponse(members=members)
+    return wire.LeaveGroupResponse(members=members)
 
 
 async def consumer_group_heartbeat(
-    node: KafkaNode, request: ConsumerGroupHeartbeatRequest, caller: Caller
-) -> ConsumerGroupHeartbeatResponse:
+    node: KafkaNode, request: wire.ConsumerGroupHeartbeatRequest, caller: Caller
+) -> wire.ConsumerGroupHeartbeatResponse:
     """Join, stay in, or leave a group by KIP-848's protocol."""
     is_nameless = caller.version < _OWN_MEMBER_ID and not request.member_id and request.member_epoch == _JOINING_EPOCH
     names, owned = request.subscribed_topic_names, request.topic_partitions
@@ -168,12 +150,12 @@ async def consumer_group_heartbeat(
     return _beaten(await group_members.consumer_group_heartbeat(node.groups, asked, caller.client))
 
 
-def _owned(topic: HeartbeatTopicPartitions) -> messages.MemberTopicPartitions:
+def _owned(topic: wire.HeartbeatTopicPartitions) -> messages.MemberTopicPartitions:
     return messages.MemberTopicPartitions(topic.topic_id, tuple(topic.partitions))
 
 
-def _beaten(answer: messages.ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
-    response = ConsumerGroupHeartbeatResponse(
+def _beaten(answer: messages.ConsumerGroupHeartbeatResponse) -> wire.ConsumerGroupHeartbeatResponse:
+    response = wire.ConsumerGroupHeartbeatResponse(
         error_code=code_of(answer.error),
         error_message=text_of(answer.error),
         member_id=answer.member_id or None,
@@ -181,15 +163,15 @@ def _beaten(answer: messages.ConsumerGroupHeartbeatResponse) -> ConsumerGroupHea
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
     )
     if answer.assignment is not None:
-        topics = [HeartbeatTopicPartitions(topic.topic_id, list(topic.partitions)) for topic in answer.assignment]
-        response.assignment = HeartbeatAssignment(topics)
+        topics = [wire.HeartbeatTopicPartitions(topic.topic_id, list(topic.partitions)) for topic in answer.assignment]
+        response.assignment = wire.HeartbeatAssignment(topics)
     return response
 
 
 APIS: tuple[Api, ...] = (
-    MessageApi(JoinGroupRequest, join_group),
-    MessageApi(SyncGroupRequest, sync_group),
-    MessageApi(HeartbeatRequest, heartbeat),
-    MessageApi(LeaveGroupRequest, leave_group),
-    MessageApi(ConsumerGroupHeartbeatRequest, consumer_group_heartbeat),
+    MessageApi(wire.JoinGroupRequest, join_group),
+    MessageApi(wire.SyncGroupRequest, sync_group),
+    MessageApi(wire.HeartbeatRequest, heartbeat),
+    MessageApi(wire.LeaveGroupRequest, leave_group),
+    MessageApi(wire.ConsumerGroupHeartbeatRequest, consumer_group_heartbeat),
 )

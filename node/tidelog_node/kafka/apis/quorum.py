@@ -1,4 +1,4 @@
-"""DescribeQuorum, changes of the voters and UnregisterBroker, forwarded to the leading controller.
+"""DescribeQuorum, changes of the voters, UnregisterBroker and UpdateFeatures, forwarded to the leading controller.
 
 Kafka's controllers send UpdateRaftVoter to each other. Here a controller announces its address whenever it connects to
 another one, so the request is for operators and programs that move a controller while it is down.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
-from tidelog_foundation.requests import cluster
+from tidelog_foundation.requests import cluster, features
 from tidelog_foundation.requests import quorum as requests
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.time_slices import TimeSlices
@@ -27,6 +27,12 @@ _LISTENER = "GRPC"
 _MAX_NAMED = 5
 _KRAFT_VERSION = 1
 """The level of ``kraft.version`` that allows changes of the voters (KIP-853)."""
+
+_UPGRADE_TYPES = {
+    1: features.FeatureUpgradeType.UPGRADE,
+    2: features.FeatureUpgradeType.SAFE_DOWNGRADE,
+    3: features.FeatureUpgradeType.UNSAFE_DOWNGRADE,
+}
 
 
 async def describe_quorum(
@@ -113,6 +119,21 @@ async def unregister_broker(
     return wire.UnregisterBrokerResponse(error_message=None)
 
 
+async def update_features(
+    node: KafkaNode, request: wire.UpdateFeaturesRequest, caller: Caller
+) -> wire.UpdateFeaturesResponse:
+    """Change feature levels, all or none. Before version 2 each feature also has the common error."""
+    code, text = 0, None
+    try:
+        updates = tuple(_feature_update(key, caller.version) for key in request.feature_updates)
+        call = features.UpdateFeaturesRequest(updates, request.validate_only, request.timeout_ms)
+        await handlers.forward(node.context, call)
+    except TidelogError as error:
+        code, text = error.code.code, error.message
+    results = [wire.UpdatableFeatureResult(key.feature, code, text) for key in request.feature_updates]
+    return wire.UpdateFeaturesResponse(error_code=code, error_message=text, results=results)
+
+
 def _check_cluster(node: KafkaNode, cluster_id: str | None) -> None:
     if cluster_id is not None and cluster_id != node.context.cluster_id:
         text = f'this is cluster "{node.context.cluster_id}", not "{cluster_id}"'
@@ -155,6 +176,19 @@ def _grpc_listener(request: wire.AddRaftVoterRequest | wire.UpdateRaftVoterReque
 def _directory(directory_id: bytes) -> bytes:
     """Return the directory id, empty for zeros, which match any directory."""
     return directory_id if any(directory_id) else b""
+
+
+def _feature_update(key: wire.FeatureUpdateKey, version: int) -> features.FeatureUpdate:
+    if version == 0:
+        kind = (
+            features.FeatureUpgradeType.SAFE_DOWNGRADE if key.allow_downgrade else features.FeatureUpgradeType.UPGRADE
+        )
+        return features.FeatureUpdate(key.feature, key.max_version_level, kind)
+    if key.upgrade_type not in _UPGRADE_TYPES:
+        text = f"feature {key.feature!r}: unknown upgrade type {key.upgrade_type}, expected 1, 2 or 3"
+        raise error_for(ErrorCode.INVALID_UPDATE_VERSION, text)
+    kind = _UPGRADE_TYPES[key.upgrade_type]
+    return features.FeatureUpdate(key.feature, key.max_version_level, kind)
 
 
 async def _unknown(request: wire.DescribeQuorumRequest) -> wire.DescribeQuorumResponse:
@@ -222,4 +256,5 @@ APIS: tuple[Api, ...] = (
     MessageApi(wire.RemoveRaftVoterRequest, remove_raft_voter),
     MessageApi(wire.UpdateRaftVoterRequest, update_raft_voter),
     MessageApi(wire.UnregisterBrokerRequest, unregister_broker),
+    MessageApi(wire.UpdateFeaturesRequest, update_features),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tidelog_node.kafka.apis import (
     cluster,
     configs,
-    features,
     fetch,
     group_admin,
     group_members,
@@ -27,7 +26,6 @@ _FAMILIES: tuple[tuple[Api, ...], ...] = (
     (ApiVersionsApi(lambda: all_apis()),),
     cluster.APIS,
     configs.APIS,
-    features.APIS,
     fetch.APIS,
     group_admin.APIS,
     group_members.APIS,

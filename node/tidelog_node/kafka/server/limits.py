@@ -1,4 +1,4 @@
-"""Limits on the resources that network clients can use at the Kafka listeners."""
+"""Limits on the resources that network clients can use at the Kafka listeners, and the timeouts of a connection."""
 
 from __future__ import annotations
 
@@ -33,3 +33,69 @@ class ListenerLimits:
     """
     wanted_pause_s: float = 2.0
     wanted_bytes_per_s: int = 1024**2
+
+
+class ConnectionTimeouts:
+    """One per connection, notified of events and checked periodically. ``now`` is in seconds of any clock."""
+
+    __slots__ = ("_began", "_limits", "_received", "_taken", "_unsent", "last_active")
+
+    def __init__(self, limits: ListenerLimits, now: float) -> None:
+        self._limits = limits
+        self._received = now
+        self._began: float | None = None
+        self._unsent = 0
+        self._taken = now
+        self.last_active = now
+        """The time at which bytes last arrived or responses left."""
+
+    def has_received(self, now: float) -> None:
+        """Note that bytes arrived."""
+        self.last_active = self._received = now
+
+    def has_answered(self, now: float) -> None:
+        """Note that responses left, or that the kernel took the rest of them."""
+        self.last_active = now
+
+    def has_stopped_taking(self, now: float) -> None:
+        """Note that the kernel takes no more of the responses."""
+        self._taken, self._unsent = now, 0
+
+    def waits_for_frame(self, now: float) -> None:
+        """Note that a part of a frame has arrived and the rest may follow."""
+        if self._began is None:
+            self._began = now
+
+    def waits_for_no_frame(self) -> None:
+        """Note that a frame is complete, that there is none, or that it may not be received yet."""
+        self._began = None
+
+    def check_reader(self, unsent: int, now: float) -> str | None:
+        """Return the reason to close a client with ``unsent`` bytes of waiting responses, or None."""
+        if unsent != self._unsent:
+            self._unsent, self._taken = unsent, now
+        if now - self._taken > self._limits.max_idle_s:
+            return f"the client has read none of {unsent} unsent bytes for {self._limits.max_idle_s:g} s"
+        return None
+
+    def check_frame(self, size: int, received: int, now: float, *, is_wanted: bool = False) -> str | None:
+        """Return the reason to close a client that has sent ``received`` bytes of a frame, or None.
+
+        The frame has ``size`` bytes, 0 if unknown. It ``is_wanted`` if others wait for its memory.
+        """
+        if self._began is None:
+            return None
+        pause_s, bytes_per_s = self._limits.frame_pause_s, self._limits.frame_bytes_per_s
+        if is_wanted and size >= self._limits.wanted_frame_bytes:
+            pause_s, bytes_per_s = self._limits.wanted_pause_s, self._limits.wanted_bytes_per_s
+        if now - max(self._received, self._began) > pause_s:
+            return f"no byte arrived for {pause_s:g} s in the middle of a frame of {size} bytes"
+        if now - self._began > pause_s + received / bytes_per_s:
+            return f"only {received} of a frame's {size} bytes arrived in {now - self._began:.0f} s"
+        return None
+
+    def check_idle(self, now: float) -> str | None:
+        """Return the reason to close a client without requests in progress, or None."""
+        if now - self.last_active > self._limits.max_idle_s:
+            return f"the connection was idle for {self._limits.max_idle_s:g} s"
+        return None

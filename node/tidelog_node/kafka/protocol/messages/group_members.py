@@ -1,9 +1,22 @@
-"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-345, KIP-394, KIP-559, KIP-814)."""
+"""Requests of group members, of the classic protocol and KIP-848's (KIP-345, KIP-394, KIP-559, KIP-814, KIP-1082)."""
 
 from __future__ import annotations
 
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.protocol.fields import Message, Structure, array, boolean, data, int16, int32, string
+from tidelog_node.kafka.protocol.fields import (
+    INT32,
+    STRING,
+    Message,
+    Structure,
+    array,
+    boolean,
+    data,
+    int16,
+    int32,
+    string,
+    structure,
+    uuid,
+)
 
 
 class JoinGroupRequestProtocol(Structure):
@@ -123,3 +136,45 @@ class LeaveGroupResponse(Message, answers=LeaveGroupRequest):
     throttle_time_ms: int = int32(since=1)
     error_code: int = int16()
     members: list[MemberResponse] = array(MemberResponse, since=3)
+
+
+class HeartbeatTopicPartitions(Structure):
+    """Partitions of a topic."""
+
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(INT32)
+
+
+class ConsumerGroupHeartbeatRequest(Message, api=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible=0):
+    """A member's heartbeat. Null means unchanged. From version 1 on the member chooses ``member_id`` (KIP-1082)."""
+
+    group_id: str = string()
+    member_id: str = string()
+    member_epoch: int = int32()
+    instance_id: str | None = string(nullable=0, default=None)
+    rack_id: str | None = string(nullable=0, default=None)
+    rebalance_timeout_ms: int = int32(default=-1)
+    subscribed_topic_names: list[str] | None = array(STRING, nullable=0, default_null=True)
+    subscribed_topic_regex: str | None = string(since=1, nullable=1, default=None)
+    server_assignor: str | None = string(nullable=0, default=None)
+    topic_partitions: list[HeartbeatTopicPartitions] | None = array(
+        HeartbeatTopicPartitions, nullable=0, default_null=True
+    )
+
+
+class HeartbeatAssignment(Structure):
+    """A member's assignment."""
+
+    topic_partitions: list[HeartbeatTopicPartitions] = array(HeartbeatTopicPartitions)
+
+
+class ConsumerGroupHeartbeatResponse(Message, answers=ConsumerGroupHeartbeatRequest):
+    """The answer to a heartbeat. A null ``assignment`` means unchanged."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0, default=None)
+    member_id: str | None = string(nullable=0, default=None)
+    member_epoch: int = int32()
+    heartbeat_interval_ms: int = int32()
+    assignment: HeartbeatAssignment | None = structure(HeartbeatAssignment, nullable=0)

@@ -1,4 +1,4 @@
-"""DescribeQuorum, changes of the voters, UnregisterBroker (KIP-595, KIP-836, KIP-853, KIP-631)."""
+"""DescribeQuorum, changes of the voters, UnregisterBroker, UpdateFeatures (KIP-595, 836, 853, 631, 584, 1022)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from tidelog_node.kafka.protocol.fields import (
     Message,
     Structure,
     array,
+    boolean,
+    int8,
     int16,
     int32,
     int64,
@@ -171,3 +173,37 @@ class UpdateRaftVoterResponse(Message, answers=UpdateRaftVoterRequest):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     current_leader: CurrentLeader = structure(CurrentLeader, tag=0)
+
+
+class FeatureUpdateKey(Structure):
+    """A feature and its new level. ``upgrade_type`` is 1 for an upgrade, 2 and 3 for safe and unsafe downgrades."""
+
+    feature: str = string()
+    max_version_level: int = int16()
+    allow_downgrade: bool = boolean(until=0)
+    upgrade_type: int = int8(default=1, since=1)
+
+
+class UpdateFeaturesRequest(Message, api=ApiKey.UPDATE_FEATURES, versions=(0, 2), flexible=0):
+    """Changes of feature levels, applied all or none."""
+
+    timeout_ms: int = int32(default=60_000)
+    feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
+    validate_only: bool = boolean(since=1)
+
+
+class UpdatableFeatureResult(Structure):
+    """The result of one feature."""
+
+    feature: str = string()
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+
+
+class UpdateFeaturesResponse(Message, answers=UpdateFeaturesRequest):
+    """The results. From version 2 on there is one error for all of them."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+    results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult, until=1)
