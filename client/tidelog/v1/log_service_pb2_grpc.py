@@ -89,6 +89,11 @@ class LogServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_log__service__pb2.DescribeProducersRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_log__service__pb2.DescribeProducersResponse.FromString,
                 _registered_method=True)
+        self.WriteTxnMarkers = channel.unary_unary(
+                '/tidelog.v1.LogService/WriteTxnMarkers',
+                request_serializer=tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersResponse.FromString,
+                _registered_method=True)
 
 
 class LogServiceServicer(object):
@@ -172,6 +177,13 @@ class LogServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WriteTxnMarkers(self, request, context):
+        """Ends transactions in partitions that this node leads; answers when all in-sync replicas have the markers (KIP-98).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -229,6 +241,11 @@ def add_LogServiceServicer_to_server(servicer, server):
                     servicer.DescribeProducers,
                     request_deserializer=tidelog_dot_v1_dot_log__service__pb2.DescribeProducersRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_log__service__pb2.DescribeProducersResponse.SerializeToString,
+            ),
+            'WriteTxnMarkers': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteTxnMarkers,
+                    request_deserializer=tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -528,6 +545,33 @@ class LogService(object):
             '/tidelog.v1.LogService/DescribeProducers',
             tidelog_dot_v1_dot_log__service__pb2.DescribeProducersRequest.SerializeToString,
             tidelog_dot_v1_dot_log__service__pb2.DescribeProducersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteTxnMarkers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.LogService/WriteTxnMarkers',
+            tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersRequest.SerializeToString,
+            tidelog_dot_v1_dot_log__service__pb2.WriteTxnMarkersResponse.FromString,
             options,
             channel_credentials,
             insecure,

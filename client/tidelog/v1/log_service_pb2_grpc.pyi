@@ -55,6 +55,8 @@ class LogServiceStub:
     """Returns a unique id for an idempotent producer (KIP-98)."""
     DescribeProducers: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.DescribeProducersRequest, _log_service_pb2.DescribeProducersResponse]
     """Returns the producers that write with a producer id to partitions of which this node has a replica (KIP-664)."""
+    WriteTxnMarkers: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.WriteTxnMarkersRequest, _log_service_pb2.WriteTxnMarkersResponse]
+    """Ends transactions in partitions that this node leads; answers when all in-sync replicas have the markers (KIP-98)."""
 
 @_typing.type_check_only
 class LogServiceAsyncStub(LogServiceStub):
@@ -83,6 +85,8 @@ class LogServiceAsyncStub(LogServiceStub):
     """Returns a unique id for an idempotent producer (KIP-98)."""
     DescribeProducers: _aio.UnaryUnaryMultiCallable[_log_service_pb2.DescribeProducersRequest, _log_service_pb2.DescribeProducersResponse]  # type: ignore[assignment]
     """Returns the producers that write with a producer id to partitions of which this node has a replica (KIP-664)."""
+    WriteTxnMarkers: _aio.UnaryUnaryMultiCallable[_log_service_pb2.WriteTxnMarkersRequest, _log_service_pb2.WriteTxnMarkersResponse]  # type: ignore[assignment]
+    """Ends transactions in partitions that this node leads; answers when all in-sync replicas have the markers (KIP-98)."""
 
 class LogServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -174,5 +178,13 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.DescribeProducersResponse, _abc.Awaitable[_log_service_pb2.DescribeProducersResponse]]:
         """Returns the producers that write with a producer id to partitions of which this node has a replica (KIP-664)."""
+
+    @_abc_1.abstractmethod
+    def WriteTxnMarkers(
+        self,
+        request: _log_service_pb2.WriteTxnMarkersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_service_pb2.WriteTxnMarkersResponse, _abc.Awaitable[_log_service_pb2.WriteTxnMarkersResponse]]:
+        """Ends transactions in partitions that this node leads; answers when all in-sync replicas have the markers (KIP-98)."""
 
 def add_LogServiceServicer_to_server(servicer: LogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

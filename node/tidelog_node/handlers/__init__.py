@@ -25,3 +25,4 @@ from tidelog_node.handlers.topics import (
     get_metadata,
     list_topics,
 )
+from tidelog_node.handlers.transaction_markers import write_txn_markers

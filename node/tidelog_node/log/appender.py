@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_EPOCH, LeaderEpoch
-from tidelog_foundation.records import RecordBatchHeader
+from tidelog_foundation.records import RecordBatchHeader, parse_header
 from tidelog_node.log.append_rules import AppendInfo, CheckedBatch, ProduceRules, assigned_header, replicated_headers
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.disk.files import Buffer, storage_errors
 from tidelog_node.log.epochs import LeaderEpochCache
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.producer_replay import ProducerReplay
+from tidelog_node.log.producers import read_marker
 
 
 class Appender:
@@ -39,27 +40,27 @@ class Appender:
 
     def append_as_leader(self, batch: Buffer | CheckedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Append one batch from a producer, unless the log has it already."""
-        local, rules = self._local, self.rules
-        local.check_online()
-        checked = batch if isinstance(batch, CheckedBatch) else rules.check(batch, now_ms)
-        header, records = checked.header, checked.records
-        latest_epoch = self._epochs.latest_epoch
-        if leader_epoch < latest_epoch:
+        self._local.check_online()
+        checked = batch if isinstance(batch, CheckedBatch) else self.rules.check(batch, now_ms)
+        header = checked.header
+        if leader_epoch < self._epochs.latest_epoch:
             raise self._fenced(leader_epoch)
         if header.producer_id >= 0:
             duplicate = self._producers.snapshots.state.check(header)
             if duplicate is not None:
-                return rules.describe_duplicate(duplicate, len(records), leader_epoch)
-        assigned = rules.assign(checked, local.log_end_offset, leader_epoch, now_ms)
-        parts, size, base_offset, last_offset, max_timestamp = assigned
-        if local.must_roll(size, last_offset, max_timestamp, now_ms):
-            self.roll(base_offset, now_ms)
-        if leader_epoch != latest_epoch:
-            self._epochs.assign(LeaderEpoch(leader_epoch), base_offset)
-        local.append_batch(parts, size, last_offset, max_timestamp)
-        if header.producer_id >= 0:
-            self._take_in([assigned_header(header, assigned, leader_epoch)], records, now_ms)
-        return rules.describe(assigned, leader_epoch)
+                return self.rules.describe_duplicate(duplicate, len(checked.records), leader_epoch)
+        return self._write(checked, leader_epoch, now_ms)
+
+    def append_marker(self, batch: Buffer, leader_epoch: int, now_ms: int, transaction_version: int) -> AppendInfo:
+        """Append the marker of a transaction coordinator."""
+        self._local.check_online()
+        if leader_epoch < self._epochs.latest_epoch:
+            raise self._fenced(leader_epoch)
+        header, marker = parse_header(batch), read_marker(batch)
+        assert marker is not None, "a coordinator appends markers"
+        self._producers.snapshots.state.check_marker(header, marker, transaction_version)
+        checked = CheckedBatch(header, batch, header.max_timestamp, header.size_in_bytes)
+        return self._write(checked, leader_epoch, now_ms)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo:
         """Append whole batches exactly as the leader sent them."""
@@ -93,6 +94,20 @@ class Appender:
         """Close the active segment and start one for a batch at ``first_offset``, with a snapshot of the producers."""
         self._producers.snapshots.take(self._local.log_end_offset)
         self._local.roll(first_offset, now_ms)
+
+    def _write(self, checked: CheckedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
+        local, rules = self._local, self.rules
+        header, records = checked.header, checked.records
+        assigned = rules.assign(checked, local.log_end_offset, leader_epoch, now_ms)
+        parts, size, base_offset, last_offset, max_timestamp = assigned
+        if local.must_roll(size, last_offset, max_timestamp, now_ms):
+            self.roll(base_offset, now_ms)
+        if leader_epoch != self._epochs.latest_epoch:
+            self._epochs.assign(LeaderEpoch(leader_epoch), base_offset)
+        local.append_batch(parts, size, last_offset, max_timestamp)
+        if header.producer_id >= 0:
+            self._take_in([assigned_header(header, assigned, leader_epoch)], records, now_ms)
+        return rules.describe(assigned, leader_epoch)
 
     def _fenced(self, leader_epoch: int) -> TidelogError:
         name, latest_epoch = self._local.directory.name, self._epochs.latest_epoch

@@ -148,6 +148,21 @@ class PartitionLog(LogReader):
         self._appended(now_ms)
         return info
 
+    def append_marker(self, batch: Buffer, leader_epoch: int, now_ms: int, transaction_version: int) -> AppendInfo:
+        """Append the marker of a transaction coordinator as the leader.
+
+        ``transaction_version`` is that of the client that ended the transaction.
+
+        Raises:
+            TidelogError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; FENCED_LEADER_EPOCH if the log has
+                records of a later epoch; KAFKA_STORAGE_ERROR. The log is then unchanged.
+        """
+        if self._new_folder is not None:
+            self.create_folder()
+        info = self._appender.append_marker(batch, leader_epoch, now_ms, transaction_version)
+        self._appended(now_ms)
+        return info
+
     def append_as_follower(self, records: Buffer, now_ms: int = 0) -> AppendInfo:
         """Append whole batches exactly as the leader has them; the first may begin above ``log_end_offset``.
 

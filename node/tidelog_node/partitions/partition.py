@@ -151,8 +151,20 @@ class Partition:
         with self._disk_watch:
             info = self.log.append_as_leader(batch, leader.leader_epoch, self._clock.wall_ms())
         if not info.is_duplicate:
-            self.step(RecordsAppended(self.log.log_end_offset))
-            self.waiters.log_end.wake()
+            self._appended()
+        return info
+
+    def append_marker(self, batch: bytes, transaction_version: int) -> AppendInfo:
+        """Append the marker of a transaction coordinator as the leader, if enough replicas are in sync.
+
+        Raises:
+            TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or an error of the log; nothing is appended.
+        """
+        leader = self.state.require_leader()
+        leader.check_enough_replicas()
+        with self._disk_watch:
+            info = self.log.append_marker(batch, leader.leader_epoch, self._clock.wall_ms(), transaction_version)
+        self._appended()
         return info
 
     def is_replicated(self, required_offset: int) -> bool:
@@ -431,6 +443,10 @@ class Partition:
                 self.waiters.mark_readers()
             case _:
                 assert_never(command)
+
+    def _appended(self) -> None:
+        self.step(RecordsAppended(self.log.log_end_offset))
+        self.waiters.log_end.wake()
 
     def _note_truncation(self, offset: int) -> None:
         self.truncated_to = offset if self.truncated_to is None else min(offset, self.truncated_to)

@@ -55,6 +55,7 @@ def log_service(context: NodeContext, budget: ByteBudget) -> Service:
             "AlterReplicaLogDirs": call(handlers.alter_replica_log_dirs),
             "InitProducerId": call(handlers.init_producer_id),
             "DescribeProducers": call(handlers.describe_producers),
+            "WriteTxnMarkers": call(handlers.write_txn_markers),
         },
     )
 

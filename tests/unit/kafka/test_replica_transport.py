@@ -9,29 +9,19 @@ import socket
 import struct
 import tracemalloc
 
-import grpc.aio
 import pytest
 
-from tests.support.toy_listener import until
-from tidelog_foundation.config.endpoints import NamedListener
+from tests.support.node_listeners import grpc_listener, kafka_listener
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import RecordBatchBuilder, assign_offsets, read_records
-from tidelog_foundation.transport import server_options
-from tidelog_foundation.transport.budget import ByteBudget
-from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.apis.fetch import FetchApi
 from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.served import KafkaNode
-from tidelog_node.kafka.server.limits import ListenerLimits
-from tidelog_node.kafka.server.listener import KafkaListeners
-from tidelog_node.kafka.server.request_memory import RequestBudgets
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.replication import EpochEnd
 from tidelog_node.server.grpc_replica_transport import GrpcReplicaTransport
-from tidelog_node.server.log_service import log_service
 
 TOPIC_ID = b"0123456789abcdef"
 CLUSTER_ID = "test-cluster"
@@ -40,16 +30,12 @@ LONG_MS = 30_000
 
 @contextlib.asynccontextmanager
 async def over_grpc(context):
-    server = grpc.aio.server(options=server_options())
-    log_service(context, ByteBudget(1 << 20)).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
     transport = GrpcReplicaTransport()
-    try:
-        yield transport, f"127.0.0.1:{port}"
-    finally:
-        await transport.close()
-        await server.stop(0)
+    async with grpc_listener(context) as address:
+        try:
+            yield transport, address
+        finally:
+            await transport.close()
 
 
 @contextlib.asynccontextmanager
@@ -57,14 +43,11 @@ async def over_kafka(context, apis=None):
     apis = apis or {ApiKey.FETCH: FetchApi()}
     served = {ApiKey.API_VERSIONS: ApiVersionsApi(lambda: served), **apis}
     transport = KafkaReplicaTransport("node-2-fetcher")
-    with KafkaListeners.bind([NamedListener("PLAINTEXT", "127.0.0.1", 0)], ListenerLimits()) as listeners:
-        await listeners.serve(KafkaNode(context, None), served, RequestBudgets(ByteBudget(1 << 20), 1 << 20))
+    async with kafka_listener(context, served) as address:
         try:
-            yield transport, f"127.0.0.1:{listeners.ports['PLAINTEXT']}"
+            yield transport, address
         finally:
             await transport.close()
-            await until(lambda: listeners.connection_count == 0)
-            await listeners.stop(0)
 
 
 @pytest.fixture(params=[over_grpc, over_kafka], ids=["grpc", "kafka"])

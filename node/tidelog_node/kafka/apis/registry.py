@@ -17,6 +17,7 @@ from tidelog_node.kafka.apis import (
     quorum,
     replicas,
     topics,
+    transaction_markers,
 )
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -38,6 +39,7 @@ _FAMILIES: tuple[tuple[Api, ...], ...] = (
     quorum.APIS,
     replicas.APIS,
     topics.APIS,
+    transaction_markers.APIS,
 )
 
 

@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from crc32c import crc32c
 
-from tidelog_node.log.producers.state import NO_TIME, RETAINED_BATCHES, BatchMetadata, ProducerEntry
+from tidelog_node.log.producers.entries import NO_TIME, RETAINED_BATCHES, BatchMetadata, ProducerEntry
 
 SNAPSHOT_VERSION = 1
 SECTION_MAGIC = b"TIDE"

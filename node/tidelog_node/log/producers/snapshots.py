@@ -38,8 +38,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog_node.log.disk.files import TEMPORARY_SUFFIX, Files, read_file, replace_file, storage_errors, write_fully
+from tidelog_node.log.producers.entries import ProducerEntry
 from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
-from tidelog_node.log.producers.state import ProducerEntry, ProducerState
+from tidelog_node.log.producers.state import ProducerState
 
 logger = logging.getLogger(__name__)
 

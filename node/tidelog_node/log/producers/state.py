@@ -1,8 +1,9 @@
 """The rules of idempotent and transactional producers on one partition (KIP-98, KIP-360). Pure: no I/O.
 
 Owns the state of each producer id in the log: its epoch, its last five batches, its open transaction.
-:meth:`ProducerState.check` validates a batch from a client; :meth:`ProducerState.append` applies every batch that is in
-the log, whoever appended it. The rules are those of Kafka's ProducerStateManager:
+:meth:`ProducerState.check` validates a batch from a client, :meth:`ProducerState.check_marker` a marker from a
+transaction coordinator; :meth:`ProducerState.append` applies every batch that is in the log, whoever appended it. The
+rules are those of Kafka's ProducerStateManager:
 
 - A batch with the epoch and the exact first and last sequence of one of the producer's last five is a duplicate.
 - An epoch below the producer's is refused with INVALID_PRODUCER_EPOCH; a higher one begins with sequence 0.
@@ -11,7 +12,9 @@ the log, whoever appended it. The rules are those of Kafka's ProducerStateManage
 - An unknown producer, new or expired, may begin with any sequence.
 - A batch outside of a transaction is refused with INVALID_TXN_STATE while the producer has one open.
 - A transaction begins with its first batch and ends with its marker. A marker of an older epoch, or of an older
-  coordinator epoch, is refused. A marker without a transaction raises the epochs and completes nothing.
+  coordinator epoch, is refused. From transaction version 2 on, so is one with the epoch of the open transaction: each
+  end raises the epoch (KIP-890), so that marker ended an earlier transaction. A marker without a transaction raises the
+  epochs and completes nothing.
 - The first unstable offset is that of the oldest transaction that is open, or whose marker is not below the high
   watermark. An aborted transaction is recorded with the last stable offset at its end.
 - A producer expires after it has been idle for the expiration time, but never with an open transaction.
@@ -22,109 +25,24 @@ Batches in the log are never refused: a follower and a replay apply them as the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, ControlType, RecordBatchHeader, read_control
+from tidelog_foundation.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatchHeader
+from tidelog_node.log.producers.entries import (
+    NO_COORDINATOR_EPOCH,
+    NO_OFFSET,
+    NO_TIME,
+    RETAINED_BATCHES,
+    BatchMetadata,
+    CompletedTransaction,
+    Duplicate,
+    EndTransactionMarker,
+    ProducerEntry,
+)
 
-RETAINED_BATCHES = 5
 MAX_SEQUENCE = 2**31 - 1
-NO_OFFSET = -1
-NO_COORDINATOR_EPOCH = -1
-NO_TIME = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """The offsets of a batch that the log already has, and its max timestamp (the append time under LogAppendTime)."""
-
-    base_offset: int
-    last_offset: int
-    timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class EndTransactionMarker:
-    """The content of a COMMIT or ABORT control record."""
-
-    is_commit: bool
-    coordinator_epoch: int
-
-
-def read_marker(batch: bytes | bytearray | memoryview, position: int = 0) -> EndTransactionMarker | None:
-    """Return the marker in the whole batch at a position.
-
-    None for a data batch, a control batch of another kind, and one whose marker was compacted away.
-
-    Raises:
-        CorruptRecordError: the batch is truncated or altered, or its control record is malformed.
-    """
-    record = read_control(batch, position)
-    if record is None:
-        return None
-    return EndTransactionMarker(record.kind is ControlType.COMMIT, record.coordinator_epoch)
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedTransaction:
-    """A transaction that a marker ended: its first record's offset and the marker's.
-
-    ``last_stable_offset`` is the first offset that was undecided right after the marker: the start of the oldest
-    transaction of another producer, or the offset behind the marker.
-    """
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-    is_commit: bool
-
-
-class BatchMetadata(NamedTuple):
-    """A batch that a producer may send again; ``offset_delta`` is the last offset minus the first."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-
-    @property
-    def base_offset(self) -> int:
-        """The offset of its first record."""
-        return self.last_offset - self.offset_delta
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerEntry:
-    """One producer in a snapshot or a DescribeProducers response (ProducerSnapshot.json, ``ProducerEntry``).
-
-    Sequence and offset are those of its last batch, -1 if there is none. ``offset_delta`` is last minus first offset of
-    that batch. ``last_timestamp`` is the last append's time: the later of the batch's max timestamp and the clock.
-    ``current_txn_first_offset`` is -1 without an open transaction. ``older_batches`` are those of the last five that
-    came before the last one, in the same epoch, oldest first; Kafka's snapshots have none. ``batch_timestamp`` is the
-    last batch's own max timestamp if it differs from ``last_timestamp``, else -1.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    last_timestamp: int
-    coordinator_epoch: int
-    current_txn_first_offset: int
-    older_batches: tuple[BatchMetadata, ...] = ()
-    batch_timestamp: int = NO_TIME
-
-    @property
-    def batches(self) -> tuple[BatchMetadata, ...]:
-        """The retained batches, oldest first."""
-        if self.last_offset < 0:
-            return self.older_batches
-        timestamp = self.last_timestamp if self.batch_timestamp == NO_TIME else self.batch_timestamp
-        last = BatchMetadata(self.last_sequence, self.last_offset, self.offset_delta, timestamp)
-        return (*self.older_batches, last)
+_RAISES_EPOCH = 2
+"""The first ``transaction.version`` in which the end of a transaction raises the producer's epoch (KIP-890)."""
 
 
 class ProducerState:
@@ -155,21 +73,16 @@ class ProducerState:
         unreplicated = min(first_offset for _, first_offset in self._unreplicated)
         return unreplicated if undecided is None else min(undecided, unreplicated)
 
-    def check(self, header: RecordBatchHeader, marker: EndTransactionMarker | None = None) -> Duplicate | None:
+    def check(self, header: RecordBatchHeader) -> Duplicate | None:
         """Check whether a leader may append a client's batch; return None, or the batch in the log that it duplicates.
 
-        The batch's offsets are ignored. ``marker`` is that of a control batch, from a transaction coordinator. Nothing
-        changes.
+        The batch's offsets are ignored. Nothing changes.
 
         Raises:
-            TidelogError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE; for a marker
-                INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+            TidelogError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None or header.producer_id < 0:
-            return None
-        if marker is not None or header.is_control:
-            _check_marker(producer, header, marker)
             return None
         if header.producer_epoch == producer.epoch:
             last_sequence = _last_sequence(header)
@@ -184,6 +97,30 @@ class ProducerState:
                 " it may not write outside of it",
             )
         return None
+
+    def check_marker(
+        self, header: RecordBatchHeader, marker: EndTransactionMarker, transaction_version: int = 0
+    ) -> None:
+        """Check whether a leader may append the marker of a transaction coordinator. Nothing changes.
+
+        ``transaction_version`` is that of the client that ended the transaction.
+
+        Raises:
+            TidelogError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return
+        is_open = producer.txn_first_offset != NO_OFFSET
+        is_earlier = transaction_version >= _RAISES_EPOCH and is_open and header.producer_epoch == producer.epoch
+        if is_earlier or header.producer_epoch < producer.epoch:
+            raise _stale_epoch(producer, header)
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise error_for(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a marker for producer {header.producer_id} of coordinator epoch {marker.coordinator_epoch},"
+                f" the log has {producer.coordinator_epoch}",
+            )
 
     def append(
         self, header: RecordBatchHeader, marker: EndTransactionMarker | None = None, now_ms: int = NO_TIME
@@ -367,17 +304,6 @@ def _check_sequence(producer: _Producer, header: RecordBatchHeader) -> None:
         raise error_for(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {header.producer_id} in epoch {epoch} sends sequence {sequence}, expected {expected}",
-        )
-
-
-def _check_marker(producer: _Producer, header: RecordBatchHeader, marker: EndTransactionMarker | None) -> None:
-    if header.producer_epoch < producer.epoch:
-        raise _stale_epoch(producer, header)
-    if marker is not None and marker.coordinator_epoch < producer.coordinator_epoch:
-        raise error_for(
-            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-            f"a marker for producer {header.producer_id} of coordinator epoch {marker.coordinator_epoch},"
-            f" the log has {producer.coordinator_epoch}",
         )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog_node.log.disk.files import Files, read_file, write_fully
-from tidelog_node.log.producers.state import CompletedTransaction
+from tidelog_node.log.producers.entries import CompletedTransaction
 
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 ENTRY_SIZE = 34

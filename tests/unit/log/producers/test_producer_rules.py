@@ -30,10 +30,20 @@ def state() -> ProducerState:
     return ProducerState(EXPIRATION_MS)
 
 
-def refusal(state: ProducerState, *batch: RecordBatchHeader | EndTransactionMarker) -> ErrorCode:
+def refusal(state: ProducerState, header: RecordBatchHeader) -> ErrorCode:
     before = state.entries()
     with pytest.raises(TidelogError) as caught:
-        state.check(*batch)  # type: ignore[arg-type]
+        state.check(header)
+    assert state.entries() == before
+    return caught.value.code
+
+
+def refusal_of_marker(
+    state: ProducerState, header: RecordBatchHeader, marker: EndTransactionMarker, version: int = 0
+) -> ErrorCode:
+    before = state.entries()
+    with pytest.raises(TidelogError) as caught:
+        state.check_marker(header, marker, version)
     assert state.entries() == before
     return caught.value.code
 
@@ -226,12 +236,35 @@ def test_marker_is_checked_by_producer_epoch_and_coordinator_epoch(
 ) -> None:
     state.append(header(7, 5, 0, offset=0))
     state.append(control(7, 5, offset=1), COMMIT)
-    assert refusal(state, control(7, 4), COMMIT) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal_of_marker(state, control(7, 4), COMMIT) is ErrorCode.INVALID_PRODUCER_EPOCH
     older = EndTransactionMarker(is_commit=True, coordinator_epoch=2)
-    assert refusal(state, control(7, 5), older) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    assert state.check(control(7, 5), COMMIT) is None
-    assert state.check(control(7, 6), COMMIT) is None
-    assert state.check(control(9, 0), older) is None
+    assert refusal_of_marker(state, control(7, 5), older) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    state.check_marker(control(7, 5), COMMIT)
+    state.check_marker(control(7, 6), COMMIT)
+    state.check_marker(control(9, 0), older)
+
+
+def test_marker_of_transaction_version_2_needs_a_higher_epoch_than_the_transaction(
+    state: ProducerState, transactional: Header, control: Header
+) -> None:
+    state.append(transactional(7, 5, 0, offset=0))
+    for epoch in (4, 5):
+        assert refusal_of_marker(state, control(7, epoch), COMMIT, 2) is ErrorCode.INVALID_PRODUCER_EPOCH
+    state.check_marker(control(7, 5), COMMIT, 1)
+    state.check_marker(control(7, 6), COMMIT, 2)
+
+
+def test_repeated_marker_of_transaction_version_2_is_accepted_until_the_next_transaction_begins(
+    state: ProducerState, transactional: Header, control: Header
+) -> None:
+    state.append(transactional(7, 5, 0, offset=0))
+    completed = state.append(control(7, 6, offset=1), COMMIT)
+    assert completed is not None
+    state.complete(completed)
+    state.check_marker(control(7, 6), COMMIT, 2)
+    state.append(transactional(7, 6, 0, offset=2))
+    assert refusal_of_marker(state, control(7, 6), COMMIT, 2) is ErrorCode.INVALID_PRODUCER_EPOCH
+    state.check_marker(control(7, 7), COMMIT, 2)
 
 
 def test_control_batch_whose_marker_was_compacted_away_changes_nothing(

@@ -129,8 +129,8 @@ class WritableTxnMarker(Structure):
     transaction_version: int = int8(since=2)
 
 
-class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS, versions=(1, 1), flexible=1):
-    """The markers that a coordinator or an administrator writes to partitions."""
+class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS, versions=(1, 2), flexible=1):
+    """The markers that a coordinator or an administrator writes to partitions. Version 2 is of KIP-1228."""
 
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 

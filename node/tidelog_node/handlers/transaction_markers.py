@@ -1,0 +1,127 @@
+"""WriteTxnMarkers: append the markers that end transactions, and answer when all in-sync replicas have them (KIP-98).
+
+Transaction coordinators send it to the leaders of a transaction's partitions, and administrators to abort a hanging
+transaction (KIP-664). The log refuses markers of fenced producers and coordinators. A coordinator repeats a marker
+after any other error, so a partition may get it twice; the second one ends nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import ControlType, control_batch
+from tidelog_foundation.time_slices import TimeSlices
+from tidelog_node.handlers.context import DEFAULT_TIMEOUT_MS, NodeContext
+from tidelog_node.handlers.requests.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from tidelog_node.partitions import Partition, create_folders
+from tidelog_node.transactions.states import MAX_PRODUCER_EPOCH
+
+
+@dataclass(slots=True)
+class _Appended:
+    """A marker in one partition: refused with an error, or appended and on its way to the other replicas."""
+
+    index: int
+    error: TidelogError | None = None
+    partition: Partition | None = None
+    required_offset: int = 0
+    replicated: asyncio.Future[None] | None = None
+
+
+async def write_txn_markers(context: NodeContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """Append each marker to its partitions; errors are in the results.
+
+    A result without an error means that all in-sync replicas, at least ``min.insync.replicas``, have the marker.
+    """
+    slices = TimeSlices()
+    appended: list[_Appended] = []
+    try:
+        await create_folders(_hosted(context, request))
+        markers = [await _append(context, marker, appended, slices) for marker in request.markers]
+        waiting = {each.replicated for each in appended if each.replicated is not None}
+        if waiting:
+            await asyncio.wait(waiting, timeout=DEFAULT_TIMEOUT_MS / 1000)
+    finally:
+        for each in appended:
+            _end_wait(each)
+    results = []
+    for marker, topics in zip(request.markers, markers, strict=True):
+        of_topics = [
+            WritableTxnMarkerTopicResult(
+                name, tuple([WritableTxnMarkerPartitionResult(a.index, a.error) async for a in slices.of(of_topic)])
+            )
+            for name, of_topic in topics
+        ]
+        results.append(WritableTxnMarkerResult(marker.producer_id, tuple(of_topics)))
+    return WriteTxnMarkersResponse(tuple(results))
+
+
+def _hosted(context: NodeContext, request: WriteTxnMarkersRequest) -> list[Partition]:
+    names = {(topic.name, index) for marker in request.markers for topic in marker.topics for index in topic.partitions}
+    found = (context.partitions.get(name, index) for name, index in names)
+    return [partition for partition in found if partition is not None]
+
+
+async def _append(
+    context: NodeContext, marker: WritableTxnMarker, appended: list[_Appended], slices: TimeSlices
+) -> list[tuple[str, list[_Appended]]]:
+    error = _refused(marker)
+    kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
+    fields = (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
+    batch = b"" if error is not None else control_batch(kind, *fields, context.clock.wall_ms())
+    topics = []
+    for topic in marker.topics:
+        results: list[_Appended] = []
+        topics.append((topic.name, results))
+        async for index in slices.of(topic.partitions):
+            each = _Appended(index, error)
+            if error is None:
+                each = _append_one(context, topic.name, index, batch, marker.transaction_version)
+            results.append(each)
+            appended.append(each)
+    return topics
+
+
+def _refused(marker: WritableTxnMarker) -> TidelogError | None:
+    """Return the error for a marker of a producer that cannot exist."""
+    if marker.producer_id >= 0 and 0 <= marker.producer_epoch <= MAX_PRODUCER_EPOCH:
+        return None
+    text = f"a marker of producer id {marker.producer_id} and epoch {marker.producer_epoch}: the id begins with 0, the"
+    return error_for(ErrorCode.INVALID_REQUEST, f"{text} epoch is 0 to {MAX_PRODUCER_EPOCH}")
+
+
+def _append_one(context: NodeContext, topic: str, index: int, batch: bytes, transaction_version: int) -> _Appended:
+    try:
+        partition = context.partition(topic, index)
+        required_offset = partition.append_marker(batch, transaction_version).last_offset + 1
+        if partition.is_replicated(required_offset):
+            return _Appended(index)
+    except TidelogError as error:
+        return _Appended(index, error.detached())
+    replicated = partition.replicated(required_offset).as_future()
+    return _Appended(index, None, partition, required_offset, replicated)
+
+
+def _end_wait(appended: _Appended) -> None:
+    """Set the error of a marker that did not reach the other replicas."""
+    partition, replicated = appended.partition, appended.replicated
+    if partition is None or replicated is None:
+        return
+    if replicated.cancel():
+        appended.error = partition.timed_out(appended.required_offset, DEFAULT_TIMEOUT_MS)
+        return
+    error = replicated.exception()
+    if isinstance(error, TidelogError):
+        appended.error = error.detached()
+    elif error is not None:
+        text = f"{type(error).__name__}: {error}"
+        appended.error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text)

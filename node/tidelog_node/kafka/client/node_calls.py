@@ -1,0 +1,128 @@
+"""The requests of transactions to other nodes through their Kafka listeners."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.handlers.requests import transactions as values
+from tidelog_node.kafka.client.connections import PeerConnections
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.codec import decode, encode
+from tidelog_node.kafka.protocol.fields import Message
+from tidelog_node.kafka.protocol.messages import transactions as wire
+from tidelog_node.kafka.protocol.reader import MalformedMessageError
+from tidelog_node.kafka.protocol.writer import Writer
+
+R = TypeVar("R", bound=Message)
+
+
+class KafkaNodeCalls:
+    """Calls to the Kafka listeners of other nodes, each on a connection of its own while it lasts."""
+
+    def __init__(self, client_id: str) -> None:
+        self._connections = PeerConnections(client_id)
+
+    async def write_txn_markers(
+        self, address: str, request: values.WriteTxnMarkersRequest, timeout_s: float
+    ) -> values.WriteTxnMarkersResponse:
+        """Write markers to partitions that the node at ``host:port`` leads.
+
+        Raises:
+            TidelogError: The call failed.
+        """
+        message = wire.WriteTxnMarkersRequest([_marker(marker) for marker in request.markers])
+        response = await self._call(address, message, wire.WriteTxnMarkersResponse, timeout_s)
+        return values.WriteTxnMarkersResponse(tuple(_marker_result(result) for result in response.markers))
+
+    async def add_partitions_to_txn(
+        self, address: str, request: values.AddPartitionsToTxnRequest, timeout_s: float
+    ) -> values.AddPartitionsToTxnResponse:
+        """Add partitions to transactions that the node at ``host:port`` coordinates, or verify that they have them.
+
+        Raises:
+            TidelogError: The call failed.
+        """
+        message = wire.AddPartitionsToTxnRequest([_transaction(each) for each in request.transactions])
+        response = await self._call(address, message, wire.AddPartitionsToTxnResponse, timeout_s, first_version=4)
+        if response.error_code:
+            raise error_for(response.error_code)
+        return values.AddPartitionsToTxnResponse(tuple(_added(result) for result in response.results_by_transaction))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()
+
+    async def _call(
+        self, address: str, message: Message, answer: type[R], timeout_s: float, first_version: int = 0
+    ) -> R:
+        key = ApiKey(message.API_KEY)
+        connection = await self._connections.take(address, timeout_s)
+        body = Writer()
+        try:
+            first, last = message.VERSIONS
+            version = connection.version_of(key, (max(first, first_version), last))
+            encode(message, body, version)
+        except BaseException:
+            connection.close()
+            raise
+        is_flexible = version >= message.FLEXIBLE
+        reader = await connection.send(key, version, body, is_flexible=is_flexible, timeout_s=timeout_s)
+        try:
+            return decode(answer, reader, version)
+        except MalformedMessageError as error:
+            text = f"the node at {address} answered {key.name} with an invalid response: {error}"
+            raise error_for(ErrorCode._TRANSPORT, text) from error
+
+
+def _marker(marker: values.WritableTxnMarker) -> wire.WritableTxnMarker:
+    return wire.WritableTxnMarker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.committed,
+        [wire.WritableTxnMarkerTopic(topic.name, list(topic.partitions)) for topic in marker.topics],
+        marker.coordinator_epoch,
+        marker.transaction_version,
+    )
+
+
+def _marker_result(result: wire.WritableTxnMarkerResult) -> values.WritableTxnMarkerResult:
+    topics = (
+        values.WritableTxnMarkerTopicResult(
+            topic.name,
+            tuple(
+                values.WritableTxnMarkerPartitionResult(p.partition_index, _error(p.error_code))
+                for p in topic.partitions
+            ),
+        )
+        for topic in result.topics
+    )
+    return values.WritableTxnMarkerResult(result.producer_id, tuple(topics))
+
+
+def _transaction(transaction: values.AddPartitionsToTxnTransaction) -> wire.AddPartitionsToTxnTransaction:
+    return wire.AddPartitionsToTxnTransaction(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.verify_only,
+        [wire.AddPartitionsToTxnTopic(topic.name, list(topic.partitions)) for topic in transaction.topics],
+    )
+
+
+def _added(result: wire.AddPartitionsToTxnResult) -> values.AddPartitionsToTxnResult:
+    topics = (
+        values.AddPartitionsToTxnTopicResult(
+            topic.name,
+            tuple(
+                values.AddPartitionsToTxnPartitionResult(p.partition_index, _error(p.partition_error_code))
+                for p in topic.results_by_partition
+            ),
+        )
+        for topic in result.topic_results
+    )
+    return values.AddPartitionsToTxnResult(result.transactional_id, None, tuple(topics))
+
+
+def _error(code: int) -> TidelogError | None:
+    return error_for(code) if code else None

@@ -1,0 +1,77 @@
+"""The requests of transactions to other nodes over gRPC."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import grpc.aio
+
+from tidelog.v1 import log_service_pb2, transaction_service_pb2
+from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.transport.message_codec import MessageCodec
+from tidelog_node.handlers.requests.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+_MARKERS: Final = (
+    "/tidelog.v1.LogService/WriteTxnMarkers",
+    MessageCodec(WriteTxnMarkersRequest, log_service_pb2.WriteTxnMarkersRequest),
+    MessageCodec(WriteTxnMarkersResponse, log_service_pb2.WriteTxnMarkersResponse),
+)
+_PARTITIONS: Final = (
+    "/tidelog.v1.TransactionService/AddPartitionsToTxn",
+    MessageCodec(AddPartitionsToTxnRequest, transaction_service_pb2.AddPartitionsToTxnRequest),
+    MessageCodec(AddPartitionsToTxnResponse, transaction_service_pb2.AddPartitionsToTxnResponse),
+)
+
+
+class GrpcNodeCalls:
+    """Calls over gRPC with one channel per node, opened at first use."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def write_txn_markers(
+        self, address: str, request: WriteTxnMarkersRequest, timeout_s: float
+    ) -> WriteTxnMarkersResponse:
+        """Write markers to partitions that the node at ``host:port`` leads.
+
+        Raises:
+            TidelogError: The call failed.
+        """
+        response: WriteTxnMarkersResponse = await self._call(address, _MARKERS, request, timeout_s)
+        return response
+
+    async def add_partitions_to_txn(
+        self, address: str, request: AddPartitionsToTxnRequest, timeout_s: float
+    ) -> AddPartitionsToTxnResponse:
+        """Add partitions to transactions that the node at ``host:port`` coordinates, or verify that they have them.
+
+        Raises:
+            TidelogError: The call failed.
+        """
+        response: AddPartitionsToTxnResponse = await self._call(address, _PARTITIONS, request, timeout_s)
+        return response
+
+    async def close(self) -> None:
+        """Close all channels."""
+        channels = list(self._channels.values())
+        self._channels.clear()
+        for channel in channels:
+            await channel.close()
+
+    async def _call(self, address: str, method: tuple[str, Any, Any], request: object, timeout_s: float) -> Any:
+        path, to_message, from_message = method
+        if address not in self._channels:
+            self._channels[address] = open_channel(address)
+        call: Any = self._channels[address].unary_unary(
+            path, response_deserializer=from_message.message_type.FromString
+        )
+        try:
+            message = await call(to_message.to_message(request).SerializeToString(), timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise error_from_rpc(error) from error
+        return from_message.from_message(message)
