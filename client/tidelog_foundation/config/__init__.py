@@ -6,7 +6,15 @@ The settings of topics and brokers load on first use, because clients do not nee
 import importlib
 from typing import TYPE_CHECKING
 
-from tidelog_foundation.config.settings import config_key, config_keys, describe, format_value, parse_config, setting
+from tidelog_foundation.config.settings import (
+    config_key,
+    config_keys,
+    describe,
+    format_value,
+    int_setting,
+    parse_config,
+    setting,
+)
 from tidelog_foundation.config.validators import any_of, at_least, between, each_of, not_empty, one_of
 
 if TYPE_CHECKING:

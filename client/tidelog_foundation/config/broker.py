@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tidelog_foundation.config.settings import config_key, dynamic_setting, setting_of
+from tidelog_foundation.config.settings import config_key, dynamic_int_setting, dynamic_setting, setting_of
 from tidelog_foundation.config.topic import (
     UNLIMITED,
     TopicConfig,
@@ -131,17 +131,14 @@ class DynamicBrokerConfig:
     )
     log_retention_bytes: int = _topic_default("retention_bytes")
     log_segment_delete_delay_ms: int = _topic_default("file_delete_delay_ms")
-    log_cleaner_threads: int = dynamic_setting(
-        1, "The number of logs that are compacted at the same time.", at_least(1), config_type="INT"
+    log_cleaner_threads: int = dynamic_int_setting(
+        1, "The number of logs that are compacted at the same time.", at_least(1)
     )
     log_cleaner_dedupe_buffer_size: int = dynamic_setting(
         128 * 1024**2, "The memory of all cleaner threads for keys, in bytes.", at_least(1024**2)
     )
-    log_cleaner_io_buffer_size: int = dynamic_setting(
-        512 * 1024,
-        "The memory of all cleaner threads for reading and writing, in bytes.",
-        at_least(1),
-        config_type="INT",
+    log_cleaner_io_buffer_size: int = dynamic_int_setting(
+        512 * 1024, "The memory of all cleaner threads for reading and writing, in bytes.", at_least(1)
     )
     log_cleaner_io_buffer_load_factor: float = dynamic_setting(
         0.9, "The maximum load factor of the table of keys; further keys are left for the next run.", between(0.01, 1)

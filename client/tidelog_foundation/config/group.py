@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tidelog_foundation.config.settings import config_key, dynamic_setting, parse_config, setting, unknown_key
+from tidelog_foundation.config.settings import (
+    config_key,
+    dynamic_int_setting,
+    int_setting,
+    parse_config,
+    unknown_key,
+)
 from tidelog_foundation.config.validators import at_least
 from tidelog_foundation.errors import ErrorCode, error_for
 
@@ -21,17 +27,15 @@ MAX_GROUP_ID_BYTES = 32_767
 class GroupConfig:
     """The settings of a group of the consumer protocol; None means the coordinator's value."""
 
-    consumer_session_timeout_ms: int | None = dynamic_setting(
+    consumer_session_timeout_ms: int | None = dynamic_int_setting(
         None,
         "The session timeout of members, in milliseconds; group.consumer.session.timeout.ms if not set.",
         at_least(1),
-        config_type="INT",
     )
-    consumer_heartbeat_interval_ms: int | None = dynamic_setting(
+    consumer_heartbeat_interval_ms: int | None = dynamic_int_setting(
         None,
         "The heartbeat interval of members, in milliseconds; group.consumer.heartbeat.interval.ms if not set.",
         at_least(1),
-        config_type="INT",
     )
 
 
@@ -45,41 +49,27 @@ _ABSENT_GROUPS: Mapping[str, str] = MappingProxyType(
 class ConsumerGroupLimits:
     """The timings of groups of the consumer protocol, and the limits for settings of a group."""
 
-    group_consumer_session_timeout_ms: int = setting(
+    group_consumer_session_timeout_ms: int = int_setting(
         45_000,
         "The session timeout of members of the consumer protocol (KIP-848), in milliseconds. Groups can override it.",
         at_least(1),
-        config_type="INT",
     )
-    group_consumer_min_session_timeout_ms: int = setting(
-        45_000,
-        "The minimum session timeout of members of the consumer protocol, for nodes and groups.",
-        at_least(1),
-        config_type="INT",
+    group_consumer_min_session_timeout_ms: int = int_setting(
+        45_000, "The minimum session timeout of members of the consumer protocol, for nodes and groups.", at_least(1)
     )
-    group_consumer_max_session_timeout_ms: int = setting(
-        60_000,
-        "The maximum session timeout of members of the consumer protocol, for nodes and groups.",
-        at_least(1),
-        config_type="INT",
+    group_consumer_max_session_timeout_ms: int = int_setting(
+        60_000, "The maximum session timeout of members of the consumer protocol, for nodes and groups.", at_least(1)
     )
-    group_consumer_heartbeat_interval_ms: int = setting(
+    group_consumer_heartbeat_interval_ms: int = int_setting(
         5_000,
         "The heartbeat interval of members of the consumer protocol, in milliseconds. Groups can override it.",
         at_least(1),
-        config_type="INT",
     )
-    group_consumer_min_heartbeat_interval_ms: int = setting(
-        5_000,
-        "The minimum heartbeat interval of members of the consumer protocol, for nodes and groups.",
-        at_least(1),
-        config_type="INT",
+    group_consumer_min_heartbeat_interval_ms: int = int_setting(
+        5_000, "The minimum heartbeat interval of members of the consumer protocol, for nodes and groups.", at_least(1)
     )
-    group_consumer_max_heartbeat_interval_ms: int = setting(
-        15_000,
-        "The maximum heartbeat interval of members of the consumer protocol, for nodes and groups.",
-        at_least(1),
-        config_type="INT",
+    group_consumer_max_heartbeat_interval_ms: int = int_setting(
+        15_000, "The maximum heartbeat interval of members of the consumer protocol, for nodes and groups.", at_least(1)
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import typing
 from collections.abc import Iterable, Mapping
@@ -86,6 +87,12 @@ def setting(
 def dynamic_setting(default: Any, doc: str, check: Validator | None = None, *, config_type: str | None = None) -> Any:
     """Declare a setting that can change at run time."""
     return setting(default, doc, check, dynamic=True, config_type=config_type)
+
+
+int_setting = functools.partial(setting, config_type="INT")
+"""Declare a setting of Kafka's type INT."""
+dynamic_int_setting = functools.partial(dynamic_setting, config_type="INT")
+"""Declare a setting of Kafka's type INT that can change at run time."""
 
 
 def setting_of(cls: type[Any], name: str, note: str = "") -> Any:

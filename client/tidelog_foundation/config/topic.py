@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog_foundation.config.settings import dynamic_setting
+from tidelog_foundation.config.settings import dynamic_int_setting, dynamic_setting
 from tidelog_foundation.config.validators import any_of, at_least, between, each_of, one_of, throttled_replicas
 
 CLEANUP_DELETE = "delete"
@@ -28,8 +28,8 @@ class TopicConfig:
         ValueError: the values are inconsistent; ``parse_config`` turns it into a ConfigError.
     """
 
-    min_insync_replicas: int = dynamic_setting(
-        1, "The minimum size of the ISR for a produce request with acks=all.", at_least(1), config_type="INT"
+    min_insync_replicas: int = dynamic_int_setting(
+        1, "The minimum size of the ISR for a produce request with acks=all.", at_least(1)
     )
     cleanup_policy: tuple[str, ...] = dynamic_setting(
         (CLEANUP_DELETE,),
@@ -41,16 +41,11 @@ class TopicConfig:
         "The codec of stored batches; producer keeps the producer's codec.",
         one_of(*COMPRESSION_TYPES),
     )
-    compression_gzip_level: int = dynamic_setting(
-        -1,
-        "The compression level for gzip; -1 is the codec's default.",
-        any_of(one_of(-1), between(1, 9)),
-        config_type="INT",
+    compression_gzip_level: int = dynamic_int_setting(
+        -1, "The compression level for gzip; -1 is the codec's default.", any_of(one_of(-1), between(1, 9))
     )
-    compression_lz4_level: int = dynamic_setting(9, "The compression level for lz4.", between(1, 17), config_type="INT")
-    compression_zstd_level: int = dynamic_setting(
-        3, "The compression level for zstd.", between(-131_072, 22), config_type="INT"
-    )
+    compression_lz4_level: int = dynamic_int_setting(9, "The compression level for lz4.", between(1, 17))
+    compression_zstd_level: int = dynamic_int_setting(3, "The compression level for zstd.", between(-131_072, 22))
     delete_retention_ms: int = dynamic_setting(
         86_400_000, "How long compaction keeps a tombstone, in milliseconds.", at_least(0)
     )
@@ -63,14 +58,14 @@ class TopicConfig:
     flush_ms: int = dynamic_setting(
         5_000, "The time after which a record is synced to disk, in milliseconds.", at_least(0)
     )
-    index_interval_bytes: int = dynamic_setting(
-        4096, "The number of bytes of the log between two index entries.", at_least(0), config_type="INT"
+    index_interval_bytes: int = dynamic_int_setting(
+        4096, "The number of bytes of the log between two index entries.", at_least(0)
     )
     max_compaction_lag_ms: int = dynamic_setting(
         UNLIMITED, "The maximum time for which a record is not eligible for compaction, in milliseconds.", at_least(1)
     )
-    max_message_bytes: int = dynamic_setting(
-        1_048_588, "The largest record batch that is accepted, in bytes.", at_least(0), config_type="INT"
+    max_message_bytes: int = dynamic_int_setting(
+        1_048_588, "The largest record batch that is accepted, in bytes.", at_least(0)
     )
     message_timestamp_after_max_ms: int = dynamic_setting(
         3_600_000,
@@ -100,11 +95,11 @@ class TopicConfig:
     retention_ms: int = dynamic_setting(
         604_800_000, "The age at which segments are deleted, in milliseconds; -1 is no limit.", at_least(-1)
     )
-    segment_bytes: int = dynamic_setting(
-        1024**3, "The maximum size of a log segment, in bytes.", between(14, _INT32_MAX), config_type="INT"
+    segment_bytes: int = dynamic_int_setting(
+        1024**3, "The maximum size of a log segment, in bytes.", between(14, _INT32_MAX)
     )
-    segment_index_bytes: int = dynamic_setting(
-        10 * 1024**2, "The maximum size of a segment's index, in bytes.", at_least(24), config_type="INT"
+    segment_index_bytes: int = dynamic_int_setting(
+        10 * 1024**2, "The maximum size of a segment's index, in bytes.", at_least(24)
     )
     segment_jitter_ms: int = dynamic_setting(
         0, "The maximum random time by which a segment is closed before segment.ms, in milliseconds.", at_least(0)

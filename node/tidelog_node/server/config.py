@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidelog_foundation.config import any_of, at_least, between, not_empty, one_of, setting
+from tidelog_foundation.config import any_of, at_least, between, int_setting, not_empty, one_of, setting
 from tidelog_foundation.config.endpoints import (
     DEFAULT_PROTOCOL_MAP,
     BrokerListeners,
@@ -34,9 +34,7 @@ class NodeConfig(KafkaListenerConfig):
         ValueError: Values contradict each other. ``parse_config`` turns it into a ConfigError.
     """
 
-    node_id: int = setting(
-        doc="This node's id, unique among the nodes.", check=at_least(0), config_type="INT", aliases=("broker.id",)
-    )
+    node_id: int = int_setting(doc="This node's id, unique among the nodes.", check=at_least(0), aliases=("broker.id",))
     cluster_id: str = setting(doc="The cluster's id; processes with another id are refused.", check=not_empty)
     listeners: str = setting(
         doc="The addresses to listen on: NAME://host:port,NAME://host:port,... listener.security.protocol.map has"
@@ -85,8 +83,8 @@ class NodeConfig(KafkaListenerConfig):
     auto_create_topics_enable: bool = setting(
         True, "Whether a missing topic is created when a client requests it and permits that."
     )
-    broker_heartbeat_interval_ms: int = setting(
-        2_000, "The interval between heartbeats to the controller, in milliseconds.", at_least(1), config_type="INT"
+    broker_heartbeat_interval_ms: int = int_setting(
+        2_000, "The interval between heartbeats to the controller, in milliseconds.", at_least(1)
     )
     controlled_shutdown_timeout_ms: int = setting(
         30_000,
@@ -96,38 +94,28 @@ class NodeConfig(KafkaListenerConfig):
     replica_lag_time_max_ms: int = setting(
         30_000, "The time for which a follower may lag before it leaves the ISR, in milliseconds.", at_least(1)
     )
-    replica_fetch_wait_max_ms: int = setting(
-        500,
-        "The maximum time for which a follower's fetch waits for data, in milliseconds.",
-        at_least(1),
-        config_type="INT",
+    replica_fetch_wait_max_ms: int = int_setting(
+        500, "The maximum time for which a follower's fetch waits for data, in milliseconds.", at_least(1)
     )
-    replica_fetch_min_bytes: int = setting(
-        1, "The number of bytes at which a follower's fetch is answered immediately.", at_least(0), config_type="INT"
+    replica_fetch_min_bytes: int = int_setting(
+        1, "The number of bytes at which a follower's fetch is answered immediately.", at_least(0)
     )
-    replica_fetch_max_bytes: int = setting(
-        1024**2, "The number of bytes that a follower requests of one partition.", at_least(0), config_type="INT"
+    replica_fetch_max_bytes: int = int_setting(
+        1024**2, "The number of bytes that a follower requests of one partition.", at_least(0)
     )
-    replica_fetch_response_max_bytes: int = setting(
-        10 * 1024**2, "The number of bytes that a follower requests in one fetch.", at_least(0), config_type="INT"
+    replica_fetch_response_max_bytes: int = int_setting(
+        10 * 1024**2, "The number of bytes that a follower requests in one fetch.", at_least(0)
     )
-    replica_fetch_backoff_ms: int = setting(
-        1_000,
-        "The maximum pause of a follower after consecutive errors, in milliseconds.",
-        at_least(0),
-        config_type="INT",
+    replica_fetch_backoff_ms: int = int_setting(
+        1_000, "The maximum pause of a follower after consecutive errors, in milliseconds.", at_least(0)
     )
-    replica_socket_timeout_ms: int = setting(
+    replica_socket_timeout_ms: int = int_setting(
         30_000,
         "The time for which a follower waits for a response, in addition to the fetch's own wait, in milliseconds.",
         at_least(1),
-        config_type="INT",
     )
-    fetch_max_bytes: int = setting(
-        50 * 1024**2,
-        "The maximum size of the records in a fetch response, in bytes.",
-        between(1024, 100 * 1024**2),
-        config_type="INT",
+    fetch_max_bytes: int = int_setting(
+        50 * 1024**2, "The maximum size of the records in a fetch response, in bytes.", between(1024, 100 * 1024**2)
     )
     queued_max_request_bytes: int = setting(
         128 * 1024**2,
@@ -145,8 +133,8 @@ class NodeConfig(KafkaListenerConfig):
         "response counts twice its size. Consumers get at most three quarters.",
         at_least(1024**2),
     )
-    max_incremental_fetch_session_cache_slots: int = setting(
-        1_000, "The maximum number of fetch sessions of followers and consumers.", at_least(0), config_type="INT"
+    max_incremental_fetch_session_cache_slots: int = int_setting(
+        1_000, "The maximum number of fetch sessions of followers and consumers.", at_least(0)
     )
     replica_selector_class: str = setting(
         LEADER_SELECTOR,
@@ -157,51 +145,38 @@ class NodeConfig(KafkaListenerConfig):
     log_flush_scheduler_interval_ms: int = setting(
         1_000, "The interval between checks for logs to sync, in milliseconds.", at_least(1)
     )
-    log_flush_start_offset_checkpoint_interval_ms: int = setting(
-        60_000,
-        "The interval between checkpoints of log start offsets, in milliseconds.",
-        at_least(1),
-        config_type="INT",
+    log_flush_start_offset_checkpoint_interval_ms: int = int_setting(
+        60_000, "The interval between checkpoints of log start offsets, in milliseconds.", at_least(1)
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         5_000, "The interval between checkpoints of high watermarks and recovery points, in milliseconds.", at_least(1)
     )
-    log_roll_hours: int = setting(
-        168, "The age at which a segment is closed, in hours.", at_least(1), config_type="INT"
+    log_roll_hours: int = int_setting(168, "The age at which a segment is closed, in hours.", at_least(1))
+    log_roll_jitter_hours: int = int_setting(
+        0, "The maximum random time by which a segment is closed early, in hours.", at_least(0)
     )
-    log_roll_jitter_hours: int = setting(
-        0, "The maximum random time by which a segment is closed early, in hours.", at_least(0), config_type="INT"
-    )
-    log_retention_minutes: int | None = setting(
+    log_retention_minutes: int | None = int_setting(
         None,
         "The age at which segments are deleted, in minutes; log.retention.hours if not set.",
         _at_least_one_or_unlimited,
-        config_type="INT",
     )
-    log_retention_hours: int = setting(
-        168,
-        "The age at which segments are deleted, in hours; -1 is no limit.",
-        _at_least_one_or_unlimited,
-        config_type="INT",
+    log_retention_hours: int = int_setting(
+        168, "The age at which segments are deleted, in hours; -1 is no limit.", _at_least_one_or_unlimited
     )
     log_retention_check_interval_ms: int = setting(
         300_000, "The interval between checks for segments to delete, in milliseconds.", at_least(1)
     )
     log_cleaner_enable: bool = setting(True, "Whether topics with cleanup.policy=compact are compacted.")
-    num_recovery_threads_per_data_dir: int = setting(
-        2,
-        "The number of logs of one directory that are opened and checked at the same time.",
-        at_least(1),
-        config_type="INT",
+    num_recovery_threads_per_data_dir: int = int_setting(
+        2, "The number of logs of one directory that are opened and checked at the same time.", at_least(1)
     )
-    producer_id_expiration_ms: int = setting(
+    producer_id_expiration_ms: int = int_setting(
         86_400_000,
         "The time for which a partition remembers an inactive idempotent producer, in milliseconds.",
         at_least(1),
-        config_type="INT",
     )
-    producer_id_expiration_check_interval_ms: int = setting(
-        600_000, "The interval between checks for producers to forget, in milliseconds.", at_least(1), config_type="INT"
+    producer_id_expiration_check_interval_ms: int = int_setting(
+        600_000, "The interval between checks for producers to forget, in milliseconds.", at_least(1)
     )
 
     def __post_init__(self) -> None:

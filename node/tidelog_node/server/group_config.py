@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from tidelog_foundation.config import at_least, between, each_of, one_of, setting
+from tidelog_foundation.config import at_least, between, each_of, int_setting, one_of, setting
 from tidelog_foundation.config.broker import DynamicBrokerConfig
 from tidelog_foundation.config.group import ConsumerGroupLimits
 from tidelog_foundation.config.settings import setting_of
@@ -27,12 +27,11 @@ def _check_policy(value: str) -> None:
 class GroupCoordinatorConfig(DynamicBrokerConfig):
     """The settings for groups in a node's properties file. All of them are fixed at run time."""
 
-    offsets_topic_num_partitions: int = setting(
+    offsets_topic_num_partitions: int = int_setting(
         50,
         "The number of partitions of __consumer_offsets when it is created; a group belongs to one of them "
         "permanently.",
         at_least(1),
-        config_type="INT",
     )
     offsets_topic_replication_factor: int = setting(
         3,
@@ -40,52 +39,45 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
         at_least(1),
         config_type="SHORT",
     )
-    offsets_topic_segment_bytes: int = setting(
+    offsets_topic_segment_bytes: int = int_setting(
         100 * 1024**2,
         "segment.bytes of __consumer_offsets when it is created; small segments are compacted soon.",
         at_least(1),
-        config_type="INT",
     )
-    offsets_topic_compression_codec: int = setting(
-        0,
-        "The codec of records in __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
-        between(0, 4),
-        config_type="INT",
+    offsets_topic_compression_codec: int = int_setting(
+        0, "The codec of records in __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", between(0, 4)
     )
-    offsets_retention_minutes: int = setting(
+    offsets_retention_minutes: int = int_setting(
         7 * _DAY_MINUTES,
         "The time for which offsets are kept after the last member of a group has left, or after the commit "
         "for consumers without a group membership, in minutes.",
         at_least(1),
-        config_type="INT",
     )
     offsets_retention_check_interval_ms: int = setting(
         600_000, "The interval between checks for expired offsets, in milliseconds.", at_least(1)
     )
-    offset_metadata_max_bytes: int = setting(
-        4_096, "The maximum size of the metadata of a committed offset, in bytes.", at_least(0), config_type="INT"
+    offset_metadata_max_bytes: int = int_setting(
+        4_096, "The maximum size of the metadata of a committed offset, in bytes.", at_least(0)
     )
-    offsets_commit_timeout_ms: int = setting(
+    offsets_commit_timeout_ms: int = int_setting(
         5_000,
         "The time for which a commit waits for the in-sync replicas before it fails with "
         "COORDINATOR_NOT_AVAILABLE, in milliseconds.",
         at_least(1),
-        config_type="INT",
     )
-    group_min_session_timeout_ms: int = setting(
-        6_000, "The minimum session.timeout.ms of classic members.", at_least(1), config_type="INT"
+    group_min_session_timeout_ms: int = int_setting(
+        6_000, "The minimum session.timeout.ms of classic members.", at_least(1)
     )
-    group_max_session_timeout_ms: int = setting(
-        1_800_000, "The maximum session.timeout.ms of classic members.", at_least(1), config_type="INT"
+    group_max_session_timeout_ms: int = int_setting(
+        1_800_000, "The maximum session.timeout.ms of classic members.", at_least(1)
     )
-    group_initial_rebalance_delay_ms: int = setting(
+    group_initial_rebalance_delay_ms: int = int_setting(
         3_000,
         "The time for which an empty group waits for more members before its first rebalance, in milliseconds.",
         at_least(0),
-        config_type="INT",
     )
-    group_max_size: int = setting(
-        _INT32_MAX, "The maximum number of members of a group of the classic protocol.", at_least(1), config_type="INT"
+    group_max_size: int = int_setting(
+        _INT32_MAX, "The maximum number of members of a group of the classic protocol.", at_least(1)
     )
     group_consumer_session_timeout_ms: int = _limit("group_consumer_session_timeout_ms")
     group_consumer_min_session_timeout_ms: int = _limit("group_consumer_min_session_timeout_ms")
@@ -93,18 +85,17 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
     group_consumer_heartbeat_interval_ms: int = _limit("group_consumer_heartbeat_interval_ms")
     group_consumer_min_heartbeat_interval_ms: int = _limit("group_consumer_min_heartbeat_interval_ms")
     group_consumer_max_heartbeat_interval_ms: int = _limit("group_consumer_max_heartbeat_interval_ms")
-    group_consumer_max_size: int = setting(
-        _INT32_MAX, "The maximum number of members of a group of the consumer protocol.", at_least(1), config_type="INT"
+    group_consumer_max_size: int = int_setting(
+        _INT32_MAX, "The maximum number of members of a group of the consumer protocol.", at_least(1)
     )
     group_consumer_assignors: tuple[str, ...] = setting(
         DEFAULT_ASSIGNORS, "The server-side assignors; the first is the default of groups.", each_of(*DEFAULT_ASSIGNORS)
     )
-    group_consumer_regex_refresh_interval_ms: int = setting(
+    group_consumer_regex_refresh_interval_ms: int = int_setting(
         600_000,
         "The interval at which the topics of a regular expression are resolved again even if no topic has "
         "changed, in milliseconds.",
         at_least(10_000),
-        config_type="INT",
     )
     group_consumer_migration_policy: str = setting(
         str(MigrationPolicy.BIDIRECTIONAL),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog_foundation.config import any_of, at_least, between, one_of, setting
+from tidelog_foundation.config import any_of, at_least, between, int_setting, one_of, setting
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.server.group_config import GroupCoordinatorConfig
 
@@ -19,27 +19,24 @@ _at_least_one_or_the_systems = any_of(one_of(-1), at_least(1))
 class KafkaListenerConfig(GroupCoordinatorConfig):
     """The settings for connections of Kafka clients in a node's properties file. All of them are fixed at run time."""
 
-    socket_request_max_bytes: int = setting(
+    socket_request_max_bytes: int = int_setting(
         100 * 1024**2,
         "The most bytes of one request. A Kafka client's connection that announces more is closed, and a gRPC "
         "request that is larger is refused with RESOURCE_EXHAUSTED.",
         between(1, _INT32_MAX),
-        config_type="INT",
     )
-    max_connections: int = setting(
+    max_connections: int = int_setting(
         _INT32_MAX,
         "The maximum number of connections of all Kafka listeners; further ones are closed immediately. If "
         "the inter-broker listener is one of several, connections of nodes are accepted nevertheless, in "
         "place of the connection of another listener that has been idle for longest. Of the process's file "
         "descriptors, 256, but at most an eighth, are reserved for logs.",
         between(1, _INT32_MAX),
-        config_type="INT",
     )
-    max_connections_per_ip: int = setting(
+    max_connections_per_ip: int = int_setting(
         _INT32_MAX,
         "The maximum number of connections from one address; further ones are closed immediately.",
         between(1, _INT32_MAX),
-        config_type="INT",
     )
     connections_max_idle_ms: int = setting(
         600_000,
@@ -47,19 +44,17 @@ class KafkaListenerConfig(GroupCoordinatorConfig):
         "read responses that are ready, in milliseconds.",
         at_least(1),
     )
-    socket_send_buffer_bytes: int = setting(
+    socket_send_buffer_bytes: int = int_setting(
         -1,
         "SO_SNDBUF of connections of Kafka clients. Kafka's default is 102400; -1 lets the operating system "
         "choose the size.",
         _at_least_one_or_the_systems,
-        config_type="INT",
     )
-    socket_receive_buffer_bytes: int = setting(
+    socket_receive_buffer_bytes: int = int_setting(
         -1,
         "SO_RCVBUF of connections of Kafka clients. Kafka's default is 102400; -1 lets the operating system "
         "choose the size.",
         _at_least_one_or_the_systems,
-        config_type="INT",
     )
 
     def listener_limits(self) -> ListenerLimits:
