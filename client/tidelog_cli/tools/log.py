@@ -18,13 +18,11 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from tidelog_cli.output.printing import CommandGroup, UsageError, counted, print_table
-from tidelog_node.tools.dump import DumpOptions, dump
+from tidelog_node.tools.dump import DumpOptions, PayloadFormat, dump
 from tidelog_node.tools.dump_output import DumpFormat, dump_output, remark_fields
 from tidelog_node.tools.findings import Note, Problem, Row
-from tidelog_node.tools.log_dir_checks import LogDirFiles
 from tidelog_node.tools.log_files import LogFile, expand, is_partition, partitions_of, topic_partition
-from tidelog_node.tools.payloads import PayloadFormat
-from tidelog_node.tools.verification import Advance, PartitionReport, verify_partition
+from tidelog_node.tools.verification import Advance, LogDirFiles, PartitionReport, verify_partition
 
 app = typer.Typer(
     cls=CommandGroup,

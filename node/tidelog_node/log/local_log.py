@@ -7,24 +7,30 @@ returns, so that truncated records never return after a crash.
 
 Rolled segments follow each other without a gap, and a segment's index files are written only after its batches are on
 the disk. A gap behind a segment without index files is therefore a tail that a crash lost.
+
+A segment is rolled by size or by time (Kafka's LogSegment.shouldRoll). Time comes from the records if they have
+timestamps: a segment ends when the next batch is more than ``segment.ms`` later than its first one. If the first batch
+has no timestamp, the segment ends ``segment.ms`` after its creation. With compaction, ``max.compaction.lag.ms`` is a
+limit too, because only sealed segments can be compacted (KIP-354). The jitter, a part of ``segment.jitter.ms`` that
+differs for every segment, keeps partitions that started together from rolling together.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.directory.delayed_deletion import DelayedDeletion
+from tidelog_node.log.directory.deletion import DelayedDeletion
 from tidelog_node.log.disk.files import Buffer, Files, storage_error, storage_errors
 from tidelog_node.log.epochs import LeaderEpochCache
 from tidelog_node.log.segments.file_names import INDEX_SUFFIXES
 from tidelog_node.log.segments.indexes import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
-from tidelog_node.log.segments.rolling import lifetime_ms, roll_jitter_ms, waited_ms
 from tidelog_node.log.segments.segment import Segment
 from tidelog_node.log.segments.segment_list import Segments
 from tidelog_node.log.segments.swap import swap_in
@@ -359,3 +365,23 @@ class LocalLog:
 
 def _is_in_reach(base_offset: int, offset: int) -> bool:
     return offset - base_offset <= MAX_RELATIVE_OFFSET
+
+
+def roll_jitter_ms(config: LogConfig, name: str, base_offset: int) -> int:
+    """Return the jitter by which a segment ends earlier: constant for the segment, below ``segment.jitter.ms``."""
+    limit = min(config.segment_jitter_ms, config.segment_ms)
+    return zlib.crc32(f"{name}/{base_offset}".encode()) % limit if limit else 0
+
+
+def lifetime_ms(config: LogConfig, jitter_ms: int = 0) -> int:
+    """Return the maximum lifetime of a segment."""
+    longest = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
+    return longest - jitter_ms
+
+
+def waited_ms(first_timestamp_ms: int, created_ms: int, batch_timestamp_ms: int, now_ms: int) -> int:
+    """Return the age of a segment at the arrival of a batch with that largest timestamp (timeWaitedForRoll).
+
+    A timestamp of -1 means none.
+    """
+    return batch_timestamp_ms - first_timestamp_ms if first_timestamp_ms >= 0 else now_ms - created_ms

@@ -27,7 +27,7 @@ from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.directory.delayed_deletion import remove_leftovers
+from tidelog_node.log.directory.deletion import remove_leftovers
 from tidelog_node.log.disk.files import TEMPORARY_SUFFIX, Files
 from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
 from tidelog_node.log.producer_replay import ProducerReplay

@@ -1,4 +1,7 @@
-"""Calls to the leading controller over gRPC, the shell of :mod:`tidelog_node.broker.controller_call`."""
+"""Calls to the leading controller over gRPC, the shell of :mod:`tidelog_node.broker.controller_call`.
+
+The method of a call is found by the name of its request.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
-from typing import TypeVar, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 import grpc.aio
+from google.protobuf.message_factory import GetMessageClass
 
+from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.requests.brokers import (
     AllocateProducerIdsRequest,
@@ -28,14 +34,15 @@ from tidelog_foundation.requests.replicas import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
-from tidelog_foundation.requests.request import Request
+from tidelog_foundation.requests.request import Request, response_type
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.controller_call import Attempt, CallTimings, ControllerCall, ControllerChoice, GiveUp, Pause
 from tidelog_node.broker.metadata_stream import voter_addresses
 from tidelog_node.event_loop import SystemClock
-from tidelog_node.server.controller_methods import method_of
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -44,6 +51,15 @@ _ATTEMPT_TIMEOUT_S = 2.0
 _ADMIN_ATTEMPT_TIMEOUT_S = 10.0
 _ANSWER_SLACK_S = 1.0
 """Extra time in which the leader itself can report that the timeout of a change has expired."""
+_METHODS = {
+    method.input_type.name: method
+    for service in (
+        controller_service_pb2.DESCRIPTOR.services_by_name["ControllerService"],
+        admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
+        quorum_service_pb2.DESCRIPTOR.services_by_name["QuorumService"],
+    )
+    for method in service.methods
+}
 
 
 class ControllerClient:
@@ -175,3 +191,40 @@ class ControllerClient:
 def configured_addresses(voters: Mapping[int, tuple[str, int]], bootstrap: Sequence[tuple[str, int]]) -> list[str]:
     """Return the configured addresses of controllers, each once and at least one."""
     return list(dict.fromkeys([*voter_addresses(voters), *(format_address(*address) for address in bootstrap)]))
+
+
+class Method(Generic[R]):
+    """A method with one request and one response."""
+
+    def __init__(self, request: type[Request[R]]) -> None:
+        descriptor = _METHODS[request.__name__]
+        self._path = f"/{descriptor.containing_service.full_name}/{descriptor.name}"
+        self._request = MessageCodec(request, GetMessageClass(descriptor.input_type))
+        self._response: MessageCodec[R, Any] = MessageCodec(
+            response_type(request), GetMessageClass(descriptor.output_type)
+        )
+
+    async def encode(self, request: Request[R]) -> bytes:
+        """Return a request's bytes; other tasks run while a long one is converted."""
+        return (await TimeSlices().result_of(self._request.to_message_in_steps(request))).SerializeToString()
+
+    async def call(self, channel: grpc.aio.Channel, request: bytes, timeout_s: float | None) -> R:
+        """Return the response to a serialized request.
+
+        Raises:
+            AioRpcError: The call failed.
+        """
+        call: Any = channel.unary_unary(self._path, response_deserializer=self._response.message_type.FromString)
+        message = await call(request, timeout=timeout_s)
+        return await TimeSlices().result_of(self._response.from_message_in_steps(message))
+
+
+def method_of(request: type[Request[R]]) -> Method[R]:
+    """Return the method of a type of request."""
+    kind: Any = request
+    return _derived(kind)
+
+
+@cache
+def _derived(request: Any) -> Method[Any]:
+    return Method(request)

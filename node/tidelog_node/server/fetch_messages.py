@@ -8,7 +8,7 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error, LeaderIdAndEpoch
 from tidelog_foundation.errors import error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
-from tidelog_node.fetching.messages import CurrentLeader, FetchRequest, FetchResponse, FetchResult, SessionStep
+from tidelog_node.fetching import CurrentLeader, FetchRequest, FetchResponse, FetchResult, SessionStep
 from tidelog_node.replication.fetch_session import FetchSpec, PartitionKey, TopicRef
 from tidelog_node.replication.truncation import EpochEnd
 

@@ -30,6 +30,7 @@ from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.coordination.views import OpenView, open_rocks_view
 from tidelog_node.event_loop import DecodingThread, SystemClock
+from tidelog_node.fetching import ReplicaTransport
 from tidelog_node.groups.shard import GroupShard
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch_sessions import FetchSessions
@@ -44,7 +45,6 @@ from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
 from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings, LeaderFetcher
-from tidelog_node.partitions.fetchers.transport import ReplicaTransport
 from tidelog_node.partitions.housekeeping import (
     delete_expired_segments,
     expire_producers,
@@ -63,8 +63,7 @@ from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.group_service import group_service
 from tidelog_node.server.grpc_replica_transport import GrpcReplicaTransport
-from tidelog_node.server.lifecycle import BrokerLifecycle
-from tidelog_node.server.liveness_connection import LivenessConnection
+from tidelog_node.server.lifecycle import BrokerLifecycle, LivenessConnection
 from tidelog_node.server.log_service import log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.process_resources import keep_freed_memory, raise_open_files_limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,10 +16,18 @@ from tidelog_node.log.segments.transaction_index import aborted_fault, decode_ab
 from tidelog_node.tools.findings import Finding, Note, Problem, Row, Value
 from tidelog_node.tools.index_files import OffsetIndexFile, TimeIndexFile
 from tidelog_node.tools.log_files import FileKind, LogFile
-from tidelog_node.tools.payloads import PayloadFormat, shown
 from tidelog_node.tools.segment_scan import ScannedBatch, SegmentScan
 
 MAX_SEQUENCE = 2**31 - 1
+
+
+class PayloadFormat(enum.StrEnum):
+    """The format of shown bytes. ``auto`` is text if all of it is printable, otherwise hex."""
+
+    AUTO = "auto"
+    TEXT = "text"
+    HEX = "hex"
+    JSON = "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +272,33 @@ def _codec(header: RecordBatchHeader) -> str:
 def _crc_text(batch: ScannedBatch) -> str:
     records = batch.header.size_in_bytes - HEADER_SIZE
     return f"batch at offset {batch.header.base_offset}: the CRC does not fit the header and {records} bytes of records"
+
+
+def shown(data: bytes | None, payload_format: PayloadFormat) -> str | None:
+    """Return bytes as one line of text, or None for None. Invalid JSON is shown as with ``auto``."""
+    if data is None:
+        return None
+    match payload_format:
+        case PayloadFormat.TEXT:
+            return data.decode(errors="backslashreplace")
+        case PayloadFormat.HEX:
+            return data.hex()
+        case PayloadFormat.JSON:
+            return _json(data)
+        case PayloadFormat.AUTO:
+            return _printable(data)
+
+
+def _printable(data: bytes) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+    return text if text.isprintable() else f"0x{data.hex()}"
+
+
+def _json(data: bytes) -> str:
+    try:
+        return json.dumps(json.loads(data), ensure_ascii=False, separators=(",", ":"))
+    except ValueError:
+        return _printable(data)

@@ -1,17 +1,17 @@
-"""The consistency check of a partition's files, reported by ``tidelog log verify``.
+"""The consistency checks of ``tidelog log verify``: of a partition's files, and of those at the top of a log directory.
 
-It checks the structure and CRC of every batch, and with ``deep`` also each record. Offsets and leader epochs must
-increase within and across segments; gaps are legal after compaction. Both indexes are checked against the batches,
-aborted transactions against their markers, and producer snapshots, leader epochs and ``partition.metadata`` by
-themselves and against the log. Small files are read before the batches. If the directory was changed recently, problems
-are checked twice, so that a running node is not reported as damaged.
+The check of a partition covers the structure and CRC of every batch, and with ``deep`` also each record. Offsets and
+leader epochs must increase within and across segments; gaps are legal after compaction. Both indexes are checked
+against the batches, aborted transactions against their markers, and producer snapshots, leader epochs and
+``partition.metadata`` by themselves and against the log. Small files are read before the batches. If the directory was
+changed recently, problems are checked twice, so that a running node is not reported as damaged.
 """
 
 from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from tidelog_node.log.directory.offset_checkpoint_file import parse_checkpoint
 from tidelog_node.log.producers import decode_snapshot, read_marker
 from tidelog_node.log.segments.transaction_index import ENTRY_SIZE, AbortedTransaction, aborted_fault, decode_aborted
 from tidelog_node.tools.dump import DumpOptions, dump
-from tidelog_node.tools.findings import Note, Problem
+from tidelog_node.tools.findings import Note, Problem, Row
 from tidelog_node.tools.index_files import OffsetIndexFile, TimeIndexFile
-from tidelog_node.tools.log_files import FileKind, LogFile, files_of
+from tidelog_node.tools.log_files import OFFSET_CHECKPOINTS, FileKind, LogFile, files_of
 from tidelog_node.tools.segment_scan import ScannedBatch, SegmentScan
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -259,3 +259,40 @@ def _is_changing(directory: Path) -> bool:
         return any(time.time() - path.stat().st_mtime < _RECENT_S for path in paths)
     except FileNotFoundError:
         return True
+
+
+class LogDirFiles:
+    """The checkpoints and properties of a log directory.
+
+    They are read before its partitions, which may grow meanwhile.
+    """
+
+    def __init__(self, log_dir: Path) -> None:
+        self.problems: list[Problem] = []
+        self._offsets: dict[Path, dict[tuple[str, int], int]] = {}
+        for file in files_of(log_dir):
+            if file.kind in (*OFFSET_CHECKPOINTS, FileKind.META_PROPERTIES, FileKind.CLEAN_SHUTDOWN):
+                found = list(dump(file, DumpOptions()))
+                self.problems += [finding for finding in found if isinstance(finding, Problem)]
+                if file.kind in OFFSET_CHECKPOINTS:
+                    rows = [finding.fields for finding in found if isinstance(finding, Row)]
+                    self._offsets[file.path] = {
+                        (str(row["topic"]), int(str(row["partition"]))): int(str(row["offset"])) for row in rows
+                    }
+
+    def compare(self, reports: Mapping[tuple[str, int], PartitionReport]) -> list[Note]:
+        """Return notes on the checkpoint entries that disagree with the partitions.
+
+        They are notes, not problems, since a node that stops during a truncation or deletion leaves such entries and
+        starts.
+        """
+        notes = []
+        for path, offsets in self._offsets.items():
+            for partition, offset in offsets.items():
+                name = f"{partition[0]}-{partition[1]}"
+                report = reports.get(partition)
+                if report is None:
+                    notes.append(Note(path, f"offset {offset} of {name}, which is not in this directory"))
+                elif offset > report.end_offset >= 0:
+                    notes.append(Note(path, f"offset {offset} of {name}, whose log ends at {report.end_offset}"))
+        return notes

@@ -14,7 +14,7 @@ from memory_disk import failing
 from tidelog_foundation.config.topic import UNLIMITED
 from tidelog_foundation.errors import TidelogError
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.log.segments.rolling import lifetime_ms, roll_jitter_ms, waited_ms
+from tidelog_node.log.local_log import lifetime_ms, roll_jitter_ms, waited_ms
 
 DIRECTORY = Path("/data/topic-0")
 HOUR_MS = 3_600_000

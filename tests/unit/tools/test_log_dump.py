@@ -12,7 +12,7 @@ from tools_partition import NOW_MS
 from typer.testing import Result
 
 from tidelog_node.log.producers import BatchMetadata, decode_snapshot, encode_snapshot
-from tidelog_node.tools.payloads import PayloadFormat, shown
+from tidelog_node.tools.dump import PayloadFormat, shown
 
 Tidelog = Callable[..., Result]
 SEGMENT, INDEX, TIME_INDEX = (f"{0:020d}.{suffix}" for suffix in ("log", "index", "timeindex"))

@@ -17,12 +17,17 @@ from tidelog_foundation.records.control import read_control
 from tidelog_foundation.records.validation import record_section
 from tidelog_node.log.cleaner._engine import engine
 from tidelog_node.log.cleaner.batch_filter import BatchFilter
-from tidelog_node.log.cleaner.grouping import SegmentSize, group_segments
-from tidelog_node.log.cleaner.job import CleanerMemory, Cleaning, LogToClean, SourceSegment
+from tidelog_node.log.cleaner.job import (
+    CleanerMemory,
+    Cleaning,
+    CleaningStatistics,
+    LogToClean,
+    SourceSegment,
+    Throttle,
+)
 from tidelog_node.log.cleaner.output import CleanedOutput
+from tidelog_node.log.cleaner.policy import SegmentSize, group_segments
 from tidelog_node.log.cleaner.source import BatchSource, CleaningAborted
-from tidelog_node.log.cleaner.statistics import CleaningStatistics
-from tidelog_node.log.cleaner.throttle import Throttle
 from tidelog_node.log.cleaner.transactions import CleanedTransactions
 from tidelog_node.log.disk.files import Files, storage_error
 from tidelog_node.log.segments.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX

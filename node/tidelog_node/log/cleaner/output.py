@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_foundation.records.header import Buffer
-from tidelog_node.log.cleaner.job import LogToClean
-from tidelog_node.log.cleaner.throttle import Throttle
+from tidelog_node.log.cleaner.job import LogToClean, Throttle
 from tidelog_node.log.disk.files import Files
 from tidelog_node.log.segments.file_names import CLEANED_SUFFIX
 from tidelog_node.log.segments.segment import Segment

@@ -1,4 +1,4 @@
-"""Rules that select the cleanable part of a log and the next log to clean (Kafka's LogCleanerManager). Pure: no I/O.
+"""Rules that select the next log to clean, its cleanable part, and the segments to merge. Pure: no I/O.
 
 A log is clean below its checkpoint and dirty from there on. The cleanable part is dirty, sealed, below the last stable
 offset and the recovery point, and older than ``min.compaction.lag.ms`` (KIP-58). It consists of whole segments. Kafka
@@ -6,7 +6,10 @@ has no limit at the recovery point; Tidelog adds it so that a cleaned segment ne
 can lose.
 
 A log is due when its dirty ratio is above ``min.cleanable.dirty.ratio``, or when a dirty record is older than
-``max.compaction.lag.ms`` (KIP-354). The log with the highest dirty ratio comes first.
+``max.compaction.lag.ms`` (KIP-354). The log with the highest dirty ratio comes first (Kafka's LogCleanerManager).
+
+Cleaned segments are small; without grouping a log would become many files with few batches. The segments of a group fit
+into one segment even if nothing is removed (Kafka's Cleaner.groupSegmentsBySize).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 from tidelog_foundation.config.topic import TopicConfig
@@ -124,3 +128,47 @@ def _recent(dirty: Iterable[SealedSegment], min_lag_ms: int, now_ms: int) -> lis
 def _overdue_ms(dirty: Iterable[SealedSegment], max_lag_ms: int, now_ms: int) -> int:
     oldest = min((segment.first_timestamp for segment in dirty if segment.first_timestamp > 0), default=now_ms)
     return max(0, now_ms - max_lag_ms - oldest)
+
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSize:
+    """A sealed segment: its base offset, and the sizes of its log, its index and its time index in bytes."""
+
+    base_offset: int
+    log_bytes: int
+    index_bytes: int
+    time_index_bytes: int
+
+    def __add__(self, other: SegmentSize) -> SegmentSize:
+        """Return the sum of both as one segment."""
+        return SegmentSize(
+            self.base_offset,
+            self.log_bytes + other.log_bytes,
+            self.index_bytes + other.index_bytes,
+            self.time_index_bytes + other.time_index_bytes,
+        )
+
+
+def group_segments(
+    segments: Sequence[SegmentSize], *, max_log_bytes: int, max_index_bytes: int, end_offset: int
+) -> list[slice]:
+    """Return the groups as slices of ``segments``, which are in order and end before ``end_offset``.
+
+    A segment that is too large to merge is a group of its own. The next segment's base limits the offsets of a segment.
+    """
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+    starts: list[int] = []
+    total = SegmentSize(0, 0, 0, 0)
+    for index, (segment, end) in enumerate(zip(segments, ends, strict=False)):
+        joined = total + segment
+        has_offsets = segment.log_bytes == 0 or end - 1 - joined.base_offset <= MAX_RELATIVE_OFFSET
+        has_indexes = max(joined.index_bytes, joined.time_index_bytes) <= max_index_bytes
+        if starts and has_offsets and has_indexes and joined.log_bytes <= max_log_bytes:
+            total = joined
+        else:
+            starts.append(index)
+            total = segment
+    return [slice(start, stop) for start, stop in pairwise([*starts, len(segments)])]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.records import HEADER_SIZE, LOG_OVERHEAD
-from tidelog_node.log.cleaner.throttle import Throttle
+from tidelog_node.log.cleaner.job import Throttle
 from tidelog_node.log.disk.files import Files
 
 _LENGTH = struct.Struct(">i")

@@ -26,9 +26,8 @@ from tidelog_node.log.segments.file_names import (
     SegmentPaths,
     segment_name,
 )
-from tidelog_node.log.segments.growing_indexes import GrowingIndexes
 from tidelog_node.log.segments.indexes import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, CorruptIndexError
-from tidelog_node.log.segments.segment_indexes import SegmentIndexes
+from tidelog_node.log.segments.segment_indexes import GrowingIndexes, SegmentIndexes
 from tidelog_node.log.segments.transaction_index import TransactionIndex
 
 

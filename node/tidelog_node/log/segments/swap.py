@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.directory.delayed_deletion import DelayedDeletion
+from tidelog_node.log.directory.deletion import DelayedDeletion
 from tidelog_node.log.disk.files import Files, remove_if_there
 from tidelog_node.log.segments.file_names import (
     CLEANED_SUFFIX,

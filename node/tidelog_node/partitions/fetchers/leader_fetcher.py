@@ -26,10 +26,9 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.fetch_session import FULL_EPOCH, FetchSessionHandler, SessionRequest
 from tidelog_foundation.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.event_loop.clock import Clock
-from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey, SessionStep
+from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey, ReplicaTransport, SessionStep
 from tidelog_node.partitions.directories.folder_creation import create_folders
 from tidelog_node.partitions.fetchers.catch_up import CatchUp
-from tidelog_node.partitions.fetchers.transport import ReplicaTransport
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.throttles import ReplicationThrottle, ThrottledSides
 from tidelog_node.replication import FetchSpec

@@ -8,7 +8,7 @@ import pytest
 
 from tidelog_foundation.config.topic import TopicConfig
 from tidelog_node.log.cleaner import Cleanable, LogState, SealedSegment, cleanable_range, filthiest
-from tidelog_node.log.cleaner.grouping import SegmentSize, group_segments
+from tidelog_node.log.cleaner.policy import SegmentSize, group_segments
 
 NOW_MS = 1_000_000
 

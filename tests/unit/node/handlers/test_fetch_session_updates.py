@@ -3,8 +3,7 @@
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_node.fetching import FetchRequest
-from tidelog_node.fetching.messages import SessionStep
+from tidelog_node.fetching import FetchRequest, SessionStep
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.replication import FetchSpec
 from tidelog_node.replication.fetch_session import FULL_EPOCH

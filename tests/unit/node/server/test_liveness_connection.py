@@ -12,7 +12,7 @@ from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest
 from tidelog_foundation.transport import abort_with, server_options
 from tidelog_node.server.controller_client import ControllerClient
-from tidelog_node.server.liveness_connection import LivenessConnection
+from tidelog_node.server.lifecycle import LivenessConnection
 
 
 class FakeControllerService(ControllerServiceServicer):

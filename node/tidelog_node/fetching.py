@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
@@ -97,3 +97,13 @@ class FetchResponse:
     def results(self) -> dict[PartitionKey, FetchResult]:
         """The answers by partition."""
         return {(topic, result.index): result for topic, results in self.topics.items() for result in results}
+
+
+class ReplicaTransport(Protocol):
+    """A transport of followers' fetches to other nodes."""
+
+    async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
+        """Send one fetch to ``host:port``; raises TidelogError when the call failed as a whole."""
+
+    async def close(self) -> None:
+        """Close all connections."""
