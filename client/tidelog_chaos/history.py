@@ -15,8 +15,9 @@ keys), crash or debug-topic-partitions. Keys are strings, a partition's is ``<to
 unique. A send completes with ``[offset, value]``; the offset is null if unknown. All other members of a line, such as
 ``error`` and ``rebalance_log`` (``[{"keys": [...]}]``: the keys newly assigned during a poll), are kept.
 
-Notes of the process ``group`` describe a consumer group beside its members' operations;
-:mod:`tidelog_chaos.checker.group_notes` defines their form.
+Notes of the process ``group`` describe a consumer group beside its members' operations, those of the process
+``transactions`` transactional producers; :mod:`tidelog_chaos.checker.group_notes` and
+:mod:`tidelog_chaos.checker.transaction_notes` define their forms.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ NEMESIS: Final = "nemesis"
 """The process of the faults; its notes are ``info``, their ``f`` is ``start-<fault>`` or ``stop-<fault>``."""
 GROUP: Final = "group"
 """The process of the notes about a consumer group, in addition to its members' operations; they are ``info`` too."""
-NOTES: Final = frozenset({NEMESIS, GROUP})
+TRANSACTIONS: Final = "transactions"
+"""The process of the notes about Kafka's transactions; they are ``info`` too."""
+NOTES: Final = frozenset({NEMESIS, GROUP, TRANSACTIONS})
 """Processes that are not clients: their lines are notes."""
 TRANSACTION_FUNCTIONS: Final = frozenset({"send", "poll", "txn"})
 """The values of ``f`` whose value is a list of micro-operations."""

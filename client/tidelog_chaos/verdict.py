@@ -35,6 +35,14 @@ DESCRIPTIONS: Mapping[str, str] = {
     "committed-backwards": "an offset that the group had committed went back",
     "lost-commit": "an acknowledged commit of the group is not in its log",
     "two-owners": "a partition was two members' in one generation",
+    "early-read": "a value was polled before the commit of its transaction was requested",
+    "torn-transaction": "a part of a transaction was polled, and another part never was",
+    "zombie-commit": "a transaction of a fenced producer was committed",
+    "output-twice": "a consumed record has its output in two committed transactions",
+    "output-missing": "the group has passed a record without its output",
+    "output-ahead": "a record has its output, and the group has not passed it",
+    "unstable-offset": "the group was at an offset that no committed transaction has set",
+    "hanging-transaction": "the last stable offset of a partition did not move on in time",
     "divergent-replicas": "replicas differ below the high watermark",
 }
 """Every name that a verdict may have, with its meaning, in the order of display."""

@@ -1,4 +1,5 @@
-"""The check of a history: all anomalies of Jepsen's workload for logs like Kafka's (jepsen.tests.kafka), and of groups.
+"""The check of a history: all anomalies of Jepsen's workload for logs like Kafka's (jepsen.tests.kafka), of groups, and
+of Kafka's transactions.
 
 The definitions are Jepsen's, each in the docstring of the module that finds it, together with any choice that they
 leave. The check takes time proportional to the history, apart from sorting, and some 100 bytes for each value and each
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tidelog_chaos.checker.dependencies import find_cycles
+from tidelog_chaos.checker.exactly_once import find_transaction_faults, transaction_statistics
 from tidelog_chaos.checker.group_notes import GroupNotes
 from tidelog_chaos.checker.groups import find_group_faults, group_statistics
 from tidelog_chaos.checker.lag import realtime_lag
@@ -19,6 +21,7 @@ from tidelog_chaos.checker.placement import find_misplaced
 from tidelog_chaos.checker.polling import consume_counts, find_disordered_polls
 from tidelog_chaos.checker.replicas import ReplicaLogs, find_divergent
 from tidelog_chaos.checker.sending import find_disordered_sends
+from tidelog_chaos.checker.transaction_notes import TransactionNotes
 from tidelog_chaos.checker.transactions import (
     FUNCTIONS,
     OK,
@@ -43,8 +46,8 @@ def check(ops: Iterable[Op], *, replica_logs: ReplicaLogs | None = None, limit: 
     Raises:
         InvalidHistoryError: An operation's value cannot be parsed.
     """
-    group = GroupNotes()
-    transactions = read_transactions(group.taking(ops))
+    group, of_transactions = GroupNotes(), TransactionNotes()
+    transactions = read_transactions(group.taking(of_transactions.taking(ops)))
     visibility = Visibility(transactions)
     versions = VersionOrders(transactions, visibility)
     findings = Findings(limit)
@@ -55,9 +58,11 @@ def check(ops: Iterable[Op], *, replica_logs: ReplicaLogs | None = None, limit: 
     find_disordered_sends(transactions, versions, findings)
     find_cycles(transactions, versions, findings)
     find_group_faults(transactions, group, findings)
+    find_transaction_faults(transactions, visibility, versions, of_transactions, findings)
     find_divergent(replica_logs or {}, findings)
     statistics = _statistics(transactions, visibility, versions)
     statistics["group"] = group_statistics(group)
+    statistics["transactions"] = transaction_statistics(transactions, of_transactions)
     statistics["partitions_compared"] = len(replica_logs or {})
     findings.notes.extend(_notes(transactions, statistics))
     return findings.verdict(statistics)

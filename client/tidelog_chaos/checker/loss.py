@@ -20,7 +20,7 @@ had values before it began, and not at an offset that held another value too, wh
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from tidelog_chaos.checker.transactions import ASSIGN, CRASH, FAIL, OK, SUBSCRIBE, UNKNOWN, Transactions, Visibility
@@ -94,7 +94,7 @@ def _find_unseen(transactions: Transactions, visibility: Visibility, findings: F
     }
     if not unseen:
         return
-    looked = _Looks(transactions).last
+    looked = last_looks(transactions)
     missed = 0
     for value, transaction in unseen.items():
         missed += looked[transactions.key_of_value[value]] <= transactions.positions[transaction]
@@ -114,6 +114,11 @@ def _unseen_case(transaction: int, value: int, transactions: Transactions) -> Ca
         "value": name,
         "ops": [transactions.as_operation(transaction, [value])],
     }
+
+
+def last_looks(transactions: Transactions) -> Sequence[int]:
+    """Return for each key the position at which its last ``ok`` poll began, -1 without one."""
+    return _Looks(transactions).last
 
 
 class _Looks:

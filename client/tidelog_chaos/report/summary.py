@@ -119,6 +119,7 @@ def _work(run: Run) -> Iterator[str]:
         yield from table_lines(("SEND LATENCY", "P50", "P99", "MAX"), rows)
     yield from _lag(statistics.get("realtime_lag", {}))
     yield from group_lines(statistics.get("group", {}))
+    yield from transaction_lines(statistics.get("transactions", {}))
 
 
 def _lag(lag: Mapping[str, Any]) -> Iterator[str]:
@@ -143,6 +144,18 @@ def group_lines(group: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"group of the protocol {how}: {group['members']:,} members, {group['assignments']:,} assignments in "
             f"{group['generations']:,} generations, {group['logged']:,} offsets committed"
+        )
+
+
+def transaction_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about Kafka's transactions; none without any."""
+    if found:
+        outcomes = found["outcomes"]
+        yield ""
+        yield (
+            f"{sum(outcomes.values()):,} transactions of {found['producers']:,} producers with "
+            f"{found['transactional_ids']:,} transactional ids: {outcomes['ok']:,} committed, {outcomes['fail']:,} "
+            f"aborted, {outcomes['info']:,} unknown; {found['outputs']:,} consumed records with output"
         )
 
 
