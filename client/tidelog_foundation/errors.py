@@ -290,12 +290,22 @@ class KafkaError:
     under librdkafka's own spelling (``UNKNOWN_TOPIC_OR_PART``).
     """
 
-    __slots__ = ("_fatal", "_message", "_row")
+    __slots__ = ("_fatal", "_message", "_retriable", "_row", "_txn_requires_abort")
 
-    def __init__(self, error: ErrorCode | int, reason: str | None = None, fatal: bool = False) -> None:
+    def __init__(
+        self,
+        error: ErrorCode | int,
+        reason: str | None = None,
+        fatal: bool = False,
+        retriable: bool | None = None,
+        txn_requires_abort: bool = False,
+    ) -> None:
+        """Create an error. ``retriable`` None means that of the row."""
         self._row = error if isinstance(error, ErrorCode) else ErrorCode.of(error)
         self._message = reason or self._row.text
         self._fatal = fatal
+        self._retriable = self._row.retriable if retriable is None else retriable
+        self._txn_requires_abort = txn_requires_abort
 
     def code(self) -> int:
         """Return Kafka's number."""
@@ -311,15 +321,15 @@ class KafkaError:
 
     def retriable(self) -> bool:
         """Return True if the same request may succeed later."""
-        return self._row.retriable
+        return self._retriable
 
     def fatal(self) -> bool:
         """Return True if the client can no longer be used."""
         return self._fatal
 
     def txn_requires_abort(self) -> bool:
-        """Return True if the transaction must be aborted: never, because transactional producers do not exist yet."""
-        return False
+        """Return True if the producer can go on after it has aborted its transaction."""
+        return self._txn_requires_abort
 
     def error_code(self) -> ErrorCode:
         """Return the error's row in the table."""
@@ -345,7 +355,7 @@ class KafkaError:
         return repr(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (KafkaError, (self.code(), self._message, self._fatal))
+        return (KafkaError, (self.code(), self._message, self._fatal, self._retriable, self._txn_requires_abort))
 
 
 for _row in ErrorCode:

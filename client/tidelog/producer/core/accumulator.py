@@ -19,6 +19,8 @@ Rules:
    are ignored. A paused node thus delays its partitions only until the cluster replaces it.
 8. An idempotent producer sends nothing without a producer id. If the cluster refuses one permanently, that is fatal:
    all records fail with that error, and no more are accepted.
+9. A transactional producer accepts records in a transaction only, and sends them with its producer and epoch
+   (:mod:`.transaction_scope`).
 
 Guarantees for a record of an idempotent producer with acks=all, as long as every elected leader has all committed
 records. Acknowledged: the log contains it exactly once, after all acknowledged records that were produced earlier.
@@ -57,6 +59,7 @@ from tidelog.producer.core.partition_queue import Identity, PartitionQueue
 from tidelog.producer.core.partitioner import TopicPartitioner
 from tidelog.producer.core.pending import PendingRecords
 from tidelog.producer.core.timing import Timing, hindrances
+from tidelog.producer.core.transaction_scope import TransactionScope
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import RecordBatchBuilder
 
@@ -77,9 +80,13 @@ class Accumulator:
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._pending = PendingRecords()
         self._sent: dict[int, PartitionQueue] = {}
-        self._identity = Identity(limits.max_in_flight, idempotent=limits.idempotent)
+        self._identity = Identity(
+            limits.max_in_flight, idempotent=limits.idempotent, transactional=limits.transactional
+        )
         self._appender = Appender(limits, self._queues, self._pending, self._identity)
         self.intake = self._appender.intake
+        self.scope = TransactionScope() if limits.transactional else None
+        """The open transaction, None if the producer is not transactional."""
         self.flushing = 0
         self.awaited: dict[str, TidelogError | None] = {}
         """Topics whose partitions a caller awaits, with the error that ended the wait."""
@@ -89,7 +96,13 @@ class Accumulator:
     @property
     def wants_producer_id(self) -> bool:
         """True if records wait for a producer id."""
-        return self._identity.is_missing and self.fatal_error is None and self.count > 0
+        is_own = self.scope is None and self._identity.is_missing
+        return is_own and self.fatal_error is None and self.count > 0
+
+    @property
+    def has_gap(self) -> bool:
+        """True if the producer of transactions needs another epoch before it sends anything more."""
+        return self._identity.has_gap
 
     @property
     def topics(self) -> set[str]:
@@ -138,11 +151,10 @@ class Accumulator:
         Raises:
             BufferError: the queue is full.
             TidelogError: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION if the topic has no such partition; _INVALID_ARG for an
-                invalid topic name; _FATAL after a fatal error.
+                invalid topic name; _FATAL after a fatal error; the scope's refusal without an open transaction.
             TypeError: the topic's name is not text.
         """
-        if self.fatal_error is not None:
-            raise fatal_error(ErrorCode._FATAL, str(self.fatal_error))
+        self._check_open()
         return self._appender.append(topic, partition, key, value, headers, timestamp_ms, on_delivery, now_ms)
 
     def recount(self) -> None:
@@ -157,10 +169,9 @@ class Accumulator:
         The caller has checked that there is room and that the partition exists.
 
         Raises:
-            TidelogError: _FATAL after a fatal error.
+            TidelogError: _FATAL after a fatal error; the scope's refusal without an open transaction.
         """
-        if self.fatal_error is not None:
-            raise fatal_error(ErrorCode._FATAL, str(self.fatal_error))
+        self._check_open()
         self._appender.append_batch(topic, partition, builder, payload_bytes, rows, now_ms)
 
     def has_room(self, count: int, payload_bytes: int) -> bool:
@@ -188,11 +199,14 @@ class Accumulator:
             leader = leader_of(queue.topic, queue.partition)
             if not self._timing.is_due(queue, self.flushing, leader, now_ms):
                 continue
+            if self.scope is not None and not self.scope.may_send((queue.topic, queue.partition)):
+                continue
             if leader is None or self._is_still_silent(queue, leader, now_ms):
                 unknown.add(queue.topic)
             elif batches := list(self._launch(queue, leader, now_ms)):
                 by_node.setdefault(leader, []).append(batches)
-        commands += [send for node, batches in by_node.items() for send in requests_to(node, batches)]
+        version = 0 if self.scope is None else self.scope.version
+        commands += [send for node, batches in by_node.items() for send in requests_to(node, batches, version)]
         if unknown:
             commands.append(AskMetadata(frozenset(unknown)))
         if self.wants_producer_id:
@@ -214,7 +228,7 @@ class Accumulator:
                 self._identity.fresh = ProducerIdAndEpoch(event.producer_id, event.epoch)
                 return []
             case ProducerIdRefused():
-                return self._end(event.error)
+                return self.end(event.error)
             case _:
                 assert_never(event)
 
@@ -234,6 +248,29 @@ class Accumulator:
             for topic in self._waiting_topics():
                 error = error_for(ErrorCode._PURGE_QUEUE, f'records of topic "{topic}" were purged from the queue')
                 commands += self._drop_topic(topic, error)
+        return commands
+
+    def begin_transaction(self, producer: ProducerIdAndEpoch, version: int) -> None:
+        """Accept and send records in a transaction of a producer. No record is unsettled."""
+        assert self.scope is not None
+        assert not self.count
+        self._identity.fresh = producer
+        self.scope.open(producer, version)
+
+    def refuse_records(self, refusal: TidelogError) -> None:
+        """Refuse new records, because the transaction ends or has failed."""
+        assert self.scope is not None
+        self.scope.refusal = refusal
+        for queue in self._queues.values():
+            if queue.open_batch is not None:
+                self._appender.close(queue.open_batch)
+
+    def end(self, cause: TidelogError) -> list[Command]:
+        """End the producer with a fatal error: fail all records and accept no more."""
+        self.fatal_error = fatal_error(cause.code, cause.message)
+        commands: list[Command] = []
+        for topic in self._waiting_topics():
+            commands += self._drop_topic(topic, self.fatal_error)
         return commands
 
     def next_timer_ms(self, now_ms: float) -> float | None:
@@ -278,6 +315,8 @@ class Accumulator:
             if not queue.may_send(batch, leader, now_ms) or not self._identity.suffices(queue, batch):
                 return
             queue.launch(batch, leader, now_ms, self._identity.fresh)
+            if self.scope is not None:
+                self.scope.has_sent = True
             self._sent[batch.batch_id] = queue
             self._appender.close(batch)
             yield batch
@@ -329,12 +368,11 @@ class Accumulator:
             queue.give_up(batch, error)
         return self._drain(queue)
 
-    def _end(self, cause: TidelogError) -> list[Command]:
-        self.fatal_error = fatal_error(cause.code, cause.message)
-        commands: list[Command] = []
-        for topic in self._waiting_topics():
-            commands += self._drop_topic(topic, self.fatal_error)
-        return commands
+    def _check_open(self) -> None:
+        if self.fatal_error is not None:
+            raise fatal_error(ErrorCode._FATAL, str(self.fatal_error))
+        if self.scope is not None and self.scope.refusal is not None:
+            raise type(self.scope.refusal)(self.scope.refusal.error)
 
     def _waiting_topics(self) -> list[str]:
         return sorted({queue.topic for queue in self._queues.values()} | self._pending.topics)
@@ -402,4 +440,6 @@ class Accumulator:
         self.intake.count -= settled.count
         self.intake.payload_bytes -= payload_bytes
         self.intake.unserved += len(settled.deliveries)
+        if self.scope is not None and self.scope.failure is None:
+            self.scope.failure = settled.error
         return settled

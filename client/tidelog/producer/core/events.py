@@ -87,6 +87,8 @@ class Send:
     batches: Sequence[Batch]
     attempts: Sequence[int]
     numbers: Sequence[ProducerNumber]
+    transaction_version: int = 0
+    """The version of the protocol of transactions, for batches of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ REQUEST_BYTES = 1_048_576
 """The size up to which batches for one node share a request (Kafka's max.request.size)."""
 
 
-def requests_to(node_id: int, queues: Sequence[Sequence[Batch]]) -> Iterator[Send]:
+def requests_to(node_id: int, queues: Sequence[Sequence[Batch]], transaction_version: int = 0) -> Iterator[Send]:
     """Yield the requests for the batches of several partitions, in sending order.
 
     A request has at most one batch per partition.
@@ -137,16 +139,17 @@ def requests_to(node_id: int, queues: Sequence[Sequence[Batch]]) -> Iterator[Sen
         for batch in filter(None, wave):
             batch_size = batch.builder.size_in_bytes
             if group and size + batch_size > REQUEST_BYTES:
-                yield _send(node_id, group)
+                yield _send(node_id, group, transaction_version)
                 group, size = [], 0
             group.append(batch)
             size += batch_size
         if group:
-            yield _send(node_id, group)
+            yield _send(node_id, group, transaction_version)
 
 
-def _send(node_id: int, batches: Sequence[Batch]) -> Send:
-    return Send(node_id, batches, [batch.attempts for batch in batches], [batch.number for batch in batches])
+def _send(node_id: int, batches: Sequence[Batch], transaction_version: int) -> Send:
+    attempts, numbers = [batch.attempts for batch in batches], [batch.number for batch in batches]
+    return Send(node_id, batches, attempts, numbers, transaction_version)
 
 
 def settle_batch(batch: Batch) -> Settle:

@@ -12,10 +12,16 @@ def fatal_error(code: ErrorCode, message: str) -> TidelogError:
     return TidelogError(KafkaError(code, message, fatal=True))
 
 
+def abortable_error(error: TidelogError) -> TidelogError:
+    """Return the same error for a transaction that must be aborted."""
+    return type(error)(KafkaError(error.code, error.message, retriable=False, txn_requires_abort=True))
+
+
 def possibly_stored(error: TidelogError) -> TidelogError:
     """Return the same error with a note that the batch may be stored."""
     text = f"{error.message}; the batch may be stored"
-    return type(error)(KafkaError(error.code, text, error.error.fatal()))
+    known = error.error
+    return type(error)(KafkaError(error.code, text, known.fatal(), known.retriable(), known.txn_requires_abort()))
 
 
 def check_topic(topic: str) -> None:

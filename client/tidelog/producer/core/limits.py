@@ -27,6 +27,7 @@ class AccumulatorLimits:
     """The time for which a topic may be unknown to the cluster before its records fail."""
     retries: int
     idempotent: bool = False
+    transactional: bool = False
     max_in_flight: int = 5
     """The most batches of a partition in flight, at most as many as a leader remembers; one unless ``idempotent``."""
     overdue_ms: float = 1_000

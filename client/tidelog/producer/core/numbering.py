@@ -1,7 +1,8 @@
 """The numbers of an idempotent producer's batches in one partition (KIP-98, KIP-360).
 
 A leader accepts a batch of a producer id and epoch only if its sequence follows the last one, and recognizes the last
-five. Each partition has its own epochs, because a leader compares numbers only within a partition.
+five. Each partition has its own epochs, because a leader compares numbers only within a partition. A transactional
+producer has one epoch for all partitions, which its coordinator raises.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class ProducerNumber(NamedTuple):
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
     base_sequence: int = NO_SEQUENCE
+    is_transactional: bool = False
 
 
 NO_NUMBER = ProducerNumber()
@@ -53,6 +55,11 @@ class Numbering:
         self.spent_id = NO_PRODUCER_ID
         self._leader = NO_LEADER
         self._leader_ms = 0.0
+
+    @property
+    def may_renumber(self) -> bool:
+        """True if a partition may begin another epoch by itself."""
+        return True
 
     @property
     def needs_id(self) -> bool:
@@ -102,3 +109,44 @@ class Numbering:
         self.next_sequence = 0
         self.must_bump = False
         self.doubt()
+
+
+class TransactionNumbering(Numbering):
+    """The numbers in one partition of a transactional producer, whose id and epoch are those of its transaction.
+
+    With ``must_bump``, no batch gets a number until the producer has another epoch.
+    """
+
+    __slots__ = ()
+
+    @property
+    def may_renumber(self) -> bool:
+        """False: another epoch begins with another transaction."""
+        return False
+
+    @property
+    def needs_id(self) -> bool:
+        """True: the transaction's producer may be another one than that of the last number."""
+        return True
+
+    def accepts(self, fresh: ProducerIdAndEpoch | None) -> bool:
+        """Return True if ``fresh`` can number a batch."""
+        return fresh is not None and not (self.must_bump and fresh == (self.producer_id, self.epoch))
+
+    def take(self, count: int, fresh: ProducerIdAndEpoch | None) -> ProducerNumber:
+        """Return the number of the next batch of ``count`` records of the producer ``fresh``."""
+        assert fresh is not None
+        assert self.accepts(fresh)
+        if fresh != (self.producer_id, self.epoch):
+            self.producer_id, self.epoch = fresh
+            self._begin()
+        number = ProducerNumber(self.producer_id, self.epoch, self.next_sequence, is_transactional=True)
+        self.next_sequence = (self.next_sequence + count) % SEQUENCES
+        return number
+
+    def give_up_id(self) -> None:
+        """Do nothing: the coordinator decides whether the producer is fenced."""
+
+    def rewind(self, base_sequence: int) -> None:
+        """Take the numbers from ``base_sequence`` on again, for the same records."""
+        self.next_sequence = base_sequence

@@ -14,6 +14,9 @@ allows a duplicate:
 5. A failed batch that may be stored leaves a gap. Later batches keep their numbers; if the next one is acknowledged,
    there was no gap. New batches wait until no numbered one is left and get numbers of the next epoch, which fences
    whatever is still in flight.
+
+In a transaction, the epoch belongs to the producer. Where rules 4 and 5 begin another one, the batch and with it the
+transaction fails instead. A batch that is too large is split in its epoch: its parts have the same sequences.
 """
 
 from __future__ import annotations
@@ -22,7 +25,12 @@ from collections import deque
 from collections.abc import Iterator
 
 from tidelog.producer.core.batch import Batch, Outcome
-from tidelog.producer.core.numbering import NO_NUMBER, Numbering, ProducerIdAndEpoch
+from tidelog.producer.core.numbering import (
+    NO_NUMBER,
+    Numbering,
+    ProducerIdAndEpoch,
+    TransactionNumbering,
+)
 from tidelog.producer.core.splitting import halves
 from tidelog_foundation.errors import ErrorCode, TidelogError
 
@@ -42,6 +50,10 @@ REFUSALS = frozenset(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.TRANSACTION_ABORTABLE,
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -190,6 +202,9 @@ class PartitionQueue:
         parts = halves(batch)
         if self.numbering is None:
             self.waiting.appendleft(self.sent.popleft())
+        elif isinstance(self.numbering, TransactionNumbering):
+            self.numbering.rewind(batch.number.base_sequence)
+            self._unsend()
         else:
             self._number_anew()
         assert self.waiting[0] is batch
@@ -250,13 +265,19 @@ class PartitionQueue:
             # The log contains a later batch, so this one would be out of order.
             first.outcome = Outcome(error)
             return False
+        assert self.numbering is not None
+        if not self.numbering.may_renumber:
+            first.outcome = Outcome(error)
+            return False
         if not first.may_be_stored or not first.follows_gap:
             self._number_anew()
         return True
 
     def _close_gap(self, given_up: Batch) -> None:
         assert self.numbering is not None
-        if not given_up.may_be_stored:
+        if not self.numbering.may_renumber:
+            self.numbering.must_bump = True
+        elif not given_up.may_be_stored:
             self._number_anew()
         elif self.sent:
             self.sent[0].follows_gap = True
@@ -266,6 +287,9 @@ class PartitionQueue:
     def _number_anew(self) -> None:
         assert self.numbering is not None
         self.numbering.must_bump = True
+        self._unsend()
+
+    def _unsend(self) -> None:
         kept = [batch for batch in self.sent if batch.outcome is not None]
         for batch in reversed(self.sent):
             if batch.outcome is None:
@@ -279,9 +303,10 @@ class Identity:
     missing.
     """
 
-    def __init__(self, max_in_flight: int, *, idempotent: bool) -> None:
+    def __init__(self, max_in_flight: int, *, idempotent: bool, transactional: bool = False) -> None:
         self._max_in_flight = max_in_flight
         self._idempotent = idempotent
+        self._new_numbering = TransactionNumbering if transactional else Numbering
         self._numberings: dict[tuple[str, int], Numbering] = {}
         self._topic_ids: dict[str, bytes] = {}
         self.fresh: ProducerIdAndEpoch | None = None
@@ -291,11 +316,16 @@ class Identity:
         """True if a producer id is required but missing."""
         return self._idempotent and self.fresh is None
 
+    @property
+    def has_gap(self) -> bool:
+        """True if a partition accepts no batches before another epoch."""
+        return any(numbering.must_bump for numbering in self._numberings.values())
+
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """Return a partition's queue; its numbering continues."""
         if not self._idempotent:
             return PartitionQueue(topic, partition)
-        numbering = self._numberings.setdefault((topic, partition), Numbering())
+        numbering = self._numberings.setdefault((topic, partition), self._new_numbering())
         return PartitionQueue(topic, partition, numbering, self._max_in_flight)
 
     def suffices(self, queue: PartitionQueue, batch: Batch) -> bool:
