@@ -20,7 +20,7 @@ from tidelog_foundation.requests.topics import (
 from tidelog_foundation.transport import run_sync
 from tidelog_node.handlers import NodeContext, create_topics, delete_topics
 from tidelog_node.partitions import Partition
-from tidelog_quorum.controller import Result
+from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_testing.embedded import HOST, NODE_ID, EmbeddedCluster, Settings, Storage
 from tidelog_testing.faults import Gate

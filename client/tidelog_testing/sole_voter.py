@@ -6,14 +6,10 @@ import asyncio
 from typing import NoReturn
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.quorum import DescribeQuorumResponse, QuorumReplica
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.protocol import (
-    CommittedEntry,
-    LeaderAndEpoch,
-    QuorumDescription,
-    RaftListener,
-    ReplicaDescription,
-)
+from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftListener
 
 
 class MemoryLog:
@@ -77,12 +73,14 @@ class SoleVoter:
         self._commit()
         return len(self._log.entries)
 
-    def describe(self) -> QuorumDescription:
+    def describe(self) -> DescribeQuorumResponse:
         """Describe the quorum of one."""
         self._check_leading()
         end, voter = len(self._log.entries), self._voter
-        replica = ReplicaDescription(voter.voter_id, voter.directory_id, voter.host, voter.port, end, 0, 0)
-        return QuorumDescription(self._leader, end, (replica,), (), -1, 1)
+        replica = QuorumReplica(voter.voter_id, end, Endpoint(voter.host, voter.port), voter.directory_id, 0, 0)
+        return DescribeQuorumResponse(
+            voter.voter_id, self._leader.epoch, end, (replica,), snapshot_offset=-1, log_start_offset=1
+        )
 
     async def take_snapshot(self) -> tuple[int, int]:
         """Raise UNSUPPORTED_VERSION."""

@@ -15,48 +15,47 @@ import pytest
 from raft_simulation import Letter, SimulatedCluster, SimulatedDisk, voter
 from random_numbers import LowestNumbers
 
-from tidelog_quorum.raft.core import (
-    AddVoterRequested,
-    AppendRequest,
-    AppendResponse,
-    Candidate,
+from tidelog_quorum.raft.core.commands import (
     Command,
     Commit,
     CompactLog,
-    Entry,
-    EntryKind,
-    Follower,
-    FollowRequest,
-    HardState,
     InstallSnapshot,
     LeaderChanged,
-    Leadership,
-    Message,
     Persist,
     ProposalAccepted,
     ProposalRejected,
-    Raft,
-    RaftConfig,
     ReadFailed,
     ReadReady,
-    RemoveVoterRequested,
     RequestRefused,
     RestoreSnapshot,
     Send,
     SendSnapshot,
+    StoreChunk,
+    TransferDone,
+    VoterChangeAccepted,
+    VotersChanged,
+)
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.events import AddVoterRequested, RemoveVoterRequested, TransferRequested
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.messages import (
+    AppendRequest,
+    AppendResponse,
+    Entry,
+    EntryKind,
+    FollowRequest,
+    HardState,
+    Message,
     Snapshot,
     SnapshotRequest,
     SnapshotResponse,
-    StoreChunk,
     TimeoutNow,
-    TransferDone,
-    TransferRequested,
-    VoterChangeAccepted,
     VoteRequest,
     VoteResponse,
-    VotersChanged,
-    VoterSet,
 )
+from tidelog_quorum.raft.core.raft import Raft
+from tidelog_quorum.raft.core.replica import Candidate, Follower
+from tidelog_quorum.raft.core.voters import VoterSet
 
 ELECTION_TIMEOUT_MS = 1000
 LATER_MS = 10

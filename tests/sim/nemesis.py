@@ -14,8 +14,7 @@ from random_numbers import mix
 from sim.schedule import LEADER, Action
 from sim.world import Noise, World
 
-from tidelog_quorum.raft.core import Command, Commit, Persist, Send
-from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, StoreChunk
+from tidelog_quorum.raft.core.commands import Command, Commit, CompactLog, InstallSnapshot, Persist, Send, StoreChunk
 from tidelog_quorum.raft.core.events import AddVoterRequested, RemoveVoterRequested, TransferRequested
 from tidelog_quorum.raft.core.messages import AppendResponse, TimeoutNow, VoteResponse
 from tidelog_quorum.raft.core.voters import Voter, VoterSet

@@ -18,20 +18,13 @@ from sim.planting import Finding, Patch, PlantedBug, find
 from sim.runs import run
 from sim.schedule import draw_schedule
 
-from tidelog_quorum.raft.core import (
-    Commit,
-    HardState,
-    Leadership,
-    Raft,
-    ReadFailed,
-    election,
-    follower,
-    membership,
-    snapshots,
-)
+from tidelog_quorum.raft.core import election, follower, membership, snapshots
+from tidelog_quorum.raft.core.commands import Commit, ReadFailed
 from tidelog_quorum.raft.core.durability import Durability
+from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.log import RaftLog
-from tidelog_quorum.raft.core.messages import SnapshotResponse
+from tidelog_quorum.raft.core.messages import HardState, SnapshotResponse
+from tidelog_quorum.raft.core.raft import Raft
 from tidelog_quorum.raft.core.replica import Candidate, IncomingSnapshot, Replica
 from tidelog_quorum.raft.core.voters import VoterHistory, VoterSet
 

@@ -9,7 +9,7 @@ from raft_properties import PropertyViolatedError, require
 from sim.nemesis import Nemesis
 from sim.world import FOREVER, World
 
-from tidelog_quorum.raft.core import Raft
+from tidelog_quorum.raft.core.raft import Raft
 
 ELECTION_BOUND_MS = 3_000
 """Thirty election timeouts; a fresh election of five voters takes two or three."""

@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidelog_quorum.raft.core import RaftConfig
+from tidelog_quorum.raft.core.config import RaftConfig
 
 LEADER = -1
 """A target: the leader of the latest term."""

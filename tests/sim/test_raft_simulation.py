@@ -24,7 +24,9 @@ from sim.simulation import sweep
 from sim.sweep import RAFT, describe_violation
 from sim.trace import Trace
 
-from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist, RaftConfig
+from tidelog_quorum.raft.core.commands import Persist
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState
 
 SEEDS = 100
 CONFIG = RaftConfig(election_timeout_ms=100, heartbeat_interval_ms=20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.world import World
 
-from tidelog_quorum.raft.core import Command
+from tidelog_quorum.raft.core.commands import Command
 
 
 class Trace:

@@ -16,8 +16,12 @@ from raft_simulation import Letter, SimulatedCluster
 from random_numbers import LowestNumbers, SeededNumbers, mix
 from sim.schedule import STALE_LEADER, Schedule
 
-from tidelog_quorum.raft.core import Command, Event, Leadership, Raft, RandomSource, Tick
+from tidelog_quorum.raft.core.commands import Command
+from tidelog_quorum.raft.core.events import Event, Tick
+from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import Snapshot, SnapshotResponse, TimeoutNow, VoteRequest, VoteResponse
+from tidelog_quorum.raft.core.raft import Raft
+from tidelog_quorum.raft.core.replica import RandomSource
 
 FOREVER = 1 << 60
 SPINS_ALLOWED = 20

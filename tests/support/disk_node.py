@@ -9,22 +9,22 @@ from typing import Any, cast
 
 from memory_disk import MemoryFiles
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.hosting.commands import AssignDirectory
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import LogManager, Partition, PartitionRegistry
-from tidelog_quorum.metadata import (
-    Endpoint,
-    MetadataImage,
+from tidelog_quorum.metadata.delta import delta_between
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
-    TopicConfig,
     TopicRecord,
-    delta_between,
 )
 
 TOPIC_ID = TopicId(b"0123456789abcdef")

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, TopicId
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_node.hosting import HostedReplicas, LastState, PartitionKey
 from tidelog_node.hosting.commands import (
     AddToFetcher,
@@ -39,16 +41,9 @@ from tidelog_node.hosting.events import (
     StrayRenamed,
 )
 from tidelog_node.log.directory.log_directory import PartitionCheckpoint
-from tidelog_quorum.metadata import (
-    Endpoint,
-    MetadataImage,
-    MetadataRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicConfig,
-    TopicRecord,
-    delta_between,
-)
+from tidelog_quorum.metadata.delta import delta_between
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 
 NOBODY, ONE, TWO, THREE = (BrokerId(i) for i in (-1, 1, 2, 3))
 A, B = Path("/a"), Path("/b")

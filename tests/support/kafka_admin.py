@@ -23,10 +23,12 @@ from tidelog_node.kafka.served import Caller, KafkaNode, Request
 from tidelog_node.partitions import MetadataCache, ReplicationThrottles
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.shards.events import ClientIdentity
-from tidelog_quorum.controller import Controller, ControllerConfig
+from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.controller.reassignment import list_partition_reassignments
-from tidelog_quorum.metadata import SUPPORTED_FEATURES, NoOpRecord
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
+from tidelog_quorum.metadata.records import NoOpRecord
 
 PROPERTIES = {
     "cluster.id": "c1",
@@ -96,7 +98,7 @@ class CoreController:
                 previous_broker_epoch=-1,
                 features=tuple(_FEATURES),
             )
-            epoch = self.do(self.core.handle_register_broker, registration).broker_epoch
+            epoch = self.do(self.core.handle, registration).broker_epoch
             self.heartbeat(broker_id, epoch)
 
     def heartbeat(self, broker_id, epoch, **wants):
@@ -104,7 +106,7 @@ class CoreController:
         heartbeat = BrokerHeartbeatRequest(
             broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=offset, **wants
         )
-        self.do(self.core.handle_broker_heartbeat, heartbeat)
+        self.do(self.core.handle, heartbeat)
 
     def fence(self, broker_id):
         self.heartbeat(broker_id, self.core.latest.brokers[broker_id].broker_epoch, want_fence=True)
@@ -173,7 +175,7 @@ class AdminNode:
             configs=tuple(ConfigEntry(name=n, value=v) for n, v in (configs or {}).items()),
         )
         request = CreateTopicsRequest(topics=(topic,))
-        [result] = self.controller.do(self.controller.core.handle_create_topics, request).topics
+        [result] = self.controller.do(self.controller.core.handle, request).topics
         assert result.error is None, result.error
         return result.topic_id
 

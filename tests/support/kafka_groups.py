@@ -7,7 +7,9 @@ import itertools
 import sys
 
 from tests.unit.node.conftest import InProcessCluster
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.messages import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
@@ -30,13 +32,7 @@ from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_node.shards.events import ClientIdentity
-from tidelog_quorum.metadata import (
-    Endpoint,
-    ListenerEndpoint,
-    PartitionChangeRecord,
-    RegisterBrokerRecord,
-    TopicConfig,
-)
+from tidelog_quorum.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
 
 TOPIC_ID, OTHER_TOPIC_ID, UNKNOWN_TOPIC_ID = b"t" * 16, b"u" * 16, b"x" * 16
 OFFSETS_TOPIC_ID = b"0123456789abcdef"

@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 from tidelog_foundation.ids import NO_BROKER
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.reader import Reader
@@ -11,11 +12,9 @@ from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, Request
 from tidelog_node.partitions import MetadataCache
 from tidelog_node.shards.events import ClientIdentity
-from tidelog_quorum.metadata import (
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
-    Endpoint,
-    ListenerEndpoint,
-    MetadataImage,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,

@@ -23,7 +23,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import REQUEST_ID_SIZE
 from tidelog_foundation.transport import error_from_rpc, network_loop, open_channel, run_sync
 from tidelog_foundation.transport.status import trailing_value
-from tidelog_quorum.metadata import SUPPORTED_FEATURES
+from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
 
 T = TypeVar("T")
 BROKER_ID = 1

@@ -14,9 +14,18 @@ from typing import Any, Protocol
 from raft_disk import ReplicaState, SimulatedDisk, digest_after
 from raft_properties import PropertyViolatedError, require
 
-from tidelog_quorum.raft.core import Entry, EntryKind, Leadership, Message, Raft
 from tidelog_quorum.raft.core.commands import Persist
-from tidelog_quorum.raft.core.messages import AppendResponse, Snapshot, SnapshotResponse, VoteResponse
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.messages import (
+    AppendResponse,
+    Entry,
+    EntryKind,
+    Message,
+    Snapshot,
+    SnapshotResponse,
+    VoteResponse,
+)
+from tidelog_quorum.raft.core.raft import Raft
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 

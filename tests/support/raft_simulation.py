@@ -14,42 +14,41 @@ from raft_disk import ReplicaState, SimulatedDisk, voter
 from raft_properties import PropertyViolatedError, require
 from raft_safety import SafetyChecker
 
-from tidelog_quorum.raft.core import (
+from tidelog_quorum.raft.core.commands import (
     Command,
     Commit,
-    Entry,
-    Event,
-    LeaderChanged,
-    Leadership,
-    Message,
-    MessageReceived,
-    Persist,
-    Persisted,
-    ProposalAccepted,
-    ProposalRejected,
-    Proposed,
-    Raft,
-    RaftConfig,
-    RandomSource,
-    ReadFailed,
-    ReadReady,
-    ReadRequested,
-    Send,
-    Tick,
-)
-from tidelog_quorum.raft.core.commands import (
     CompactLog,
     InstallSnapshot,
+    LeaderChanged,
+    Persist,
+    ProposalAccepted,
+    ProposalRejected,
+    ReadFailed,
+    ReadReady,
     RequestRefused,
     RestoreSnapshot,
+    Send,
     SendSnapshot,
     StoreChunk,
     TransferDone,
     VoterChangeAccepted,
     VotersChanged,
 )
-from tidelog_quorum.raft.core.events import SnapshotDamaged, SnapshotTaken
-from tidelog_quorum.raft.core.messages import FollowRequest, Snapshot, SnapshotRequest
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.events import (
+    Event,
+    MessageReceived,
+    Persisted,
+    Proposed,
+    ReadRequested,
+    SnapshotDamaged,
+    SnapshotTaken,
+    Tick,
+)
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.messages import Entry, FollowRequest, Message, Snapshot, SnapshotRequest
+from tidelog_quorum.raft.core.raft import Raft
+from tidelog_quorum.raft.core.replica import RandomSource
 from tidelog_quorum.raft.core.voters import VoterSet
 
 __all__ = ["Letter", "PropertyViolatedError", "SimulatedCluster", "SimulatedDisk", "SimulatedNode"]

@@ -7,31 +7,31 @@ from typing import TypeVar
 
 from random_numbers import LowestNumbers
 
-from tidelog_quorum.raft.core import (
+from tidelog_quorum.raft.core.commands import Command, Send
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.events import (
     AddVoterRequested,
-    AppendRequest,
-    AppendResponse,
-    Candidate,
-    Command,
-    Entry,
-    EntryKind,
     Event,
-    FollowRequest,
-    HardState,
-    Leadership,
-    Message,
     MessageReceived,
     Persisted,
-    Raft,
-    RaftConfig,
     RemoveVoterRequested,
-    Send,
-    Snapshot,
     Tick,
-    Voter,
-    VoteResponse,
-    VoterSet,
 )
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.messages import (
+    AppendRequest,
+    AppendResponse,
+    Entry,
+    EntryKind,
+    FollowRequest,
+    HardState,
+    Message,
+    Snapshot,
+    VoteResponse,
+)
+from tidelog_quorum.raft.core.raft import Raft
+from tidelog_quorum.raft.core.replica import Candidate
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 CONFIG = RaftConfig(
     election_timeout_ms=1000,

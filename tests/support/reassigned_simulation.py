@@ -17,6 +17,7 @@ from topic_ids import SequentialTopicIds
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, RegisterBrokerRequest
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.requests.features import FeatureRange
 from tidelog_foundation.requests.partitions import (
     AlterPartitionReassignmentsRequest,
@@ -39,13 +40,15 @@ from tidelog_node.replication.events import (
     RegistrationChanged,
     TimePassed,
 )
-from tidelog_quorum.controller import Controller, ControllerConfig, PeriodicTask, Result
-from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, NoOpRecord
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller, PeriodicTask
 from tidelog_quorum.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
+from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord, NoOpRecord
 
 NODES = (1, 2, 3, 4, 5)
 FEATURES = [
@@ -111,7 +114,7 @@ class RealController:
             previous_broker_epoch=previous_epoch,
             features=tuple(FEATURES),
         )
-        epoch = self.do(self.controller.handle_register_broker, request).broker_epoch
+        epoch = self.do(self.controller.handle, request).broker_epoch
         self.heartbeat(broker)
         return epoch
 
@@ -123,7 +126,7 @@ class RealController:
             current_metadata_offset=self.image.offset,
             **wants,
         )
-        self.do(self.controller.handle_broker_heartbeat, request)
+        self.do(self.controller.handle, request)
 
     def fence(self, broker, _):
         # A stop ends its session, as time would.
@@ -135,17 +138,17 @@ class RealController:
     def create(self, replicas):
         assignment = ReplicaAssignment(partition_index=0, broker_ids=tuple(replicas))
         topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=(assignment,))
-        self.do(self.controller.handle_create_topics, CreateTopicsRequest(topics=(topic,)))
+        self.do(self.controller.handle, CreateTopicsRequest(topics=(topic,)))
 
     def reassign(self, target):
         replicas = None if target is None else tuple(target)
         topic = ReassignableTopic(name="t", partitions=(ReassignablePartition(0, replicas),))
         request = AlterPartitionReassignmentsRequest(topics=(topic,))
-        response = self.do(self.controller.handle_alter_partition_reassignments, request)
+        response = self.do(self.controller.handle, request)
         return code_of(response.topics[0].partitions[0].error).code
 
     def elect_preferred(self):
-        self.do(self.controller.handle_elect_leaders, ElectLeadersRequest(all_partitions=True))
+        self.do(self.controller.handle, ElectLeadersRequest(all_partitions=True))
 
     def alter_partition(self, sender, broker_epoch, proposal):
         members = [IsrMember(broker_id=b, broker_epoch=e) for b, e in proposal.isr]
@@ -155,7 +158,7 @@ class RealController:
         topic = AlterPartitionTopic(topic_id=self.image.topics["t"].topic_id, partitions=(item,))
         request = AlterPartitionRequest(broker_id=sender, broker_epoch=broker_epoch, topics=(topic,))
         try:
-            response = self.do(self.controller.handle_alter_partition, request)
+            response = self.do(self.controller.handle, request)
         except TidelogError as error:
             return IsrChangeRefused(proposal.proposal_id, error.code)
         result = response.topics[0].partitions[0]

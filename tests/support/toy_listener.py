@@ -24,7 +24,7 @@ from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Req
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.kafka.server.listener import KafkaListeners
 from tidelog_node.kafka.server.request_memory import RequestBudgets
-from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.image import MetadataImage
 
 DEADLINE_S = 10.0
 

@@ -19,7 +19,7 @@ from typing import TypeAlias, assert_never
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_node.broker.lifecycle import NOT_REGISTERED
-from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.image import MetadataImage
 
 
 @dataclass(frozen=True, slots=True)

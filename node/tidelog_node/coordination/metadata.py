@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_node.groups.events import TopicInfo
 from tidelog_node.groups.settings import OwnTimings, own_timings
-from tidelog_quorum.metadata import ConfigResource, ConfigResourceType, MetadataImage
-from tidelog_quorum.metadata.image import TopicImage
+from tidelog_quorum.metadata.image import ConfigResource, MetadataImage, TopicImage
 
 
 class GroupTopics:

@@ -21,6 +21,7 @@ from tidelog_foundation.requests.configs import (
     ConfigOperation,
     ConfigOperationType,
     ConfigResourceChange,
+    ConfigResourceType,
     ConfigSource,
     ConfigSynonym,
     DescribeConfigsRequest,
@@ -34,13 +35,8 @@ from tidelog_foundation.requests.configs import (
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_node.handlers.context import NodeContext, forward
-from tidelog_quorum.metadata import (
-    ConfigResource,
-    ConfigResourceType,
-    MetadataImage,
-    broker_settings,
-    topic_config_from,
-)
+from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
+from tidelog_quorum.metadata.topic_config import broker_settings, topic_config_from
 
 _VISIBLE_S = 3.0
 _TOPIC_INFOS = tuple(describe(TopicConfig))

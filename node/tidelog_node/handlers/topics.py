@@ -15,7 +15,6 @@ from tidelog_foundation.requests.cluster import DescribeClusterRequest, Describe
 from tidelog_foundation.requests.metadata import BrokerMetadata, GetMetadataRequest, GetMetadataResponse
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext, forward, timeout_ms
-from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import (
     cluster_brokers,
     describe_topic,
@@ -23,6 +22,7 @@ from tidelog_quorum.metadata.description import (
     topic_metadata,
     unknown_topic,
 )
+from tidelog_quorum.metadata.image import MetadataImage
 
 
 async def create_topics(context: NodeContext, request: requests.CreateTopicsRequest) -> requests.CreateTopicsResponse:

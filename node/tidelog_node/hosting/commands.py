@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId, DirectoryId, LeaderEpoch, TopicId
 from tidelog_node.broker.report import Report
 from tidelog_node.hosting.states import LastState, PartitionKey
 from tidelog_node.replication.events import EligibleBrokersChanged
-from tidelog_quorum.metadata import PartitionRegistration, TopicConfig
+from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 
 @dataclass(frozen=True, slots=True)

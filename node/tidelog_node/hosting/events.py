@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId, LeaderEpoch, TopicId
 from tidelog_node.hosting.states import LastState, PartitionKey
-from tidelog_quorum.metadata import MetadataDelta, MetadataImage, PartitionRegistration, TopicConfig
+from tidelog_quorum.metadata.delta import MetadataDelta
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_node.hosting.states import PartitionKey
-from tidelog_quorum.metadata import MetadataDelta, PartitionChange
+from tidelog_quorum.metadata.delta import MetadataDelta, PartitionChange
 
 _CHANGES_AT_A_TIME = 512
 _MANY_CHANGES = 64

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import assert_never
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LOST_DIRECTORY, NO_BROKER, BrokerId, DirectoryId, TopicId
 from tidelog_node.broker.report import Level, Report
@@ -55,7 +56,8 @@ from tidelog_node.hosting.states import (
 from tidelog_node.hosting.topic_configs import TopicConfigs
 from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.replication.events import EligibleBrokersChanged
-from tidelog_quorum.metadata import MetadataImage, PartitionRegistration, TopicConfig
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 _MANY_NEW = 64
 """From this many new replicas in one step on, the node creates their logs together before it opens each."""

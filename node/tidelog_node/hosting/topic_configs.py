@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog_quorum.metadata import MetadataImage, TopicConfig, topic_config
+from tidelog_foundation.config import TopicConfig
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.topic_config import topic_config
 
 
 class TopicConfigs:

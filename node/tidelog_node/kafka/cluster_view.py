@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import NO_BROKER, BrokerId, DirectoryId
-from tidelog_quorum.metadata import BrokerRegistration, Endpoint, PartitionRegistration
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
 
 _Ids: TypeAlias = tuple[BrokerId, ...]
 _MOST_LISTS: Final = 50_000

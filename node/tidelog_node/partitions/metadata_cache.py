@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tidelog_foundation.config.endpoints import GRPC
 from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId
-from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.image import MetadataImage
 
 logger = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LeaderEpoch, TopicId
 from tidelog_node.event_loop.clock import Clock
@@ -61,7 +62,7 @@ from tidelog_node.replication.events import (
     RegistrationChanged,
     TimePassed,
 )
-from tidelog_quorum.metadata import PartitionRegistration, TopicConfig
+from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import assert_never
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_foundation.time_slices import TimeSlices
@@ -40,7 +41,8 @@ from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.replica_events import append_refused, change_registration, key_of, replica_refused
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.commands import ProposeIsr
-from tidelog_quorum.metadata import MetadataDelta, MetadataImage, TopicConfig
+from tidelog_quorum.metadata.delta import MetadataDelta
+from tidelog_quorum.metadata.image import MetadataImage
 
 logger = logging.getLogger(__name__)
 

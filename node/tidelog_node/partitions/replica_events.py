@@ -8,7 +8,7 @@ from tidelog_node.hosting.events import AppendRefused, RegistrationTaken, Replic
 from tidelog_node.log import PartitionLog
 from tidelog_node.log.directory.log_directory import PartitionCheckpoint
 from tidelog_node.partitions.partition import Partition
-from tidelog_quorum.metadata import PartitionRegistration
+from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 
 def key_of(partition: Partition) -> PartitionKey:

@@ -16,8 +16,8 @@ from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, override_broke
 from tidelog_foundation.config.foreign import warn_of, with_effect
 from tidelog_foundation.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
-from tidelog_quorum.metadata import MetadataImage, broker_settings
-from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
 
 logger = logging.getLogger(__name__)
 

@@ -48,7 +48,7 @@ from tidelog_node.broker.lifecycle import (
 from tidelog_node.broker.report import Report
 from tidelog_node.event_loop import Clock, SystemClock
 from tidelog_node.server.controller_client import ControllerClient
-from tidelog_quorum.metadata import SUPPORTED_FEATURES
+from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
 
 logger = logging.getLogger(__name__)
 

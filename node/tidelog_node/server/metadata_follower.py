@@ -27,7 +27,10 @@ from tidelog_node.broker.report import Report
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.partitions import MetadataCache, PartitionRegistry
 from tidelog_node.server.controller_client import configured_addresses
-from tidelog_quorum.metadata import MetadataImage, MetadataImageBuilder, decode_batch, delta_between, image_from_batches
+from tidelog_quorum.metadata.batches import image_from_batches
+from tidelog_quorum.metadata.codec import decode_batch
+from tidelog_quorum.metadata.delta import delta_between
+from tidelog_quorum.metadata.image import MetadataImage, MetadataImageBuilder
 
 logger = logging.getLogger(__name__)
 

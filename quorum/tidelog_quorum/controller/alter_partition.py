@@ -35,13 +35,14 @@ from tidelog_quorum.controller.brokers import check_broker_epoch
 from tidelog_quorum.controller.elections import rules_of
 from tidelog_quorum.controller.partition_change import PartitionTarget, partition_change
 from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import MetadataRecord, PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 
 def alter_partition(
-    image: MetadataImage, own: TopicConfig, request: AlterPartitionRequest
+    state: ControllerState, request: AlterPartitionRequest, now_ms: int
 ) -> Result[AlterPartitionResponse]:
     """Change the ISR of partitions that the calling broker leads; each result is the partition's new state or an error.
 
@@ -49,6 +50,7 @@ def alter_partition(
         TidelogError: STALE_BROKER_EPOCH, the broker is not registered with that epoch; INVALID_REQUEST, a partition is
             named twice.
     """
+    image, own = state.latest, state.own
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     _check_unique(request)
     records: list[MetadataRecord] = []

@@ -11,7 +11,7 @@
 A fenced broker that was shutting down returns only by a new registration (``registration``). A log directory that a
 heartbeat reports as failed is removed from the registration, and its replicas from their ISRs; it returns only by a
 registration of another incarnation (KIP-858). A broker that leaves "unfenced" leaves every ISR that has another member,
-or every ISR with ELR (``partition_change``), in the same entry; if there are too many, ``settling`` does the rest.
+or every ISR with ELR (``partition_change``), in the same entry; if they are too many, ``partition_queue`` has the rest.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from collections.abc import Sequence
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from tidelog_quorum.controller.elections import held_by, held_in, leads_any, without_leader
+from tidelog_quorum.controller.elections import leads_any, with_members, with_members_in, without_leader
+from tidelog_quorum.controller.partition_queue import PartitionQueue
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerRefused, BrokerSessions
-from tidelog_quorum.controller.settling import Settling
+from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import BrokerRegistrationChangeRecord, MetadataRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration
@@ -41,21 +42,20 @@ class _Next(enum.Enum):
     SHUT_DOWN = enum.auto()
 
 
-def heartbeat(
-    image: MetadataImage, sessions: BrokerSessions, settling: Settling, request: BrokerHeartbeatRequest, now_ms: int
-) -> Result[BrokerHeartbeatResponse]:
+def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, now_ms: int) -> Result[BrokerHeartbeatResponse]:
     """Extend a broker's session, record failed directories, and change its state as it requests.
 
     Raises:
         TidelogError: STALE_BROKER_EPOCH, the broker is not registered with that epoch.
     """
+    image, sessions = state.latest, state.sessions
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     sessions.touch(broker.broker_id, broker.broker_epoch, request.current_metadata_offset, now_ms)
     is_caught_up = sessions.is_caught_up(broker.broker_id)
-    failures, after = _without_failed_directories(image, settling, broker, request)
+    failures, after = _without_failed_directories(image, state.queue, broker, request)
     broker = after.brokers[broker.broker_id]
     following = _next_state(after, sessions, broker, request)
-    records = [*failures, *_records_towards(after, settling, broker, following)]
+    records = [*failures, *_records_towards(after, state.queue, broker, following)]
     if following is _Next.SHUT_DOWN:
         sessions.end(broker.broker_id)
     response = BrokerHeartbeatResponse(
@@ -68,33 +68,31 @@ def heartbeat(
     return Result(records, response)
 
 
-def expire_sessions(
-    image: MetadataImage, sessions: BrokerSessions, settling: Settling, now_ms: int
-) -> Result[frozenset[BrokerId]]:
+def expire_sessions(state: ControllerState, now_ms: int) -> Result[frozenset[BrokerId]]:
     """Fence the unfenced brokers whose session has expired; the response has their ids."""
+    image, sessions = state.latest, state.sessions
     stale = [b for b in image.brokers.values() if not b.fenced and not sessions.is_alive(b, now_ms)]
     gone = frozenset(b.broker_id for b in stale)
     if not gone:
         return Result([], gone)
     for broker_id in gone:
         sessions.end(broker_id)
-    return Result(_all_fenced(image, settling, stale), gone)
+    return Result(_all_fenced(image, state.queue, stale), gone)
 
 
-def fence_refused(
-    image: MetadataImage, sessions: BrokerSessions, settling: Settling, refused: BrokerRefused
-) -> Result[bool]:
+def fence_refused(state: ControllerState, request: BrokerRefused, now_ms: int) -> Result[bool]:
     """Fence a broker whose address refuses connections; the response tells whether no further check is needed.
 
     It is also True if the broker is fenced already or another process has registered. It is False if the broker was
     heard from since, or has returned after a refusal: such a broker keeps its session and is fenced when that expires.
     """
-    broker = image.brokers.get(refused.broker_id)
-    if broker is None or broker.broker_epoch != refused.broker_epoch or broker.fenced:
+    image = state.latest
+    broker = image.brokers.get(request.broker_id)
+    if broker is None or broker.broker_epoch != request.broker_epoch or broker.fenced:
         return Result([], True)
-    if not sessions.end_refused(broker, refused.since_ms):
+    if not state.sessions.end_refused(broker, request.since_ms):
         return Result([], False)
-    return Result(_all_fenced(image, settling, [broker]), True)
+    return Result(_all_fenced(image, state.queue, [broker]), True)
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerRegistration:
@@ -115,7 +113,7 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
 
 
 def _without_failed_directories(
-    image: MetadataImage, settling: Settling, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+    image: MetadataImage, queue: PartitionQueue, broker: BrokerRegistration, request: BrokerHeartbeatRequest
 ) -> tuple[list[MetadataRecord], MetadataImage]:
     """Return the records that take newly failed directories out of use, and the resulting image."""
     failed = frozenset(broker.log_dirs).intersection(request.offline_log_dirs)
@@ -124,7 +122,7 @@ def _without_failed_directories(
     left = tuple(d for d in broker.log_dirs if d not in failed)
     brokers = {**image.brokers, broker.broker_id: dataclasses.replace(broker, log_dirs=left)}
     change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, log_dirs=left)
-    records = [change, *settling.changes(image, brokers, held_in(image, broker.broker_id, failed))]
+    records = [change, *queue.changes(image, brokers, with_members_in(image, broker.broker_id, failed))]
     return records, image.apply(image.offset + 1, image.epoch, records)
 
 
@@ -168,30 +166,32 @@ def _next_of_shutting_down(image: MetadataImage, sessions: BrokerSessions, broke
 
 
 def _records_towards(
-    image: MetadataImage, settling: Settling, broker: BrokerRegistration, following: _Next
+    image: MetadataImage, queue: PartitionQueue, broker: BrokerRegistration, following: _Next
 ) -> list[MetadataRecord]:
     if following is _Next.UNFENCED and broker.fenced:
         change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)
         brokers = {**image.brokers, broker.broker_id: dataclasses.replace(broker, fenced=False)}
-        return [change, *settling.changes(image, brokers, without_leader(image, broker.broker_id))]
+        return [change, *queue.changes(image, brokers, without_leader(image, broker.broker_id))]
     if following is _Next.SHUTTING_DOWN and not broker.in_controlled_shutdown:
         change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True)
-        return [change, *_changes_as(dataclasses.replace(broker, in_controlled_shutdown=True), image, settling)]
+        return [change, *_changes_as(dataclasses.replace(broker, in_controlled_shutdown=True), image, queue)]
     if following in (_Next.FENCED, _Next.SHUT_DOWN) and not broker.fenced:
-        return [*_changes_as(dataclasses.replace(broker, fenced=True), image, settling), _fence(broker)]
+        return [*_changes_as(dataclasses.replace(broker, fenced=True), image, queue), _fence(broker)]
     return []
 
 
-def _changes_as(broker: BrokerRegistration, image: MetadataImage, settling: Settling) -> list[MetadataRecord]:
+def _changes_as(broker: BrokerRegistration, image: MetadataImage, queue: PartitionQueue) -> list[MetadataRecord]:
     """Return the partition changes for a broker's future registration."""
     brokers = {**image.brokers, broker.broker_id: broker}
-    return settling.changes(image, brokers, held_by(image, frozenset({broker.broker_id})))
+    return queue.changes(image, brokers, with_members(image, frozenset({broker.broker_id})))
 
 
-def _all_fenced(image: MetadataImage, settling: Settling, gone: Sequence[BrokerRegistration]) -> list[MetadataRecord]:
+def _all_fenced(
+    image: MetadataImage, queue: PartitionQueue, gone: Sequence[BrokerRegistration]
+) -> list[MetadataRecord]:
     brokers = {**image.brokers, **{b.broker_id: dataclasses.replace(b, fenced=True) for b in gone}}
-    held = held_by(image, frozenset(b.broker_id for b in gone))
-    return [*settling.changes(image, brokers, held), *(_fence(b) for b in gone)]
+    partitions = with_members(image, frozenset(b.broker_id for b in gone))
+    return [*queue.changes(image, brokers, partitions), *(_fence(b) for b in gone)]
 
 
 def _fence(broker: BrokerRegistration) -> BrokerRegistrationChangeRecord:

@@ -48,8 +48,9 @@ from tidelog_foundation.requests.configs import (
 )
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_quorum.controller.elections import changes_by_rules, ends_elr, rules_of
+from tidelog_quorum.controller.partition_queue import MAX_CHANGES
 from tidelog_quorum.controller.result import Result
-from tidelog_quorum.controller.settling import MAX_CHANGES
+from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
 from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord, MetadataRecord
@@ -76,11 +77,9 @@ _SETTINGS: Mapping[ConfigResourceType, Mapping[str, SettingInfo]] = {
 
 
 def incremental_alter_configs(
-    image: MetadataImage, own: TopicConfig, limits: ConsumerGroupLimits, request: IncrementalAlterConfigsRequest
+    state: ControllerState, request: IncrementalAlterConfigsRequest, now_ms: int
 ) -> Result[IncrementalAlterConfigsResponse]:
     """Change the resources that can be changed; each of the others gets its own error.
-
-    ``own`` are the default settings of topics, ``limits`` those of groups, both from this controller's own file.
 
     Raises:
         TidelogError: POLICY_VIOLATION, the request has too many operations or changes too much in one step.
@@ -91,7 +90,7 @@ def incremental_alter_configs(
         raise error_for(ErrorCode.POLICY_VIOLATION, text)
     counts = Counter((r.resource.type, r.resource.name) for r in request.resources)
     records: list[MetadataRecord] = []
-    seen = image
+    image = seen = state.latest
     results: dict[tuple[int, str], ConfigResourceResult] = {}
     for wanted in request.resources:
         key = (wanted.resource.type, wanted.resource.name)
@@ -100,7 +99,7 @@ def incremental_alter_configs(
             if counts[key] > 1:
                 text = f"the resource {wanted.resource.name!r} is named {counts[key]} times"
                 raise error_for(ErrorCode.INVALID_REQUEST, text)
-            changed = _alter(seen, own, limits, wanted)
+            changed = _alter(seen, state.own, state.limits, wanted)
         except TidelogError as error:
             results[key] = ConfigResourceResult(wanted.resource, error.detached())
             continue
@@ -109,7 +108,7 @@ def incremental_alter_configs(
             # The other resources must be consistent with this change.
             seen = seen.apply(seen.offset + 1, seen.epoch, changed)
     response = IncrementalAlterConfigsResponse(tuple(results.values()))
-    return with_rule_changes(image, own, [] if request.validate_only else records, response)
+    return with_rule_changes(image, state.own, [] if request.validate_only else records, response)
 
 
 def with_rule_changes(image: MetadataImage, own: TopicConfig, records: list[MetadataRecord], response: R) -> Result[R]:

@@ -18,27 +18,29 @@ from tidelog_foundation.requests.topics import (
 )
 from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
 from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.controller.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     check_assignment,
     check_topic_count,
     new_partition,
 )
-from tidelog_quorum.metadata.image import MetadataImage, TopicImage
+from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord
 
 
 def create_partitions(
-    image: MetadataImage, load: ClusterLoad, request: CreatePartitionsRequest
+    state: ControllerState, request: CreatePartitionsRequest, now_ms: int
 ) -> Result[CreatePartitionsResponse]:
     """Add partitions to the topics that can have them; each of the others gets its own error.
 
     Raises:
         TidelogError: POLICY_VIOLATION, the request has too many topics or partitions.
     """
+    image = state.latest
     _check_size(image, request)
-    load.follow(image)
-    together = load.copy()
+    state.load.follow(image)
+    together = state.load.copy()
     counts = Counter(t.name for t in request.topics)
     records: list[MetadataRecord] = []
     results: dict[str, CreatePartitionsResult] = {}
@@ -82,7 +84,8 @@ def _add(image: MetadataImage, load: ClusterLoad, wanted: NewPartitions) -> list
     if wanted.assignments:
         placements = _manual(image, wanted, present, added, factor)
     else:
-        placements = place_replicas(image, added, factor, _existing(topic), load)
+        existing = [partition.replicas for _, partition in sorted(topic.partitions.items())]
+        placements = place_replicas(image, added, factor, existing, load)
     records: list[MetadataRecord] = [
         new_partition(image, topic.name, topic.topic_id, index, replicas)
         for index, replicas in enumerate(placements, present)
@@ -99,7 +102,3 @@ def _manual(image: MetadataImage, wanted: NewPartitions, present: int, added: in
         check_assignment(image, wanted.name, index, assignment.broker_ids, factor)
         for index, assignment in enumerate(wanted.assignments, present)
     ]
-
-
-def _existing(topic: TopicImage) -> list[Replicas]:
-    return [topic.partitions[index].replicas for index in sorted(topic.partitions)]

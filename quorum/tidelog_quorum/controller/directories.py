@@ -24,13 +24,14 @@ from tidelog_quorum.controller.brokers import check_broker_epoch
 from tidelog_quorum.controller.elections import NOBODY, rules_of, settled
 from tidelog_quorum.controller.registration import ID_BYTES
 from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import MetadataRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 
 def assign_replicas_to_directories(
-    image: MetadataImage, own: TopicConfig, request: AssignReplicasToDirsRequest
+    state: ControllerState, request: AssignReplicasToDirsRequest, now_ms: int
 ) -> Result[AssignReplicasToDirsResponse]:
     """Record the directories of the calling broker's replicas; each that cannot be recorded gets its own error.
 
@@ -38,6 +39,7 @@ def assign_replicas_to_directories(
         TidelogError: STALE_BROKER_EPOCH, the broker is not registered with that epoch; INVALID_REQUEST, a partition is
             named twice or an id does not have 16 bytes.
     """
+    image, own = state.latest, state.own
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     _check_request(request)
     records: list[MetadataRecord] = []

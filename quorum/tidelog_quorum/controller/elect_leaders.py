@@ -27,6 +27,7 @@ from tidelog_foundation.requests.partitions import (
 from tidelog_quorum.controller.partition_change import Election, partition_change
 from tidelog_quorum.controller.reassignment import TopicRules
 from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
@@ -56,9 +57,7 @@ def election_slices(image: MetadataImage, request: ElectLeadersRequest) -> Itera
         yield part
 
 
-def elect_leaders(
-    image: MetadataImage, rules_of: TopicRules, request: ElectLeadersRequest
-) -> Result[ElectLeadersResponse]:
+def elect_leaders(state: ControllerState, request: ElectLeadersRequest, now_ms: int) -> Result[ElectLeadersResponse]:
     """Elect leaders for the named partitions, else for all; of all, those that need no election are omitted.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED if the preferred replica leads or, for an unclean election,
@@ -68,14 +67,14 @@ def elect_leaders(
     Raises:
         TidelogError: INVALID_REQUEST, the type of election is unknown.
     """
-    election = _election(request.election_type)
+    image, election = state.latest, _election(request.election_type)
     records: list[PartitionChangeRecord] = []
     results: dict[str, list[ElectLeadersPartitionResult]] = {}
     is_of_all = request.all_partitions and not request.topics
     for name, index in _all_of(image) if is_of_all else _named_in(request):
         error = None
         try:
-            records.append(_elect(image, rules_of, name, index, election))
+            records.append(_elect(image, state.rules_of, name, index, election))
         except TidelogError as refusal:
             if request.all_partitions and refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
                 continue

@@ -97,7 +97,7 @@ class AllPartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldBy:
+class _WithMembers:
     brokers: frozenset[BrokerId]
     lost: frozenset[DirectoryId] | None = None
 
@@ -124,7 +124,7 @@ class _WithoutLeader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubtful:
+class _PossiblyUnsettled:
     active: frozenset[BrokerId]
     online: frozenset[tuple[BrokerId, DirectoryId]]
 
@@ -136,14 +136,14 @@ class _Doubtful:
                 yield topic, index, partition
 
 
-def held_by(image: MetadataImage, brokers: frozenset[BrokerId]) -> PartitionScan:
+def with_members(image: MetadataImage, brokers: frozenset[BrokerId]) -> PartitionScan:
     """Return the partitions with one of ``brokers`` in their ISR or ELR."""
-    return PartitionScan(image, _HeldBy(brokers))
+    return PartitionScan(image, _WithMembers(brokers))
 
 
-def held_in(image: MetadataImage, broker_id: BrokerId, lost: frozenset[DirectoryId]) -> PartitionScan:
+def with_members_in(image: MetadataImage, broker_id: BrokerId, lost: frozenset[DirectoryId]) -> PartitionScan:
     """Return the partitions with a broker in their ISR or ELR whose replica is in one of the ``lost`` directories."""
-    return PartitionScan(image, _HeldBy(frozenset({broker_id}), lost))
+    return PartitionScan(image, _WithMembers(frozenset({broker_id}), lost))
 
 
 def without_leader(image: MetadataImage, replica: BrokerId | None = None) -> PartitionScan:
@@ -151,12 +151,12 @@ def without_leader(image: MetadataImage, replica: BrokerId | None = None) -> Par
     return PartitionScan(image, _WithoutLeader(replica))
 
 
-def doubtful(image: MetadataImage) -> PartitionScan:
+def possibly_unsettled(image: MetadataImage) -> PartitionScan:
     """Return all partitions that are not settled, and possibly some that are: an earlier leader may have left some."""
     active = frozenset(b.broker_id for b in image.brokers.values() if b.is_active)
     # Paired with the broker: a copied directory has its id on two brokers.
     online = frozenset((b.broker_id, d) for b in image.brokers.values() for d in (UNASSIGNED_DIRECTORY, *b.log_dirs))
-    return PartitionScan(image, _Doubtful(active, online))
+    return PartitionScan(image, _PossiblyUnsettled(active, online))
 
 
 def settled(

@@ -17,6 +17,7 @@ from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.requests.features import (
+    DescribeFeaturesRequest,
     DescribeFeaturesResponse,
     FeatureDescription,
     FeatureRange,
@@ -27,6 +28,7 @@ from tidelog_foundation.requests.features import (
 )
 from tidelog_quorum.controller.configs import with_rule_changes
 from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord, MetadataRecord
@@ -57,7 +59,7 @@ def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
     return Result(records, None)
 
 
-def describe_features(image: MetadataImage) -> DescribeFeaturesResponse:
+def describe_features(image: MetadataImage, request: DescribeFeaturesRequest) -> DescribeFeaturesResponse:
     """Describe the features that every process of the cluster supports, with the levels in use."""
     described = []
     for name in SUPPORTED_FEATURES:
@@ -74,9 +76,9 @@ def describe_features(image: MetadataImage) -> DescribeFeaturesResponse:
 
 
 def update_features(
-    image: MetadataImage, own: TopicConfig, request: UpdateFeaturesRequest
+    state: ControllerState, request: UpdateFeaturesRequest, now_ms: int
 ) -> Result[UpdateFeaturesResponse]:
-    """Change levels, all or none. ``own`` are the default settings of topics in this controller's own file.
+    """Change levels, all or none.
 
     Raises:
         TidelogError: INVALID_REQUEST, no update or a feature twice; INVALID_UPDATE_VERSION, an invalid level;
@@ -88,6 +90,7 @@ def update_features(
     for name, count in counts.items():
         if count > 1:
             raise error_for(ErrorCode.INVALID_REQUEST, f"feature {name!r} is named {count} times")
+    image, own = state.latest, state.own
     records: list[MetadataRecord] = []
     for update in request.updates:
         _check(image, update)

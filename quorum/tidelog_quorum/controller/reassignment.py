@@ -41,6 +41,7 @@ from tidelog_foundation.requests.partitions import (
 )
 from tidelog_quorum.controller.partition_change import Election, ElectionRules, PartitionTarget, partition_change
 from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
@@ -53,7 +54,7 @@ _Replicas = tuple[BrokerId, ...]
 
 
 def alter_partition_reassignments(
-    image: MetadataImage, rules_of: TopicRules, request: AlterPartitionReassignmentsRequest
+    state: ControllerState, request: AlterPartitionReassignmentsRequest, now_ms: int
 ) -> Result[AlterPartitionReassignmentsResponse]:
     """Begin, replace or cancel reassignments. The valid ones form one entry; each of the others gets its own error.
 
@@ -70,6 +71,7 @@ def alter_partition_reassignments(
     if counts.total() > MAX_PARTITIONS_PER_REQUEST:
         text = f"{counts.total()} partitions in one request, more than {MAX_PARTITIONS_PER_REQUEST}"
         raise error_for(ErrorCode.POLICY_VIOLATION, text)
+    image = state.latest
     records: list[PartitionChangeRecord] = []
     topics = []
     for topic in request.topics:
@@ -77,9 +79,10 @@ def alter_partition_reassignments(
         for asked in topic.partitions:
             error = None
             try:
-                _check_named_once(topic.name, asked.index, counts)
-                refuses = request.refuse_replication_factor_change
-                change = _alter(image, rules_of, topic.name, asked, refuses)
+                if (count := counts[topic.name, asked.index]) > 1:
+                    text = f"{topic.name}-{asked.index} is named {count} times"
+                    raise error_for(ErrorCode.INVALID_REQUEST, text)
+                change = _alter(image, state.rules_of, topic.name, asked, request.refuse_replication_factor_change)
             except TidelogError as refusal:
                 error, change = refusal.detached(), None
             if change is not None:
@@ -123,17 +126,8 @@ def _ongoing(index: int, partition: PartitionRegistration) -> OngoingPartitionRe
     )
 
 
-def _check_named_once(name: str, index: int, counts: Counter[tuple[str, int]]) -> None:
-    if counts[name, index] > 1:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"{name}-{index} is named {counts[name, index]} times")
-
-
 def _alter(
-    image: MetadataImage,
-    rules_of: TopicRules,
-    name: str,
-    asked: ReassignablePartition,
-    refuses_factor_change: bool,
+    image: MetadataImage, rules_of: TopicRules, name: str, asked: ReassignablePartition, refuses_factor_change: bool
 ) -> PartitionChangeRecord | None:
     topic = image.topics.get(name)
     partition = None if topic is None else topic.partitions.get(asked.index)

@@ -11,26 +11,26 @@
 - Unregistering removes a broker, running or not. Its replicas stay in the partitions, but not in ISRs and ELRs.
 
 All changes of partitions are in one entry with the registration, because a new incarnation must not find itself
-leading. If they are too many, they are written before (``Settling``), and the broker repeats its request until few are
-left.
+leading. If they are too many, they are written before (``PartitionQueue``), and the broker repeats its request until
+few are left.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
 
 from tidelog_foundation.config.endpoints import GRPC
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, uuid_text
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_foundation.requests.brokers import RegisterBrokerRequest, RegisterBrokerResponse
 from tidelog_foundation.requests.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
-from tidelog_quorum.controller.elections import NOBODY, held_by
+from tidelog_quorum.controller.elections import NOBODY, with_members
+from tidelog_quorum.controller.partition_queue import PartitionQueue
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerSessions
-from tidelog_quorum.controller.settling import Settling
+from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord, UnregisterBrokerRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration
@@ -45,12 +45,7 @@ _RESERVED_DIRECTORY_IDS = 100
 
 
 def register_broker(
-    image: MetadataImage,
-    sessions: BrokerSessions,
-    settling: Settling,
-    cluster_id: str,
-    request: RegisterBrokerRequest,
-    now_ms: int,
+    state: ControllerState, request: RegisterBrokerRequest, now_ms: int
 ) -> Result[RegisterBrokerResponse]:
     """Register a broker's process. A new incarnation starts fenced and outside of every ISR that has another member.
 
@@ -59,7 +54,8 @@ def register_broker(
             UNSUPPORTED_VERSION, or DUPLICATE_BROKER_REGISTRATION while another incarnation of the same id has a session
             and is not shutting down, or while its partitions are being handed over.
     """
-    _check_registration(cluster_id, request)
+    image, sessions = state.latest, state.sessions
+    _check_registration(state.config.cluster_id, request)
     _check_listeners(request)
     _check_directories(image, request)
     _check_features(image, request)
@@ -74,29 +70,27 @@ def register_broker(
             f"session ends within broker.session.timeout.ms",
         )
     registration = _registration(request, BrokerEpoch(image.offset + 1))
-    records = _handed_over(image, sessions, settling, existing, registration, request)
+    records = _handed_over(image, sessions, state.queue, existing, registration, request)
     sessions.begin(broker_id, registration.broker_epoch, now_ms)
     return Result([*records, registration.to_record()], RegisterBrokerResponse(broker_epoch=registration.broker_epoch))
 
 
 def unregister_broker(
-    image: MetadataImage,
-    sessions: BrokerSessions,
-    settling: Settling,
-    request: UnregisterBrokerRequest,
+    state: ControllerState, request: UnregisterBrokerRequest, now_ms: int
 ) -> Result[UnregisterBrokerResponse]:
     """Remove a broker. A running one registers again.
 
     Raises:
         TidelogError: BROKER_ID_NOT_REGISTERED.
     """
+    image = state.latest
     broker = image.brokers.get(BrokerId(request.broker_id))
     if broker is None:
         raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
     gone = frozenset({broker.broker_id})
     others = {i: b for i, b in image.brokers.items() if i != broker.broker_id}
-    changes = settling.changes(image, others, held_by(image, gone), unclean_shutdown=gone)
-    sessions.end(broker.broker_id)
+    changes = state.queue.changes(image, others, with_members(image, gone), unclean_shutdown=gone)
+    state.sessions.end(broker.broker_id)
     record = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
     return Result([*changes, record], UnregisterBrokerResponse())
 
@@ -129,6 +123,7 @@ def _check_listeners(request: RegisterBrokerRequest) -> None:
     """Check that each listener has a unique name and a valid address, and that ``endpoint`` is among them."""
     listeners = request.listeners
     names = Counter(x.name for x in listeners)
+    grpc_endpoints = [Endpoint(x.host, x.port) for x in listeners if x.security_protocol == GRPC]
     fault = ""
     if len(listeners) > _MAX_LISTENERS:
         fault = f"has {len(listeners)} listeners, more than {_MAX_LISTENERS}"
@@ -136,7 +131,7 @@ def _check_listeners(request: RegisterBrokerRequest) -> None:
         fault = f"has the invalid listener {wrong[0]!r}"
     elif twice := [name for name, count in names.items() if count > 1]:
         fault = f"has the listener {twice[0]!r} {names[twice[0]]} times"
-    elif listeners and request.endpoint not in _grpc_endpoints(listeners):
+    elif listeners and request.endpoint not in grpc_endpoints:
         fault = f"has the endpoint {request.endpoint.host}:{request.endpoint.port}, which no {GRPC} listener of it has"
     if fault:
         raise error_for(ErrorCode.INVALID_REQUEST, f"broker {request.broker_id} {fault}")
@@ -145,10 +140,6 @@ def _check_listeners(request: RegisterBrokerRequest) -> None:
 def _can_be(listener: ListenerEndpoint) -> bool:
     texts = (listener.name, listener.host, listener.security_protocol)
     return all(0 < len(text) <= _MAX_NAME_LENGTH for text in texts) and 0 < listener.port < 65_536
-
-
-def _grpc_endpoints(listeners: Sequence[ListenerEndpoint]) -> list[Endpoint]:
-    return [Endpoint(x.host, x.port) for x in listeners if x.security_protocol == GRPC]
 
 
 def _check_directories(image: MetadataImage, request: RegisterBrokerRequest) -> None:
@@ -217,7 +208,7 @@ def _register_again(
 def _handed_over(
     image: MetadataImage,
     sessions: BrokerSessions,
-    settling: Settling,
+    queue: PartitionQueue,
     existing: BrokerRegistration | None,
     registration: BrokerRegistration,
     request: RegisterBrokerRequest,
@@ -227,17 +218,13 @@ def _handed_over(
     stopped_cleanly = existing is not None and request.previous_broker_epoch == existing.broker_epoch
     unclean = NOBODY if stopped_cleanly else frozenset({broker_id})
     brokers = {**image.brokers, broker_id: registration}
-    records = settling.changes_at_once(image, brokers, held_by(image, frozenset({broker_id})), unclean)
+    records = queue.changes_at_once(image, brokers, with_members(image, frozenset({broker_id})), unclean)
     if records is not None:
         return records
     if existing is not None and not existing.fenced:
         # It has no session, or is stopping: the next tick fences it.
         sessions.end(broker_id)
     else:
-        settling.postpone(held_by(image, frozenset({broker_id})), unclean)
-    raise _still_busy(broker_id)
-
-
-def _still_busy(broker_id: BrokerId) -> TidelogError:
+        queue.postpone(with_members(image, frozenset({broker_id})), unclean)
     text = f"the partitions that broker {broker_id} held before its restart are being handed over; try again"
-    return error_for(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
+    raise error_for(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)

@@ -13,21 +13,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerEpoch, BrokerId
+from tidelog_foundation.requests.quorum import BrokerProgress
+from tidelog_foundation.requests.request import Request
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerProgress:
-    """A broker's progress: the last metadata offset that it has applied, by its last heartbeat."""
+class BrokerRefused(Request[bool]):
+    """A broken connection to a broker whose address refused all new connections from ``since_ms`` on.
 
-    broker_id: BrokerId
-    metadata_offset: int
-    last_contact_age_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRefused:
-    """A broken connection to a broker whose address refused all new connections from ``since_ms`` on."""
+    The response tells whether no further check is needed.
+    """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch

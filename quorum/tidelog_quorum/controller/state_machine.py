@@ -16,58 +16,52 @@ because its records contain it (as a broker's epoch).
 from __future__ import annotations
 
 import enum
-from collections import deque
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, get_type_hints
 
 from tidelog_foundation.ids import TopicId
-from tidelog_foundation.requests.brokers import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    RegisterBrokerRequest,
-    RegisterBrokerResponse,
-)
-from tidelog_foundation.requests.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
-from tidelog_foundation.requests.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from tidelog_foundation.requests.features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from tidelog_foundation.requests.partitions import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-)
-from tidelog_foundation.requests.replicas import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-)
-from tidelog_foundation.requests.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
-from tidelog_quorum.controller import alter_partition, brokers, directories, features, registration, topics
+from tidelog_foundation.requests.request import Request
+from tidelog_quorum.controller.alter_partition import alter_partition
+from tidelog_quorum.controller.brokers import expire_sessions, fence_refused, heartbeat
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.configs import incremental_alter_configs
 from tidelog_quorum.controller.create_partitions import create_partitions
+from tidelog_quorum.controller.directories import assign_replicas_to_directories
 from tidelog_quorum.controller.elect_leaders import elect_leaders
-from tidelog_quorum.controller.elections import rules_of
+from tidelog_quorum.controller.features import bootstrap, update_features
 from tidelog_quorum.controller.leader_balance import LeaderBalance
-from tidelog_quorum.controller.partition_change import ElectionRules
-from tidelog_quorum.controller.placement import ClusterLoad
 from tidelog_quorum.controller.producer_ids import allocate_producer_ids
 from tidelog_quorum.controller.reassignment import alter_partition_reassignments
+from tidelog_quorum.controller.registration import register_broker, unregister_broker
 from tidelog_quorum.controller.result import Result
-from tidelog_quorum.controller.sessions import BrokerRefused, BrokerSessions
-from tidelog_quorum.controller.settling import Settling
+from tidelog_quorum.controller.state import ControllerState
+from tidelog_quorum.controller.topics import create_topics, delete_topics
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord, RegisterBrokerRecord
+
+R = TypeVar("R")
+
+_HANDLERS: Mapping[type[Any], Callable[[ControllerState, Any, int], Result[Any]]] = {
+    get_type_hints(handler)["request"]: handler
+    for handler in (
+        register_broker,
+        unregister_broker,
+        heartbeat,
+        fence_refused,
+        alter_partition,
+        assign_replicas_to_directories,
+        allocate_producer_ids,
+        create_topics,
+        delete_topics,
+        create_partitions,
+        incremental_alter_configs,
+        elect_leaders,
+        alter_partition_reassignments,
+        update_features,
+    )
+}
+"""The handler of each type of request."""
 
 
 class PeriodicTask(enum.Enum):
@@ -78,36 +72,15 @@ class PeriodicTask(enum.Enum):
     """Settle partitions, entry by entry until none waits, then balance leaders."""
 
 
-class Controller:
-    """The state machine; created once per process, and called on the event loop, in log order.
-
-    ``committed`` is the image of the committed log, for reading; ``sessions`` are those of the brokers with a leader.
-    ``topic_ids`` yields the ids of new topics, each of them once. The state is plain data, which can be copied.
-    """
+class Controller(ControllerState):
+    """The state machine; created once per process, and called on the event loop, in log order."""
 
     def __init__(self, config: ControllerConfig, topic_ids: Iterator[TopicId]) -> None:
-        self._config = config
-        self._own = config.topic_config()
-        self._limits = config.group_limits()
-        self._defaults = topics.TopicDefaults(config.num_partitions, config.default_replication_factor, self._own)
-        self._load = ClusterLoad()
-        self._topic_ids = topic_ids
-        self.sessions = BrokerSessions(config.broker_session_timeout_ms)
-        self._settling = Settling(self._own)
+        super().__init__(config, topic_ids)
         self._balance = LeaderBalance(
             config.leader_imbalance_check_interval_seconds * 1_000, config.leader_imbalance_per_broker_percentage
         )
-        self._pending: deque[MetadataImage] = deque()
-        self.committed = MetadataImage()
         self._active_epoch: int | None = None
-
-    @property
-    def latest(self) -> MetadataImage:
-        """The image for decisions: the committed one plus this leader's own uncommitted entries."""
-        try:
-            return self._pending[-1]
-        except IndexError:
-            return self.committed
 
     @property
     def next_offset(self) -> int:
@@ -126,14 +99,14 @@ class Controller:
         self._active_epoch = epoch
         self._balance.restart(now_ms)
         self.sessions.restart(self.committed.brokers.values(), now_ms, self.committed.offset)
-        self._settling.restart(self.committed)
+        self.queue.restart(self.committed)
 
     def resign(self) -> None:
         """Stop leading: uncommitted entries may never commit, and another controller gets the heartbeats."""
         self._active_epoch = None
         self._pending.clear()
         self.sessions.restart((), 0)
-        self._settling.forget()
+        self.queue.forget()
 
     def append(self, offset: int, epoch: int, records: Sequence[MetadataRecord]) -> None:
         """Make an entry that was written, but is not committed yet, visible to the following requests.
@@ -175,92 +148,23 @@ class Controller:
 
     def bootstrap(self) -> Result[None]:
         """Return the first records of a new cluster; none once it has a ``metadata.version``."""
-        return features.bootstrap(self.latest, self._own)
+        return bootstrap(self.latest, self.own)
 
     def tick(self, task: PeriodicTask, now_ms: int) -> tuple[Result[object], PeriodicTask | None]:
         """Return the next result of a task, and the task to continue with once it is written; None at the end."""
         if task is PeriodicTask.EXPIRE_SESSIONS:
-            result = brokers.expire_sessions(self.latest, self.sessions, self._settling, now_ms)
+            result = expire_sessions(self, now_ms)
             return result, PeriodicTask.SETTLE_AND_BALANCE
-        self._settling.note_settings(self.latest)
-        if not self._settling.is_idle:
-            return Result(self._settling.go_on(self.latest), None), PeriodicTask.SETTLE_AND_BALANCE
-        if not self._config.auto_leader_rebalance_enable:
+        self.queue.note_settings(self.latest)
+        if not self.queue.is_idle:
+            return Result(self.queue.go_on(self.latest), None), PeriodicTask.SETTLE_AND_BALANCE
+        if not self.config.auto_leader_rebalance_enable:
             return Result([], None), None
-        return Result(self._balance.step(self.latest, self._rules_of, now_ms), None, atomic=False), None
+        return Result(self._balance.step(self.latest, self.rules_of, now_ms), None, atomic=False), None
 
-    def handle_register_broker(self, request: RegisterBrokerRequest, now_ms: int) -> Result[RegisterBrokerResponse]:
-        """See :func:`~tidelog_quorum.controller.registration.register_broker`."""
-        return registration.register_broker(
-            self.latest, self.sessions, self._settling, self._config.cluster_id, request, now_ms
-        )
-
-    def handle_unregister_broker(
-        self, request: UnregisterBrokerRequest, now_ms: int
-    ) -> Result[UnregisterBrokerResponse]:
-        """See :func:`~tidelog_quorum.controller.registration.unregister_broker`."""
-        return registration.unregister_broker(self.latest, self.sessions, self._settling, request)
-
-    def handle_broker_heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Result[BrokerHeartbeatResponse]:
-        """See :func:`~tidelog_quorum.controller.brokers.heartbeat`."""
-        return brokers.heartbeat(self.latest, self.sessions, self._settling, request, now_ms)
-
-    def handle_alter_partition(self, request: AlterPartitionRequest, now_ms: int) -> Result[AlterPartitionResponse]:
-        """See :func:`~tidelog_quorum.controller.alter_partition.alter_partition`."""
-        return alter_partition.alter_partition(self.latest, self._own, request)
-
-    def handle_assign_replicas_to_dirs(
-        self, request: AssignReplicasToDirsRequest, now_ms: int
-    ) -> Result[AssignReplicasToDirsResponse]:
-        """See :func:`~tidelog_quorum.controller.directories.assign_replicas_to_directories`."""
-        return directories.assign_replicas_to_directories(self.latest, self._own, request)
-
-    def handle_create_topics(self, request: CreateTopicsRequest, now_ms: int) -> Result[CreateTopicsResponse]:
-        """See :func:`~tidelog_quorum.controller.topics.create_topics`."""
-        return topics.create_topics(self.latest, self._defaults, self._load, self._topic_ids.__next__, request)
-
-    def handle_delete_topics(self, request: DeleteTopicsRequest, now_ms: int) -> Result[DeleteTopicsResponse]:
-        """See :func:`~tidelog_quorum.controller.topics.delete_topics`."""
-        return topics.delete_topics(self.latest, request, self._config.delete_topic_enable)
-
-    def handle_create_partitions(
-        self, request: CreatePartitionsRequest, now_ms: int
-    ) -> Result[CreatePartitionsResponse]:
-        """See :func:`~tidelog_quorum.controller.create_partitions.create_partitions`."""
-        return create_partitions(self.latest, self._load, request)
-
-    def handle_incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest, now_ms: int
-    ) -> Result[IncrementalAlterConfigsResponse]:
-        """See :func:`~tidelog_quorum.controller.configs.incremental_alter_configs`."""
-        return incremental_alter_configs(self.latest, self._own, self._limits, request)
-
-    def handle_elect_leaders(self, request: ElectLeadersRequest, now_ms: int) -> Result[ElectLeadersResponse]:
-        """See :func:`~tidelog_quorum.controller.elect_leaders.elect_leaders`."""
-        return elect_leaders(self.latest, self._rules_of, request)
-
-    def handle_alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest, now_ms: int
-    ) -> Result[AlterPartitionReassignmentsResponse]:
-        """See :func:`~tidelog_quorum.controller.reassignment.alter_partition_reassignments`."""
-        return alter_partition_reassignments(self.latest, self._rules_of, request)
-
-    def handle_update_features(self, request: UpdateFeaturesRequest, now_ms: int) -> Result[UpdateFeaturesResponse]:
-        """See :func:`~tidelog_quorum.controller.features.update_features`."""
-        return features.update_features(self.latest, self._own, request)
-
-    def handle_allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest, now_ms: int
-    ) -> Result[AllocateProducerIdsResponse]:
-        """See :func:`~tidelog_quorum.controller.producer_ids.allocate_producer_ids`."""
-        return allocate_producer_ids(self.latest, request)
-
-    def handle_broker_refused(self, refused: BrokerRefused, now_ms: int) -> Result[bool]:
-        """See :func:`~tidelog_quorum.controller.brokers.fence_refused`."""
-        return brokers.fence_refused(self.latest, self.sessions, self._settling, refused)
-
-    def _rules_of(self, topic_name: str) -> ElectionRules:
-        return rules_of(self.latest, topic_name, self._own)
+    def handle(self, request: Request[R], now_ms: int) -> Result[R]:
+        """Return the result of a request by the handler of its type; see there for the errors."""
+        return _HANDLERS[type(request)](self, request, now_ms)
 
     def check_invariants(self) -> None:
         """Assert the invariants that hold between any two events."""
@@ -272,7 +176,7 @@ class Controller:
         for image in (self.committed, self.latest):
             image.check_invariants()
         if self.is_active:
-            check_settled(self.latest, self._settling.waiting())
+            check_settled(self.latest, self.queue.waiting())
 
 
 def check_settled(image: MetadataImage, waiting: Container[tuple[TopicId, int]] = ()) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
 
-from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.config.changes import check_value_size
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import (
@@ -29,8 +27,10 @@ from tidelog_foundation.requests.topics import (
     DeleteTopicsResponse,
 )
 from tidelog_foundation.topic_names import collision_key, validate_topic_name
-from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.placement import Replicas, place_replicas
 from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import (
@@ -40,7 +40,7 @@ from tidelog_quorum.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from tidelog_quorum.metadata.topic_config import DEFAULT_TOPIC_CONFIG, cluster_topic_defaults, override_topic_config
+from tidelog_quorum.metadata.topic_config import cluster_topic_defaults, override_topic_config
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 MAX_TOPICS_PER_REQUEST = 10_000
@@ -48,23 +48,7 @@ _MAX_REPLICATION_FACTOR = 32_767
 _DEFAULT = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDefaults:
-    """The values for -1 in a request, and the default settings of topics."""
-
-    num_partitions: int
-    replication_factor: int
-    topic_config: TopicConfig = DEFAULT_TOPIC_CONFIG
-    """The default settings of topics in this controller's own file."""
-
-
-def create_topics(
-    image: MetadataImage,
-    defaults: TopicDefaults,
-    load: ClusterLoad,
-    new_topic_id: Callable[[], TopicId],
-    request: CreateTopicsRequest,
-) -> Result[CreateTopicsResponse]:
+def create_topics(state: ControllerState, request: CreateTopicsRequest, now_ms: int) -> Result[CreateTopicsResponse]:
     """Create the topics that can be created; each of the others gets its own error.
 
     Topics that an earlier attempt of the same request created get that attempt's answer, which may have been lost with
@@ -74,10 +58,11 @@ def create_topics(
         TidelogError: POLICY_VIOLATION, the request has too many topics or partitions; INVALID_REQUEST, its id has the
             wrong length.
     """
-    _check_size(defaults, request)
+    image = state.latest
+    _check_size(state.config, request)
     _check_request_id(request)
     counts = Counter(t.name for t in request.topics)
-    creation = _Creation(image, defaults, load)
+    creation = _Creation(image, state)
     # Names collide only with names of the request: no need to look at the others.
     wanted = {collision_key(t.name) for t in request.topics}
     taken = {key: name for name in image.topics if (key := collision_key(name)) in wanted}
@@ -90,7 +75,7 @@ def create_topics(
             continue
         try:
             _check_name(topic.name, counts[topic.name], taken)
-            created = creation.create(topic, topic_id_of_request(request.request_id, new_topic_id()))
+            created = creation.create(topic, topic_id_of_request(request.request_id, next(state.topic_ids)))
         except TidelogError as error:
             results[topic.name] = CreatableTopicResult(name=topic.name, error=error.detached())
             continue
@@ -100,9 +85,7 @@ def create_topics(
     return Result([] if request.validate_only else records, CreateTopicsResponse(tuple(results.values())))
 
 
-def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, is_enabled: bool = True
-) -> Result[DeleteTopicsResponse]:
+def delete_topics(state: ControllerState, request: DeleteTopicsRequest, now_ms: int) -> Result[DeleteTopicsResponse]:
     """Delete the topics that exist; each of the others gets its own error. An unknown id is UNKNOWN_TOPIC_ID.
 
     Raises:
@@ -110,9 +93,9 @@ def delete_topics(
             many topics.
     """
     check_topic_count(len(request.topic_names) + len(request.topic_ids))
-    if not is_enabled:
+    if not state.config.delete_topic_enable:
         raise error_for(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic can be deleted")
-    names, ids = Counter(request.topic_names), Counter(request.topic_ids)
+    image, names, ids = state.latest, Counter(request.topic_names), Counter(request.topic_ids)
     found: dict[TopicId, str] = {}
     results = []
     for topic_id, count in ids.items():
@@ -136,13 +119,13 @@ def check_topic_count(count: int) -> None:
         raise error_for(ErrorCode.POLICY_VIOLATION, text)
 
 
-def _check_size(defaults: TopicDefaults, request: CreateTopicsRequest) -> None:
+def _check_size(config: ControllerConfig, request: CreateTopicsRequest) -> None:
     check_topic_count(len(request.topics))
 
     def partitions_of(topic: CreatableTopic) -> int:
         if topic.assignments:
             return len(topic.assignments)
-        return defaults.num_partitions if topic.num_partitions == _DEFAULT else max(0, topic.num_partitions)
+        return config.num_partitions if topic.num_partitions == _DEFAULT else max(0, topic.num_partitions)
 
     total = sum(partitions_of(t) for t in request.topics)
     if total > MAX_PARTITIONS_PER_REQUEST:
@@ -195,14 +178,14 @@ def _id_to_delete(
 
 
 class _Creation:
-    """The shared state of one request's topics. ``load`` grows with each, so that they are spread together."""
+    """The shared state of one request's topics. The load grows with each, so that they are spread together."""
 
-    def __init__(self, image: MetadataImage, defaults: TopicDefaults, load: ClusterLoad) -> None:
+    def __init__(self, image: MetadataImage, state: ControllerState) -> None:
         self._image = image
-        self._defaults = defaults
-        self._topic_config = cluster_topic_defaults(image, defaults.topic_config)
-        load.follow(image)
-        self._load = load.copy()
+        self._config = state.config
+        self._topic_config = cluster_topic_defaults(image, state.own)
+        state.load.follow(image)
+        self._load = state.load.copy()
 
     def create(self, topic: CreatableTopic, topic_id: TopicId) -> list[MetadataRecord]:
         """Return the records of a topic, or raise TidelogError if it cannot be created."""
@@ -224,9 +207,10 @@ class _Creation:
         return settings
 
     def _automatic(self, topic: CreatableTopic) -> list[Replicas]:
-        defaults = self._defaults
-        count = defaults.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
-        factor = defaults.replication_factor if topic.replication_factor == _DEFAULT else topic.replication_factor
+        config = self._config
+        count = config.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
+        is_default = topic.replication_factor == _DEFAULT
+        factor = config.default_replication_factor if is_default else topic.replication_factor
         if count < 1:
             raise error_for(
                 ErrorCode.INVALID_PARTITIONS, f"{count} partitions for topic {topic.name!r}: must be at least 1, or -1"

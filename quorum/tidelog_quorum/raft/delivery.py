@@ -14,9 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_quorum.raft.core import Entry
 from tidelog_quorum.raft.core.commands import Commit, ReadReady, RestoreSnapshot
-from tidelog_quorum.raft.core.messages import Snapshot
+from tidelog_quorum.raft.core.messages import Entry, Snapshot
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.event_loop import call_in_thread
 from tidelog_quorum.raft.protocol import CommittedEntry, RaftListener

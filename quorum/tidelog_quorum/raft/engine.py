@@ -14,14 +14,22 @@ from typing import NoReturn, assert_never
 import grpc.aio
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.raft import core
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.quorum import DescribeQuorumResponse, QuorumReplica
+from tidelog_quorum.raft.core import commands, events, messages
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.progress import ReplicaState
+from tidelog_quorum.raft.core.raft import Raft
+from tidelog_quorum.raft.core.replica import RandomSource
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.delivery import Delivery
 from tidelog_quorum.raft.event_loop import DeadlineTimer
 from tidelog_quorum.raft.network.codec import MAX_ENTRY_BYTES
 from tidelog_quorum.raft.network.links import Resolve, resolve_address
 from tidelog_quorum.raft.network.peers import ConfiguredControllers, Introduction, Peers
 from tidelog_quorum.raft.network.receiver import RaftReceiver, add_raft_service
-from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, RaftListener, ReplicaDescription
+from tidelog_quorum.raft.protocol import LeaderAndEpoch, RaftListener
 from tidelog_quorum.raft.requests import PendingRequests
 from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 from tidelog_quorum.raft.snapshot_tasks import SnapshotSender, SnapshotTaker
@@ -49,16 +57,16 @@ class TidelogRaft:
     def __init__(
         self,
         node_id: int,
-        voters: core.VoterSet,
+        voters: VoterSet,
         data_dir: Path | str,
         cluster_id: str,
-        config: core.RaftConfig,
+        config: RaftConfig,
         server: grpc.aio.Server,
         *,
         advertised: tuple[str, int],
         bootstrap: Sequence[tuple[str, int]] = (),
         snapshots: SnapshotConfig | None = None,
-        random: core.RandomSource | None = None,
+        random: RandomSource | None = None,
         resolve: Resolve = resolve_address,
     ) -> None:
         self.leader = LeaderAndEpoch(None, 0, False)
@@ -70,11 +78,11 @@ class TidelogRaft:
         self._snapshots = snapshots or SnapshotConfig()
         self._random = random or Random()
         self._resolve = resolve
-        self._raft: core.Raft | None = None
-        self._events: deque[core.Event] = deque()
+        self._raft: Raft | None = None
+        self._events: deque[events.Event] = deque()
         self._stepping = False
         self._requests = PendingRequests()
-        self._compaction: core.CompactLog | None = None
+        self._compaction: commands.CompactLog | None = None
         self._written_sequence = 0
         self._written_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._failure: TidelogError | None = None
@@ -108,7 +116,7 @@ class TidelogRaft:
         self._build(listener, stored)
         self._receiver.start(self._me, self._peers)
         self._taker.start(stored.snapshot)
-        self._step(core.Tick())
+        self._step(events.Tick())
 
     async def stop(self) -> None:
         """Leave the quorum and release the disk; a leader hands over first, within an election timeout."""
@@ -150,20 +158,20 @@ class TidelogRaft:
             text = f"a proposal of {len(payload)} bytes is above the {MAX_ENTRY_BYTES} allowed"
             raise error_for(ErrorCode.MESSAGE_TOO_LARGE, text)
         raft = self._running()
-        [answer] = raft.step(core.Proposed(payload, epoch), self._timer.now_ms())
-        if isinstance(answer, core.ProposalRejected):
+        [answer] = raft.step(events.Proposed(payload, epoch), self._timer.now_ms())
+        if isinstance(answer, commands.ProposalRejected):
             raise self._not_controller(f" in epoch {epoch}")
-        assert isinstance(answer, core.ProposalAccepted)
+        assert isinstance(answer, commands.ProposalAccepted)
         if not self._stepping:
             self._timer.set(raft.next_deadline_ms)
         return answer.index
 
-    def describe(self) -> QuorumDescription:
+    def describe(self) -> DescribeQuorumResponse:
         """Describe the quorum; see :class:`RaftEngine`."""
         raft = self._running()
         if not self.leader.is_self:
             raise self._not_controller()
-        return _describe_quorum(raft, self.leader, self._peers, self._timer.now_ms())
+        return _describe_quorum(raft, self._peers, self._timer.now_ms())
 
     async def take_snapshot(self) -> tuple[int, int]:
         """Take a snapshot of the delivered state; see :class:`RaftEngine`."""
@@ -179,12 +187,12 @@ class TidelogRaft:
 
     async def read_barrier(self) -> int:
         """Return an index that covers everything committed before the call; see :class:`RaftEngine`."""
-        return await self._request(core.ReadRequested)
+        return await self._request(events.ReadRequested)
 
-    async def add_voter(self, voter: core.Voter, timeout_ms: int) -> None:
+    async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
         """Give a vote to a replica that follows the log; see :class:`RaftEngine`."""
         await self._ask(
-            lambda request_id: core.AddVoterRequested(request_id, voter, timeout_ms),
+            lambda request_id: events.AddVoterRequested(request_id, voter, timeout_ms),
             timeout_ms,
             f"adding voter {voter.voter_id}",
         )
@@ -192,15 +200,15 @@ class TidelogRaft:
     async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
         """Remove a voter; see :class:`RaftEngine`."""
         await self._ask(
-            lambda request_id: core.RemoveVoterRequested(request_id, voter_id, directory_id),
+            lambda request_id: events.RemoveVoterRequested(request_id, voter_id, directory_id),
             timeout_ms,
             f"removing voter {voter_id}",
         )
 
-    async def update_voter(self, voter: core.Voter, leader_epoch: int | None, timeout_ms: int) -> None:
+    async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
         """Change a voter's address; see :class:`RaftEngine`."""
         await self._ask(
-            lambda request_id: core.UpdateVoterRequested(request_id, voter, leader_epoch),
+            lambda request_id: events.UpdateVoterRequested(request_id, voter, leader_epoch),
             timeout_ms,
             f"moving voter {voter.voter_id}",
         )
@@ -208,12 +216,12 @@ class TidelogRaft:
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
         """Hand the leadership over to another voter and return its id; see :class:`RaftEngine`."""
         return await self._ask(
-            lambda request_id: core.TransferRequested(request_id, to, timeout_ms),
+            lambda request_id: events.TransferRequested(request_id, to, timeout_ms),
             timeout_ms,
             "handing the leadership over",
         )
 
-    def _running(self) -> core.Raft:
+    def _running(self) -> Raft:
         """Return the core, for reading only.
 
         Raises:
@@ -225,7 +233,7 @@ class TidelogRaft:
             raise self._not_controller()
         return self._raft
 
-    async def _ask(self, event: Callable[[int], core.Event], timeout_ms: int, what: str) -> int:
+    async def _ask(self, event: Callable[[int], events.Event], timeout_ms: int, what: str) -> int:
         try:
             async with asyncio.timeout(timeout_ms / 1000 + _ANSWER_SLACK_S):
                 return await self._request(event)
@@ -233,7 +241,7 @@ class TidelogRaft:
             text = f"{what} was not done within {timeout_ms} ms; it may still be"
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, text) from error
 
-    async def _request(self, event: Callable[[int], core.Event]) -> int:
+    async def _request(self, event: Callable[[int], events.Event]) -> int:
         """Pass a request to the core under a new id and return the value of its answer.
 
         Raises:
@@ -246,7 +254,7 @@ class TidelogRaft:
                 self._running()
             return await done
 
-    def _step(self, event: core.Event) -> None:
+    def _step(self, event: events.Event) -> None:
         """Process an event completely; an event that the listener causes meanwhile waits for its turn."""
         raft = self._raft
         if raft is None or self._failure is not None:
@@ -285,8 +293,8 @@ class TidelogRaft:
 
     def _build(self, listener: RaftListener, stored: StoredState) -> None:
         self._listener = listener
-        self._timer = DeadlineTimer(asyncio.get_running_loop(), lambda: self._step(core.Tick()))
-        self._raft = core.Raft(
+        self._timer = DeadlineTimer(asyncio.get_running_loop(), lambda: self._step(events.Tick()))
+        self._raft = Raft(
             self._me.node_id,
             self._first_voters,
             self._config,
@@ -318,54 +326,54 @@ class TidelogRaft:
             self._me.node_id, self._directory, self._snapshots.chunk_bytes, self._peers.send, self._fail
         )
 
-    def _on_message(self, message: core.Message, directory_id: bytes, address: tuple[str, int] | None) -> None:
-        if isinstance(message, core.SnapshotRequest) and not self._writer.accepts_chunks:
+    def _on_message(self, message: messages.Message, directory_id: bytes, address: tuple[str, int] | None) -> None:
+        if isinstance(message, messages.SnapshotRequest) and not self._writer.accepts_chunks:
             # Treat the chunk as lost: the leader sends it again, when the disk may have caught up.
             return
-        self._step(core.MessageReceived(message, directory_id, address))
+        self._step(events.MessageReceived(message, directory_id, address))
 
     def _on_written(self, written: Written) -> None:
         for snapshot in written.damaged:
-            self._step(core.SnapshotDamaged(snapshot.last_index, snapshot.last_term))
+            self._step(events.SnapshotDamaged(snapshot.last_index, snapshot.last_term))
         if written.sequence is None:
             return
-        self._step(core.Persisted(written.sequence))
+        self._step(events.Persisted(written.sequence))
         self._written_sequence = written.sequence
         for sequence, future in self._written_waiters:
             if sequence <= written.sequence and not future.done():
                 future.set_result(None)
 
-    def _on_snapshot_taken(self, snapshot: core.Snapshot) -> None:
-        self._step(core.SnapshotTaken(snapshot))
+    def _on_snapshot_taken(self, snapshot: messages.Snapshot) -> None:
+        self._step(events.SnapshotTaken(snapshot))
         if self._compaction is None or self._compaction.snapshot != snapshot:
             # The leader has sent a newer one meanwhile.
             remove_snapshot(self._directory, snapshot.last_index, snapshot.last_term)
 
-    def _do(self, command: core.Command) -> None:
+    def _do(self, command: commands.Command) -> None:
         match command:
-            case core.Send(to, message):
+            case commands.Send(to, message):
                 self._peers.send(to, message)
-                if isinstance(message, core.FollowRequest):
+                if isinstance(message, messages.FollowRequest):
                     # The known voters may all be gone.
                     self._peers.send_to_configured(message)
-            case core.Persist() | core.StoreChunk() | core.InstallSnapshot():
+            case commands.Persist() | commands.StoreChunk() | commands.InstallSnapshot():
                 self._writer.submit(command)
-            case core.CompactLog():
+            case commands.CompactLog():
                 self._compaction = command
                 self._writer.submit(command)
-            case core.Commit():
+            case commands.Commit():
                 self._delivery.deliver(command)
                 self._note_committed(command)
-            case core.ReadReady():
+            case commands.ReadReady():
                 self._delivery.deliver(command)
-            case core.RestoreSnapshot(snapshot):
+            case commands.RestoreSnapshot(snapshot):
                 self._taker.installed(snapshot)
                 self._delivery.deliver(command)
-            case core.SendSnapshot():
+            case commands.SendSnapshot():
                 self._sender.send_chunk(command)
-            case core.LeaderChanged(leader_id, term):
+            case commands.LeaderChanged(leader_id, term):
                 self._set_leader(LeaderAndEpoch(leader_id, term, leader_id == self._me.node_id))
-            case core.VotersChanged(voters):
+            case commands.VotersChanged(voters):
                 self._peers.set_voters(voters)
                 self._listener.on_voters_change(voters)
             case _:
@@ -373,30 +381,30 @@ class TidelogRaft:
 
     def _answer(
         self,
-        command: core.ReadFailed
-        | core.VoterChangeAccepted
-        | core.TransferDone
-        | core.RequestRefused
-        | core.ProposalAccepted
-        | core.ProposalRejected,
+        command: commands.ReadFailed
+        | commands.VoterChangeAccepted
+        | commands.TransferDone
+        | commands.RequestRefused
+        | commands.ProposalAccepted
+        | commands.ProposalRejected,
     ) -> None:
         match command:
-            case core.ReadFailed(request_id):
+            case commands.ReadFailed(request_id):
                 self._requests.refuse(request_id, self._not_controller())
-            case core.VoterChangeAccepted(request_id, index, term):
+            case commands.VoterChangeAccepted(request_id, index, term):
                 self._requests.await_commit(request_id, index, term)
-            case core.TransferDone(request_id):
+            case commands.TransferDone(request_id):
                 assert self._raft is not None
                 leader_id = self._raft.leader_id
                 self._requests.answer(request_id, self._me.node_id if leader_id is None else leader_id)
-            case core.RequestRefused(request_id, code, reason):
+            case commands.RequestRefused(request_id, code, reason):
                 self._requests.refuse(request_id, error_for(code, reason))
-            case core.ProposalAccepted() | core.ProposalRejected():
+            case commands.ProposalAccepted() | commands.ProposalRejected():
                 raise AssertionError(f"{command} answers no event of the engine's queue")
             case _:
                 assert_never(command)
 
-    def _note_committed(self, commit: core.Commit) -> None:
+    def _note_committed(self, commit: commands.Commit) -> None:
         for entry in commit.entries:
             if entry.voters is not None:
                 self._requests.committed(entry.index, entry.term, self._not_controller())
@@ -434,13 +442,14 @@ class TidelogRaft:
         return self.leader.not_controller(self._me.node_id, where)
 
 
-def _describe_quorum(raft: core.Raft, leader: LeaderAndEpoch, peers: Peers, now_ms: int) -> QuorumDescription:
+def _describe_quorum(raft: Raft, peers: Peers, now_ms: int) -> DescribeQuorumResponse:
     """Describe the quorum of a leading core."""
-    assert isinstance(raft.role, core.Leadership), raft.role
+    assert isinstance(raft.role, Leadership), raft.role
     states = raft.role.replicas(raft.durability.last_index, now_ms)
     replicas = {state.replica_id: _describe_replica(state, raft.node_id, peers, now_ms) for state in states}
-    return QuorumDescription(
-        leader=leader,
+    return DescribeQuorumResponse(
+        leader_id=raft.node_id,
+        leader_epoch=raft.term,
         high_watermark=raft.commit_index,
         voters=tuple(replicas[s.replica_id] for s in states if s.is_voter),
         observers=tuple(replicas[s.replica_id] for s in states if not s.is_voter),
@@ -449,19 +458,18 @@ def _describe_quorum(raft: core.Raft, leader: LeaderAndEpoch, peers: Peers, now_
     )
 
 
-def _describe_replica(state: core.ReplicaState, leader_id: int, peers: Peers, now_ms: int) -> ReplicaDescription:
+def _describe_replica(state: ReplicaState, leader_id: int, peers: Peers, now_ms: int) -> QuorumReplica:
     host, port = peers.address_of(state.replica_id)
     is_leader = state.replica_id == leader_id
-    return ReplicaDescription(
+    return QuorumReplica(
         replica_id=state.replica_id,
-        directory_id=state.directory_id,
-        host=host,
-        port=port,
         log_end_offset=state.match_index,
+        endpoint=Endpoint(host, port),
+        directory_id=state.directory_id,
         last_fetch_age_ms=0 if is_leader else _age_ms(state.last_contact_ms, now_ms),
         last_caught_up_age_ms=0 if is_leader else _age_ms(state.last_caught_up_ms, now_ms),
     )
 
 
-def _age_ms(time_ms: int | None, now_ms: int) -> int | None:
-    return None if time_ms is None else max(0, now_ms - time_ms)
+def _age_ms(time_ms: int | None, now_ms: int) -> int:
+    return -1 if time_ms is None else max(0, now_ms - time_ms)

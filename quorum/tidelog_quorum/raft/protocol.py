@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 
@@ -32,34 +33,6 @@ class CommittedEntry:
     index: int
     term: int
     payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaDescription:
-    """The leader's view of one replica: ages in milliseconds, None for never, 0 for the leader itself.
-
-    ``log_end_offset`` is the last index known to be on its disk.
-    """
-
-    replica_id: int
-    directory_id: bytes
-    host: str
-    port: int
-    log_end_offset: int
-    last_fetch_age_ms: int | None
-    last_caught_up_age_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumDescription:
-    """The leader's view of the quorum; ``snapshot_offset`` is -1 while it has none."""
-
-    leader: LeaderAndEpoch
-    high_watermark: int
-    voters: tuple[ReplicaDescription, ...]
-    observers: tuple[ReplicaDescription, ...]
-    snapshot_offset: int
-    log_start_offset: int
 
 
 class RaftListener(Protocol):
@@ -146,8 +119,8 @@ class RaftEngine(Protocol):
             TidelogError: NOT_CONTROLLER, this voter does not lead or stops leading; KAFKA_STORAGE_ERROR, it has failed.
         """
 
-    def describe(self) -> QuorumDescription:
-        """Describe the quorum.
+    def describe(self) -> DescribeQuorumResponse:
+        """Describe the quorum, without the cluster's id and the nodes.
 
         Raises:
             TidelogError: NOT_CONTROLLER, this voter does not lead.

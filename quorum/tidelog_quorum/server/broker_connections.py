@@ -18,10 +18,11 @@ from urllib.parse import unquote
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
-from tidelog_quorum.controller import BrokerRefused
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_quorum.controller import connections as core
 from tidelog_quorum.controller.connections import Answer, IpAddress
-from tidelog_quorum.metadata import BrokerRegistration, Endpoint
+from tidelog_quorum.controller.sessions import BrokerRefused
+from tidelog_quorum.metadata.registrations import BrokerRegistration
 from tidelog_quorum.server.quorum_controller import QuorumController
 
 logger = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class BrokerConnections:
 
     async def _report(self, refused: BrokerRefused, origin: IpAddress, ports: Sequence[int]) -> bool:
         try:
-            is_settled = await self._quorum.submit(lambda c, now_ms: c.handle_broker_refused(refused, now_ms))
+            is_settled = await self._quorum.handle(refused)
         except TidelogError as error:
             logger.debug("broker %s is left to its session: %s", refused.broker_id, error)
             return True

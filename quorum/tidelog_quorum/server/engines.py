@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc.aio
 
 from tidelog_foundation.errors import ConfigError
-from tidelog_quorum.raft import TidelogRaft
+from tidelog_quorum.raft.engine import TidelogRaft
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.config import PYSYNCOBJ, QuorumConfig
 

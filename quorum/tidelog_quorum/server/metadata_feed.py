@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.controller import feed as core
-from tidelog_quorum.metadata import MetadataImage, encode_batches
+from tidelog_quorum.metadata.batches import encode_batches
+from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.voters_record import voters_to_message
 

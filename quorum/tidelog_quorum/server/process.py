@@ -23,18 +23,16 @@ from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.transport.services import Service, add_servicer
 from tidelog_foundation.waiting import watch_waits
-from tidelog_quorum.controller import Controller
 from tidelog_quorum.controller.feed import VotersAnnounced
+from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.protocol import RaftEngine
-from tidelog_quorum.server.admin_service import admin_service
 from tidelog_quorum.server.broker_connections import BrokerConnections
 from tidelog_quorum.server.config import QuorumConfig
-from tidelog_quorum.server.controller_service import controller_service
 from tidelog_quorum.server.engines import build_engine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
-from tidelog_quorum.server.quorum_service import quorum_service
+from tidelog_quorum.server.services import admin_service, controller_service, quorum_service
 
 logger = logging.getLogger(__name__)
 _STOP_GRACE_S = 0.2

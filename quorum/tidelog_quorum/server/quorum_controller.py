@@ -16,20 +16,19 @@ from typing import Any, NoReturn, TypeVar, assert_never
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
-from tidelog_quorum.controller import BrokerProgress, Controller, Result
-from tidelog_quorum.controller import term as core
+from tidelog_foundation.requests.quorum import BrokerProgress
+from tidelog_foundation.requests.request import Request
 from tidelog_quorum.controller.feed import LeaderAnnounced, Published, Restored, VotersAnnounced
-from tidelog_quorum.metadata import (
-    BrokerRegistration,
-    MetadataImage,
-    MetadataRecord,
-    decode_batch,
-    encode_batch,
-    encode_batches,
-    frame_batches,
-    image_from_batches,
-    read_frames,
-)
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.controller.term import commands, events
+from tidelog_quorum.controller.term.backlog import WriteLimits
+from tidelog_quorum.controller.term.term import ControllerTerm
+from tidelog_quorum.metadata.batches import encode_batches, frame_batches, image_from_batches, read_frames
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import MetadataRecord
+from tidelog_quorum.metadata.registrations import BrokerRegistration
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
@@ -43,7 +42,8 @@ _BYTES_PER_OBJECT = 32
 class QuorumController:
     """The listener of the Raft engine; lives as long as the process, on its event loop where nothing else is said.
 
-    ``controller`` is the state machine, for reading.
+    ``controller`` is the state machine, for reading; its committed image is as old as this controller's part of the
+    log.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class QuorumController:
         feed: MetadataFeed,
         session_timeout_ms: int,
         clock_ms: Callable[[], int],
-        limits: core.WriteLimits | None = None,
+        limits: WriteLimits | None = None,
     ) -> None:
-        self._term = core.ControllerTerm(controller, session_timeout_ms, clock_ms(), limits)
+        self._term = ControllerTerm(controller, session_timeout_ms, clock_ms(), limits)
         self.controller = controller
         self._engine = engine
         self._feed = feed
         self._clock_ms = clock_ms
-        self._events: deque[core.Event] = deque()
+        self._events: deque[events.Event] = deque()
         self._is_stepping = False
         self._request_ids = itertools.count(1)
         self._handlers: dict[int, Callable[[Controller, int], Result[Any]]] = {}
@@ -69,11 +69,6 @@ class QuorumController:
         self._topic_names = controller.committed.topic_names
         self._failed = asyncio.Event()
         self._failure: Exception | None = None
-
-    @property
-    def image(self) -> MetadataImage:
-        """The committed image; on any controller, as old as its part of the log."""
-        return self.controller.committed
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -104,10 +99,14 @@ class QuorumController:
         request_id = next(self._request_ids)
         self._handlers[request_id] = handle
         try:
-            response: R = await self._call(request_id, core.Submitted(request_id, is_long))
+            response: R = await self._call(request_id, events.Submitted(request_id, is_long))
         finally:
             del self._handlers[request_id]
         return response
+
+    async def handle(self, request: Request[R], *, is_long: bool = False) -> R:
+        """Handle a request as leader; see :meth:`submit`."""
+        return await self.submit(lambda controller, now_ms: controller.handle(request, now_ms), is_long=is_long)
 
     async def read(self, view: Callable[[MetadataImage], R]) -> R:
         """Return a view of an image that has everything answered before the call.
@@ -116,7 +115,7 @@ class QuorumController:
             TidelogError: NOT_CONTROLLER when this controller does not lead, or ceases to.
         """
         offset, request_id = await self._engine.read_barrier(), next(self._request_ids)
-        await self._call(request_id, core.CommitAwaited(request_id, offset))
+        await self._call(request_id, events.CommitAwaited(request_id, offset))
         return view(self.controller.committed)
 
     async def lead(self) -> NoReturn:
@@ -126,13 +125,13 @@ class QuorumController:
             TidelogError: NOT_CONTROLLER, when it does not or ceases to.
         """
         request_id = next(self._request_ids)
-        await self._call(request_id, core.LeadershipWatched(request_id))
+        await self._call(request_id, events.LeadershipWatched(request_id))
         raise AssertionError("a watch of the leadership ends with an error")
 
     async def run(self) -> None:
         """Let time pass until cancelled; ends with the error that makes it impossible to go on."""
         while not await self._wait_failed(self._until_tick_ms() / 1000):
-            self._step(core.Tick())
+            self._step(events.Tick())
         assert self._failure is not None
         raise self._failure
 
@@ -152,7 +151,7 @@ class QuorumController:
 
     def on_commit(self, entries: Sequence[CommittedEntry]) -> None:
         """Apply committed entries in order, and let the answers go that waited for them."""
-        self._step(core.Committed(entries))
+        self._step(events.Committed(entries))
 
     def reader_of(self, entry: CommittedEntry) -> Callable[[], Callable[[], None]] | None:
         """Return what builds the image after an entry, in any thread; None when this leader has done it already."""
@@ -163,7 +162,7 @@ class QuorumController:
         def read() -> Callable[[], None]:
             with building_lasting_objects():
                 image = committed.apply(entry.index, entry.term, decode_batch(entry.payload))
-            return lambda: self._step(core.EntryRead(entry, image))
+            return lambda: self._step(events.EntryRead(entry, image))
 
         return read
 
@@ -176,26 +175,26 @@ class QuorumController:
         if leader.leader_id is not None:
             logger.info("the quorum is led by controller %s in epoch %s", leader.leader_id, leader.epoch)
         self._feed.step(LeaderAnnounced(-1 if leader.leader_id is None else leader.leader_id))
-        self._step(core.LeaderChanged(leader))
+        self._step(events.LeaderChanged(leader))
 
     def _restore(self, image: MetadataImage) -> None:
-        self._step(core.SnapshotRead(image))
+        self._step(events.SnapshotRead(image))
         self._feed.step(Restored(image))
         logger.info("the metadata is that of a snapshot of offset %s, epoch %s", image.offset, image.epoch)
 
-    async def _call(self, request_id: int, event: core.Event) -> Any:
+    async def _call(self, request_id: int, event: events.Event) -> Any:
         """Step an event and await the answer to its request."""
         future = self._calls[request_id] = asyncio.get_running_loop().create_future()
         self._step(event)
         try:
             return await future
         except asyncio.CancelledError:
-            self._step(core.Cancelled(request_id))
+            self._step(events.Cancelled(request_id))
             raise
         finally:
             del self._calls[request_id]
 
-    def _step(self, event: core.Event) -> None:
+    def _step(self, event: events.Event) -> None:
         """Take an event and execute its commands; an event that happens meanwhile comes after them."""
         self._events.append(event)
         if self._is_stepping:
@@ -211,29 +210,29 @@ class QuorumController:
         finally:
             self._is_stepping = False
 
-    def _execute(self, command: core.Command) -> None:
+    def _execute(self, command: commands.Command) -> None:
         match command:
-            case core.Handle(request_id, is_long):
+            case commands.Handle(request_id, is_long):
                 self._handle(request_id, is_long)
-            case core.Encode(records):
+            case commands.Encode(records):
                 self._step_from_thread(_encoded, records)
-            case core.Propose(payload, epoch):
+            case commands.Propose(payload, epoch):
                 self._propose(payload, epoch)
-            case core.Answer(request_id, response):
+            case commands.Answer(request_id, response):
                 if (future := self._calls.get(request_id)) is not None and not future.done():
                     future.set_result(response)
-            case core.Refuse(request_id, error):
+            case commands.Refuse(request_id, error):
                 if (future := self._calls.get(request_id)) is not None and not future.done():
                     future.set_exception(error)
-            case core.Publish(entries, image):
+            case commands.Publish(entries, image):
                 self._publish(entries, image)
-            case core.TermBegan(epoch, offset):
+            case commands.TermBegan(epoch, offset):
                 logger.info("this controller leads the quorum in epoch %s from offset %s on", epoch, offset)
-            case core.BrokersChanged(before, after):
+            case commands.BrokersChanged(before, after):
                 _log_broker_states(before, after)
-            case core.Later(event):
+            case commands.Later(event):
                 asyncio.get_running_loop().call_soon(self._step, event)
-            case core.Fail(error):
+            case commands.Fail(error):
                 self._fail(error)
             case _:
                 assert_never(command)
@@ -245,16 +244,16 @@ class QuorumController:
         else:
             self._events.append(_handled(handle, self.controller, self._clock_ms()))
 
-    def _step_from_thread(self, work: Callable[..., core.Event], *arguments: object) -> None:
+    def _step_from_thread(self, work: Callable[..., events.Event], *arguments: object) -> None:
         future = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
         future.add_done_callback(lambda done: self._step(done.result()))
 
     def _propose(self, payload: bytes, epoch: int) -> None:
         """Propose an entry; its fate is the next event."""
         try:
-            self._events.appendleft(core.Proposed(self._engine.propose(payload, epoch)))
+            self._events.appendleft(events.Proposed(self._engine.propose(payload, epoch)))
         except TidelogError as error:
-            self._events.appendleft(core.ProposalFailed(error))
+            self._events.appendleft(events.ProposalFailed(error))
 
     def _publish(self, entries: Sequence[CommittedEntry], image: MetadataImage) -> None:
         self._feed.step(Published(entries, image))
@@ -278,18 +277,18 @@ class QuorumController:
             return False
 
 
-def _handled(handle: Callable[[Controller, int], Result[Any]], controller: Controller, now_ms: int) -> core.Event:
+def _handled(handle: Callable[[Controller, int], Result[Any]], controller: Controller, now_ms: int) -> events.Event:
     try:
-        return core.Handled(handle(controller, now_ms))
+        return events.Handled(handle(controller, now_ms))
     except Exception as error:  # noqa: BLE001  # its caller gets it
-        return core.HandlingFailed(error)
+        return events.HandlingFailed(error)
 
 
-def _encoded(records: Sequence[MetadataRecord]) -> core.Event:
+def _encoded(records: Sequence[MetadataRecord]) -> events.Event:
     try:
-        return core.Encoded(encode_batch(records))
+        return events.Encoded(encode_batch(records))
     except (TypeError, ValueError) as error:
-        return core.HandlingFailed(error)
+        return events.HandlingFailed(error)
 
 
 def _log_broker_states(before: MetadataImage, after: MetadataImage) -> None:

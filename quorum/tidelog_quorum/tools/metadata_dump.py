@@ -17,7 +17,7 @@ from tidelog.v1 import metadata_record_pb2 as pb
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import uuid_text
-from tidelog_quorum.metadata import read_frames
+from tidelog_quorum.metadata.batches import read_frames
 from tidelog_quorum.raft.core.messages import Entry, EntryKind
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.storage.log_format import Identity

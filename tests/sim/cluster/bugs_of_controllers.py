@@ -18,7 +18,8 @@ from tidelog_node.replication.leader import LeaderState
 from tidelog_quorum.controller import alter_partition, connections, registration
 from tidelog_quorum.controller.feed import MetadataFeed
 from tidelog_quorum.controller.partition_change import _Change
-from tidelog_quorum.controller.term import Answer, ControllerTerm
+from tidelog_quorum.controller.term.commands import Answer
+from tidelog_quorum.controller.term.term import ControllerTerm
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 from tidelog_quorum.raft.core.durability import Durability
 
@@ -57,12 +58,10 @@ def _keep_the_eligible_after_a_crash() -> list[Patch]:
 
 
 def _without_unclean(original: Callable[..., Any]) -> Callable[..., Any]:
-    def handed_over(
-        image: Any, sessions: Any, settling: Any, existing: Any, registered: Any, request: Any
-    ) -> list[Any]:
+    def handed_over(image: Any, sessions: Any, queue: Any, existing: Any, registered: Any, request: Any) -> list[Any]:
         if existing is not None:
             request.previous_broker_epoch = existing.broker_epoch
-        result: list[Any] = original(image, sessions, settling, existing, registered, request)
+        result: list[Any] = original(image, sessions, queue, existing, registered, request)
         return result
 
     return handed_over

@@ -23,7 +23,7 @@ from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.records import iter_headers
 from tidelog_node.log import PartitionLog
 from tidelog_node.replication.fetch_session import FULL_EPOCH
-from tidelog_quorum.metadata import PartitionRegistration
+from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess

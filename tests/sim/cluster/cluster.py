@@ -19,7 +19,7 @@ from sim.cluster.world import World
 
 from tidelog_foundation.requests.configs import ConfigEntry
 from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest
-from tidelog_quorum.controller import ControllerConfig
+from tidelog_quorum.controller.config import ControllerConfig
 
 FIRST_NODE = 11
 FIRST_CLIENT = 31

@@ -17,21 +17,18 @@ from sim.cluster.terms import EarlierController, Terms
 from sim.cluster.world import OnAnswer, Process, World
 from topic_ids import SequentialTopicIds
 
-from tidelog_quorum.controller import Controller, ControllerConfig, Result
+from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.feed import LeaderAnnounced, Restored, VotersAnnounced
-from tidelog_quorum.controller.term import LeaderChanged as TermLeaderChanged
-from tidelog_quorum.controller.term import SnapshotRead
-from tidelog_quorum.raft.core import (
-    Command,
-    Commit,
-    Entry,
-    LeaderChanged,
-    Leadership,
-    RaftConfig,
-    RandomSource,
-    Tick,
-)
-from tidelog_quorum.raft.core.commands import RestoreSnapshot
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.controller.term.events import LeaderChanged as TermLeaderChanged
+from tidelog_quorum.controller.term.events import SnapshotRead
+from tidelog_quorum.raft.core.commands import Command, Commit, LeaderChanged, RestoreSnapshot
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.events import Tick
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.messages import Entry
+from tidelog_quorum.raft.core.replica import RandomSource
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 
 if TYPE_CHECKING:

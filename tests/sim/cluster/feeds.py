@@ -8,7 +8,8 @@ from random_numbers import mix
 from sim.cluster.world import OnAnswer
 
 from tidelog_quorum.controller import feed as core
-from tidelog_quorum.metadata import MetadataImage, encode_batches
+from tidelog_quorum.metadata.batches import encode_batches
+from tidelog_quorum.metadata.image import MetadataImage
 
 if TYPE_CHECKING:
     from sim.cluster.controllers import ControllerProcess

@@ -22,7 +22,7 @@ from tidelog_node.broker.metadata_stream import EntryPart, MetadataStream, Respo
 from tidelog_node.broker.report import Report
 from tidelog_node.server.metadata_follower import built_image
 from tidelog_quorum.controller.feed import FeedResponse
-from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.image import MetadataImage
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess

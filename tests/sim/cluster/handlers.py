@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess
     from sim.cluster.replicas import SimulatedPartition
 
-    from tidelog_quorum.metadata import MetadataImage
+    from tidelog_quorum.metadata.image import MetadataImage
 
 _AT_ONCE = {"list_offsets": list_offsets, "offset_for_leader_epoch": offset_for_leader_epoch}
 

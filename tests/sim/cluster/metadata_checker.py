@@ -8,15 +8,11 @@ from raft_properties import require
 from sim.cluster.serving import Key
 
 from tidelog_foundation.ids import NO_BROKER
-from tidelog_quorum.metadata import (
-    BrokerRegistrationChangeRecord,
-    MetadataImage,
-    PartitionChangeRecord,
-    PartitionRegistration,
-    decode_batch,
-    min_insync_replicas,
-    unclean_leader_election_enable,
-)
+from tidelog_quorum.metadata.codec import decode_batch
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from tidelog_quorum.metadata.registrations import PartitionRegistration
+from tidelog_quorum.metadata.topic_config import min_insync_replicas, unclean_leader_election_enable
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker

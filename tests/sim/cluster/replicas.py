@@ -33,7 +33,8 @@ from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.replica_events import change_registration, key_of
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.events import Event
-from tidelog_quorum.metadata import MetadataImage, delta_between
+from tidelog_quorum.metadata.delta import delta_between
+from tidelog_quorum.metadata.image import MetadataImage
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidelog_foundation.config import TopicConfig
-from tidelog_quorum.raft.core import RaftConfig
+from tidelog_quorum.raft.core.config import RaftConfig
 
 NODE, CONTROLLER, LEADER, ACTIVE = 0, 1, 2, 3
 """Kinds of targets: a node or a controller by its place, the leader of a partition, the leading controller."""

@@ -11,7 +11,7 @@ from itertools import permutations
 
 from sim.cluster.schedule import CONTROLLER, LEADER, NODE, Action, Schedule, TopicPlan, Topology
 
-from tidelog_quorum.raft.core import RaftConfig
+from tidelog_quorum.raft.core.config import RaftConfig
 
 ORDERS = tuple(permutations(range(3)))
 """The orders of three replicas: the first is cut off, the second crashes, the third goes away."""

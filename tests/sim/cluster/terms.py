@@ -10,11 +10,15 @@ from random_numbers import mix
 from sim.cluster.world import OnAnswer
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.controller import Controller, Result
-from tidelog_quorum.controller import term as core
 from tidelog_quorum.controller.feed import Published
-from tidelog_quorum.metadata import FeatureLevelRecord, MetadataRecord, decode_batch, encode_batch
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.controller.term import commands, events
+from tidelog_quorum.controller.term.backlog import WriteLimits
+from tidelog_quorum.controller.term.term import ControllerTerm
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
 from tidelog_quorum.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
+from tidelog_quorum.metadata.records import FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.raft.protocol import CommittedEntry
 
 if TYPE_CHECKING:
@@ -28,9 +32,9 @@ _SETS_UP = "handle_create_topics"
 """Asked once, before the faults begin."""
 _CANCELS_ONE_IN = 100
 _LIMITS = (
-    core.WriteLimits(),
-    core.WriteLimits(records_per_slice=1, uncommitted_entries=3),
-    core.WriteLimits(records_per_slice=2, uncommitted_bytes=200),
+    WriteLimits(),
+    WriteLimits(records_per_slice=1, uncommitted_entries=3),
+    WriteLimits(records_per_slice=2, uncommitted_bytes=200),
 )
 """Of the product, and so small that slices and a full backlog are the rule."""
 
@@ -62,14 +66,14 @@ class Terms:
         self._process = process
         self._checker = checker
         limits = _LIMITS[mix(process.world.seed, 6) % len(_LIMITS)]
-        self.core = core.ControllerTerm(controller, session_ms, process.monotonic_ms(), limits)
+        self.core = ControllerTerm(controller, session_ms, process.monotonic_ms(), limits)
         self._requests: dict[int, tuple[str, Any]] = {}
         self._answers: dict[int, OnAnswer] = {}
         self._seen: dict[int, tuple[int, int]] = {}
         self._writing: int | None = None
         self._count = 0
         self._steps = 0
-        self._events: deque[core.Event] = deque()
+        self._events: deque[events.Event] = deque()
         self._is_stepping = False
         self._wait_for_tick()
 
@@ -83,7 +87,7 @@ class Terms:
         self._count += 1
         request_id, dice = self._count, self._dice(self._count)
         self._requests[request_id], self._answers[request_id] = request, answer
-        self.step(core.Submitted(request_id, request[0] in _LONG and dice % 2 == 0))
+        self.step(events.Submitted(request_id, request[0] in _LONG and dice % 2 == 0))
         if (dice >> 8) % _CANCELS_ONE_IN == 0 and request[0] != _SETS_UP:
             self._process.after((dice >> 16) % 10, self._cancel, request_id)
 
@@ -91,7 +95,7 @@ class Terms:
         """Call ``ended`` when this controller does not lead."""
         self._count += 1
         self._answers[self._count] = ended
-        self.step(core.LeadershipWatched(self._count))
+        self.step(events.LeadershipWatched(self._count))
 
     def commit(self, entries: Sequence[CommittedEntry]) -> None:
         """Give committed entries to the core; some of a follower's are read in a thread, as large ones are."""
@@ -104,57 +108,57 @@ class Terms:
                 batch.append(entry)
             else:
                 image = self.controller.committed.apply(entry.index, entry.term, decode_batch(entry.payload))
-                self.step(core.EntryRead(entry, image))
+                self.step(events.EntryRead(entry, image))
         self._commit_all(batch)
 
     def _commit_all(self, entries: Sequence[CommittedEntry]) -> None:
         if entries:
-            self.step(core.Committed(entries))
+            self.step(events.Committed(entries))
 
-    def step(self, event: core.Event) -> None:
+    def step(self, event: events.Event) -> None:
         """Take an event and execute its commands; an event that happens meanwhile comes after them."""
         self._events.append(event)
         if self._is_stepping:
             return
         self._is_stepping = True
         while self._events:
-            commands = self.core.step(self._events.popleft(), self._process.monotonic_ms())
-            for command in commands:
+            steps = self.core.step(self._events.popleft(), self._process.monotonic_ms())
+            for command in steps:
                 self._execute(command)
-            self._check(commands)
+            self._check(steps)
         self._is_stepping = False
 
-    def _check(self, commands: list[core.Command]) -> None:
+    def _check(self, steps: list[commands.Command]) -> None:
         self._steps += 1
-        if not self._steps % self._process.check_every and not any(isinstance(c, core.Propose) for c in commands):
+        if not self._steps % self._process.check_every and not any(isinstance(c, commands.Propose) for c in steps):
             self.core.check_invariants()
 
-    def _execute(self, command: core.Command) -> None:
+    def _execute(self, command: commands.Command) -> None:
         match command:
-            case core.Handle(request_id, is_long):
+            case commands.Handle(request_id, is_long):
                 request = request_id, *self._requests.pop(request_id)
                 delay_ms = self._dice(request_id) % _MAX_THREAD_MS
                 if is_long and delay_ms:
                     self._process.after(delay_ms, self._handle_in_thread, *request)
                 else:
                     self._events.append(self._handled(*request))
-            case core.Encode(records):
+            case commands.Encode(records):
                 self._process.after(self._dice(len(records)) % 3, self._encode, records)
-            case core.Propose(payload, epoch):
+            case commands.Propose(payload, epoch):
                 self._propose(payload, epoch)
-            case core.Answer(request_id, response):
+            case commands.Answer(request_id, response):
                 if request_id in self._seen:
                     self._checker.check_answered(*self._seen[request_id])
                 self._answer(request_id, response)
-            case core.Refuse(request_id, error):
+            case commands.Refuse(request_id, error):
                 self._refuse(request_id, error)
-            case core.Publish(entries, image):
+            case commands.Publish(entries, image):
                 self._process.feed.step(Published(entries, image))
-            case core.Later(event):
+            case commands.Later(event):
                 self._process.soon(self.step, event)
-            case core.Fail(error):
+            case commands.Fail(error):
                 raise error
-            case core.TermBegan() | core.BrokersChanged():
+            case commands.TermBegan() | commands.BrokersChanged():
                 pass
             case _:
                 assert_never(command)
@@ -163,29 +167,29 @@ class Terms:
         offset = self._process.propose(payload, epoch)
         if offset is None:
             error = error_for(ErrorCode.NOT_CONTROLLER, "the leadership has ended")
-            self._events.appendleft(core.ProposalFailed(error))
+            self._events.appendleft(events.ProposalFailed(error))
             return
-        self._events.appendleft(core.Proposed(offset))
+        self._events.appendleft(events.Proposed(offset))
         if self._writing is not None:
             self._seen[self._writing] = epoch, offset
             self._writing = None
 
-    def _handled(self, request_id: int, name: str, message: Any) -> core.Event:
+    def _handled(self, request_id: int, name: str, message: Any) -> events.Event:
         self._seen[request_id] = self.core.leader.epoch, self.controller.latest.offset
         self._checker.check_handled(*self._seen[request_id])
         try:
-            result = getattr(self.controller, name)(message, self._process.monotonic_ms())
+            result = self.controller.handle(message, self._process.monotonic_ms())
         except TidelogError as error:
-            return core.HandlingFailed(error)
+            return events.HandlingFailed(error)
         self._process.note_handled(name, message, result)
         self._writing = request_id if result.records or result.preparations else None
-        return core.Handled(result)
+        return events.Handled(result)
 
     def _handle_in_thread(self, request_id: int, name: str, message: Any) -> None:
         self.step(self._handled(request_id, name, message))
 
     def _encode(self, records: Sequence[MetadataRecord]) -> None:
-        self.step(core.Encoded(encode_batch(records)))
+        self.step(events.Encoded(encode_batch(records)))
 
     def _answer(self, request_id: int, response: Any) -> None:
         self._requests.pop(request_id, None)
@@ -207,7 +211,7 @@ class Terms:
         """The connection over which the request came breaks."""
         if request_id in self._answers:
             self._answer(request_id, None)
-            self.step(core.Cancelled(request_id))
+            self.step(events.Cancelled(request_id))
 
     def _wait_for_tick(self) -> None:
         deadline_ms = self.core.next_deadline_ms
@@ -216,7 +220,7 @@ class Terms:
         self._process.after(delay_ms, self._tick)
 
     def _tick(self) -> None:
-        self.step(core.Tick())
+        self.step(events.Tick())
         self._wait_for_tick()
 
     def _dice(self, number: int) -> int:

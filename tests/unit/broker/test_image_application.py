@@ -6,6 +6,7 @@ from typing import Any
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_node.broker.image_application import (
     ChangeReplicas,
     ChangeSettings,
@@ -22,7 +23,8 @@ from tidelog_node.broker.image_application import (
     ReportOffset,
     RequestHeartbeat,
 )
-from tidelog_quorum.metadata import BrokerRegistrationChangeRecord, Endpoint, MetadataImage, RegisterBrokerRecord
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
 OWN, OTHER = b"i" * 16, b"x" * 16
 NODE = BrokerId(7)

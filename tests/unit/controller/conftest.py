@@ -18,7 +18,7 @@ from tidelog_foundation.requests.brokers import (
     RegisterBrokerResponse,
 )
 from tidelog_foundation.requests.cluster import UnregisterBrokerRequest
-from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.configs import ConfigEntry, ConfigResourceType
 from tidelog_foundation.requests.features import FeatureRange
 from tidelog_foundation.requests.replicas import (
     AlterPartitionItem,
@@ -32,21 +32,14 @@ from tidelog_foundation.requests.replicas import (
     IsrMember,
 )
 from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
-from tidelog_quorum.controller import Controller, ControllerConfig, PeriodicTask, Result
-from tidelog_quorum.metadata import (
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
-    METADATA_VERSION,
-    SUPPORTED_FEATURES,
-    ConfigRecord,
-    ConfigResourceType,
-    FeatureLevelRecord,
-    MetadataImage,
-    MetadataRecord,
-    NoOpRecord,
-    PartitionRegistration,
-    decode_batch,
-    encode_batch,
-)
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller, PeriodicTask
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
+from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord, MetadataRecord, NoOpRecord
+from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 SESSION_MS = 9_000
 FEATURES = [
@@ -147,7 +140,7 @@ class Driver:
             features=tuple(fields.get("features", FEATURES)),
             listeners=tuple(fields.get("listeners", ())),
         )
-        response: RegisterBrokerResponse = self.do(self.controller.handle_register_broker, request)
+        response: RegisterBrokerResponse = self.do(self.controller.handle, request)
         return response.broker_epoch
 
     def heartbeat(
@@ -161,7 +154,7 @@ class Driver:
             current_metadata_offset=self.image.offset if offset is None else offset,
             **wants,
         )
-        response: BrokerHeartbeatResponse = self.do(self.controller.handle_broker_heartbeat, request)
+        response: BrokerHeartbeatResponse = self.do(self.controller.handle, request)
         return response
 
     def assign(
@@ -178,7 +171,7 @@ class Driver:
                 ),
             ),
         )
-        response = self.do(self.controller.handle_assign_replicas_to_dirs, request)
+        response = self.do(self.controller.handle, request)
         result = response.topics[0].partitions[0]
         return code_of(result.error) if result.error is not None else None
 
@@ -188,7 +181,7 @@ class Driver:
         self.register(broker_id, incarnation, previous=previous, **fields)
 
     def unregister(self, broker_id: int) -> None:
-        self.do(self.controller.handle_unregister_broker, UnregisterBrokerRequest(broker_id=broker_id))
+        self.do(self.controller.handle, UnregisterBrokerRequest(broker_id=broker_id))
 
     def up(self, *broker_ids: int, incarnation: int = 1, log_dirs: Sequence[bytes] = (), **fields: Any) -> None:
         """Register and unfence."""
@@ -204,7 +197,7 @@ class Driver:
     def create(self, name: str = "t", assignments: Sequence[Sequence[int]] = (), **fields: Any) -> Any:
         """Return the topic's result."""
         response = self.do(
-            self.controller.handle_create_topics,
+            self.controller.handle,
             CreateTopicsRequest(
                 topics=(self.creatable(name, assignments, **fields),), validate_only=fields.get("validate_only", False)
             ),
@@ -239,7 +232,7 @@ class Driver:
         request = AlterPartitionRequest(
             broker_id=broker_id, broker_epoch=fields.get("broker_epoch", broker_epoch), topics=(topic,)
         )
-        response: AlterPartitionResponse = self.do(self.controller.handle_alter_partition, request)
+        response: AlterPartitionResponse = self.do(self.controller.handle, request)
         return response.topics[0].partitions[0]
 
     @property

@@ -8,7 +8,8 @@ import pytest
 from topic_ids import SequentialTopicIds
 
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
-from tidelog_quorum.controller import BrokerRefused, Controller, ControllerConfig
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.connections import (
     Answer,
     Broker,
@@ -27,7 +28,9 @@ from tidelog_quorum.controller.connections import (
     Report,
     Reported,
 )
-from tidelog_quorum.metadata import BrokerRegistrationChangeRecord, Endpoint, RegisterBrokerRecord
+from tidelog_quorum.controller.sessions import BrokerRefused
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.metadata.records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
 REFUSED, HEARD, NONE = Answer.REFUSED, Answer.ACCEPTED, Answer.NONE
 ORIGIN = ip_address("10.0.0.7")

@@ -16,7 +16,7 @@ from tidelog_foundation.requests.replicas import (
     AlterPartitionTopic,
     IsrMember,
 )
-from tidelog_quorum.metadata import PartitionChangeRecord
+from tidelog_quorum.metadata.records import PartitionChangeRecord
 
 
 @pytest.fixture
@@ -101,11 +101,11 @@ def test_alter_partition_names_an_unknown_partition(led: Any) -> None:
     item = AlterPartitionItem(9, 0, 0, (IsrMember(broker_id=1, broker_epoch=-1),))
     topic = AlterPartitionTopic(topic_id=led.image.topics["t"].topic_id, partitions=(item,))
     request = AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=(topic,))
-    answer = led.do(led.controller.handle_alter_partition, request)
+    answer = led.do(led.controller.handle, request)
     assert code(answer.topics[0].partitions[0]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topic = dataclasses.replace(topic, topic_id=b"?" * 16)
     request = AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=(topic,))
-    answer = led.do(led.controller.handle_alter_partition, request)
+    answer = led.do(led.controller.handle, request)
     assert code(answer.topics[0].partitions[0]) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -121,14 +121,14 @@ def test_alter_partition_is_refused_whole_when_a_partition_is_named_twice(led: A
     )
     request = AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=(topic,))
     with pytest.raises(TidelogError, match="twice"):
-        led.controller.handle_alter_partition(request, 0)
+        led.controller.handle(request, 0)
 
 
 def test_alter_partition_names_an_unknown_topic(led: Any) -> None:
     topic = AlterPartitionTopic(topic_id=bytes(16), partitions=(AlterPartitionItem(0, 0, 0, ()),))
     epoch = led.image.brokers[1].broker_epoch
     request = AlterPartitionRequest(broker_id=1, broker_epoch=epoch, topics=(topic,))
-    response = led.do(led.controller.handle_alter_partition, request)
+    response = led.do(led.controller.handle, request)
     assert code(response.topics[0].partitions[0]) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -199,4 +199,4 @@ def test_alter_partition_tells_a_leader_that_the_change_took_it_away(led: Any) -
 def test_changes_of_many_partitions_may_be_split_into_entries(led: Any) -> None:
     """Each is right without the others, and a leader of many has them all at once when a follower lags."""
     request = AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch)
-    assert not led.controller.handle_alter_partition(request, 0).atomic
+    assert not led.controller.handle(request, 0).atomic

@@ -11,7 +11,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, RegisterBrokerRequest
 from tidelog_foundation.requests.features import FeatureRange
-from tidelog_quorum.controller import BrokerProgress
+from tidelog_quorum.controller.sessions import BrokerProgress
 
 
 def error_of(call: Any, *args: Any, **kwargs: Any) -> ErrorCode:
@@ -295,14 +295,14 @@ def test_heartbeat_waits_for_the_entry_of_the_registration_where_that_came_later
     request = RegisterBrokerRequest(
         broker_id=1, cluster_id="c1", incarnation_id=bytes(16), endpoint=Endpoint(host="h", port=1)
     )
-    result = controller.handle_register_broker(request, 0)
+    result = controller.handle(request, 0)
     # The engine wrote two entries of its own in between.
     controller.append(controller.next_offset + 2, 1, result.records)
     epoch = result.response.broker_epoch
     beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=epoch)
-    assert controller.handle_broker_heartbeat(beat, 0).response.is_fenced
+    assert controller.handle(beat, 0).response.is_fenced
     beat = dataclasses.replace(beat, current_metadata_offset=epoch + 2)
-    assert not controller.handle_broker_heartbeat(beat, 0).response.is_fenced
+    assert not controller.handle(beat, 0).response.is_fenced
 
 
 def test_heartbeat_of_a_fenced_broker_must_reach_what_earlier_controllers_wrote(driver: Any) -> None:
@@ -360,7 +360,7 @@ def test_shutdown_waits_for_the_entry_that_moved_the_leaderships_wherever_it_is_
         want_shut_down=True,
     )
     before = driver.image.offset
-    result = driver.controller.handle_broker_heartbeat(request, driver.now_ms)
+    result = driver.controller.handle(request, driver.now_ms)
     driver.controller.append(before + 5, driver.epoch, result.records)
     driver.controller.replay(before + 5, driver.epoch, result.records)
     driver.heartbeat(2, offset=before + 4)

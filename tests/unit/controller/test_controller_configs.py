@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from request_values import code_of
 
-from tidelog_foundation.config import DynamicBrokerConfig, config_key, parse_config
+from tidelog_foundation.config import DynamicBrokerConfig, TopicConfig, config_key, parse_config
 from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS, override_broker_settings
 from tidelog_foundation.config.foreign import with_effect
 from tidelog_foundation.errors import ErrorCode, TidelogError
@@ -19,18 +19,15 @@ from tidelog_foundation.requests.configs import (
     ConfigOperation,
     ConfigResourceChange,
     ConfigResourceName,
+    ConfigResourceType,
     IncrementalAlterConfigsRequest,
 )
 from tidelog_node.server.config import NodeConfig
-from tidelog_quorum.controller import Result
-from tidelog_quorum.metadata import (
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
-    ConfigResource,
-    ConfigResourceType,
-    FeatureLevelRecord,
-    MetadataImage,
-    PartitionChangeRecord,
-    TopicConfig,
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
+from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
+from tidelog_quorum.metadata.records import FeatureLevelRecord, PartitionChangeRecord
+from tidelog_quorum.metadata.topic_config import (
     broker_settings,
     cluster_topic_defaults,
     effective_topic_config,
@@ -62,7 +59,7 @@ def change(kind: int, name: str, *operations: ConfigOperation) -> ConfigResource
 def alter_all(driver: Any, *changes: ConfigResourceChange, validate_only: bool = False) -> list[tuple[str, str, str]]:
     """Return (resource, code, message) of each result."""
     request = IncrementalAlterConfigsRequest(resources=tuple(changes), validate_only=validate_only)
-    response = driver.do(driver.controller.handle_incremental_alter_configs, request)
+    response = driver.do(driver.controller.handle, request)
     return [(r.resource.name, code_of(r.error).name, r.error.message if r.error else "") for r in response.resources]
 
 
@@ -390,7 +387,7 @@ def test_the_keys_that_are_read_from_files_alone_are_all_known() -> None:
 def test_resources_without_operations_count_too(one: Any) -> None:
     request = IncrementalAlterConfigsRequest(resources=tuple(change(TOPIC, str(i)) for i in range(10_001)))
     with pytest.raises(TidelogError, match="10001 changes in one request") as caught:
-        one.do(one.controller.handle_incremental_alter_configs, request)
+        one.do(one.controller.handle, request)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION
 
 

@@ -11,9 +11,10 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.brokers import RegisterBrokerRequest
-from tidelog_quorum.controller.elections import doubtful
-from tidelog_quorum.metadata import BrokerRegistrationChangeRecord, MetadataImage
+from tidelog_quorum.controller.elections import possibly_unsettled
 from tidelog_quorum.metadata.description import topic_metadata
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import BrokerRegistrationChangeRecord
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -190,7 +191,7 @@ def test_next_leader_looks_at_what_is_in_a_failed_directory_whose_id_another_bro
     driver.put(BrokerRegistrationChangeRecord(2, second.broker_epoch, log_dirs=(*second.log_dirs, first.log_dirs[1])))
     failure = BrokerRegistrationChangeRecord(1, first.broker_epoch, log_dirs=first.log_dirs[:1])
     image = driver.image.apply(driver.image.offset + 1, driver.epoch, [failure])
-    assert [(topic.name, index) for topic, index, _ in doubtful(image)] == [("t", 0)]
+    assert [(topic.name, index) for topic, index, _ in possibly_unsettled(image)] == [("t", 0)]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 99])
@@ -218,11 +219,11 @@ def test_registration_is_refused_with_another_broker_s_directory_until_that_has_
         log_dirs=(b"c" * 16, moved),
     )
     with pytest.raises(TidelogError, match="broker 1 is registered with it") as refusal:
-        driver.do(driver.controller.handle_register_broker, request)
+        driver.do(driver.controller.handle, request)
     assert refusal.value.code is ErrorCode.INVALID_REGISTRATION
     driver.now_ms += 9_000
     driver.register(1, incarnation=2, log_dirs=[B])
-    driver.do(driver.controller.handle_register_broker, request)
+    driver.do(driver.controller.handle, request)
     assert driver.image.brokers[2].log_dirs == (b"c" * 16, moved)
 
 

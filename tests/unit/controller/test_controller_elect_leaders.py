@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from request_values import code_of
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.partitions import ElectionType, ElectLeadersRequest, TopicPartitions
 from tidelog_quorum.controller import elect_leaders as elections
 from tidelog_quorum.controller import leader_balance
 from tidelog_quorum.controller.elect_leaders import elect_leaders, election_slices
 from tidelog_quorum.controller.leader_balance import LeaderBalance
 from tidelog_quorum.controller.partition_change import ElectionRules
-from tidelog_quorum.metadata import (
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
-    Endpoint,
-    MetadataImage,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,

@@ -13,7 +13,7 @@ from request_values import code_of
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest
-from tidelog_quorum.controller import settling
+from tidelog_quorum.controller.partition_queue import PartitionQueue
 
 FEW = 5
 MANY = 17
@@ -22,7 +22,7 @@ MANY = 17
 @pytest.fixture
 def many(driver: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Topic t: 17 partitions on 1 and 2, led by 1; an entry may change 5."""
-    driver.controller._settling = settling.Settling(driver.controller._own, FEW)
+    driver.controller.queue = PartitionQueue(driver.controller.own, FEW)
     driver.up(1, 2)
     driver.create(assignments=[[1, 2]] * MANY)
     return driver
@@ -92,7 +92,7 @@ def test_fencing_of_many_is_written_in_entries_of_bounded_size(many: Any) -> Non
 
 
 def test_fencing_of_many_fences_first_so_that_nobody_joins_an_isr_again(many: Any) -> None:
-    many.write(many.controller.handle_broker_heartbeat, fencing(many, 1))
+    many.write(many.controller.handle, fencing(many, 1))
     many.commit()
     assert many.image.brokers[1].fenced
     assert leaders(many) == {1, 2}
@@ -101,7 +101,7 @@ def test_fencing_of_many_fences_first_so_that_nobody_joins_an_isr_again(many: An
 
 
 def test_fencing_of_many_is_finished_by_the_next_leader(many: Any) -> None:
-    many.write(many.controller.handle_broker_heartbeat, fencing(many, 1))
+    many.write(many.controller.handle, fencing(many, 1))
     many.commit()
     many.lead()
     assert leaders(many) == {1, 2}
@@ -110,7 +110,7 @@ def test_fencing_of_many_is_finished_by_the_next_leader(many: Any) -> None:
 
 
 def test_fencing_of_many_looks_at_each_as_it_is_by_then(many: Any) -> None:
-    many.write(many.controller.handle_broker_heartbeat, fencing(many, 1))
+    many.write(many.controller.handle, fencing(many, 1))
     many.heartbeat(1)
     many.tick()
     many.controller.check_invariants()
@@ -144,7 +144,7 @@ def test_registration_waits_until_many_partitions_are_handed_over(many: Any) -> 
 
 def test_registration_after_a_crash_waits_until_many_elrs_are_left(new_driver: Callable[..., Any]) -> None:
     driver = new_driver(min_isr=2)
-    driver.controller._settling = settling.Settling(driver.controller._own, FEW)
+    driver.controller.queue = PartitionQueue(driver.controller.own, FEW)
     driver.up(1, 2)
     driver.create(assignments=[[1, 2]] * MANY)
     driver.heartbeat(2, want_fence=True, want_shut_down=True)
@@ -177,9 +177,9 @@ def fencing(driver: Any, broker_id: int) -> Any:
 
 def test_queued_partitions_are_data_that_can_be_copied(many: Any) -> None:
     many.unregister(1)
-    waiting = many.controller._settling.waiting()
+    waiting = many.controller.queue.waiting()
     assert 0 < len(waiting) < MANY, "an entry settles some of them"
     state = state_of(many.controller)
     for copied in (copy.deepcopy(many.controller), pickle.loads(pickle.dumps(many.controller))):
         assert state_of(copied) == state
-        assert copied._settling.waiting() == waiting
+        assert copied.queue.waiting() == waiting

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.v1.metadata_record_pb2 import CONFIG_RESOURCE_TYPE_BROKER
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY
 from tidelog_foundation.requests.configs import (
@@ -15,17 +16,14 @@ from tidelog_foundation.requests.configs import (
     ConfigOperationType,
     ConfigResourceChange,
     ConfigResourceName,
+    ConfigResourceType,
     IncrementalAlterConfigsRequest,
 )
 from tidelog_foundation.requests.features import FeatureUpdate, FeatureUpgradeType, UpdateFeaturesRequest
 from tidelog_quorum.controller import configs
 from tidelog_quorum.controller.elections import changes_by_rules
-from tidelog_quorum.metadata import (
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
-    ConfigRecord,
-    ConfigResourceType,
-    TopicConfig,
-)
+from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
+from tidelog_quorum.metadata.records import ConfigRecord
 
 GOOD, BAD = b"g" * 16, b"b" * 16
 
@@ -236,13 +234,13 @@ def written(driver: Any, since: int) -> list[list[str]]:
 
 def test_lowering_the_minimum_is_one_entry_with_the_elrs_that_end(shrunk: Any) -> None:
     before = len(shrunk.log)
-    shrunk.do(shrunk.controller.handle_incremental_alter_configs, set_minimum("1"))
+    shrunk.do(shrunk.controller.handle, set_minimum("1"))
     assert written(shrunk, before) == [["ConfigRecord", *["PartitionChangeRecord"] * 3]]
 
 
 def test_raising_the_minimum_writes_no_partition(shrunk: Any) -> None:
     before = len(shrunk.log)
-    shrunk.do(shrunk.controller.handle_incremental_alter_configs, set_minimum("3"))
+    shrunk.do(shrunk.controller.handle, set_minimum("3"))
     assert written(shrunk, before) == [["ConfigRecord"]]
 
 
@@ -251,7 +249,7 @@ def test_elrs_that_are_too_many_for_an_entry_end_before_the_minimum_is_lowered(
 ) -> None:
     monkeypatch.setattr(configs, "MAX_CHANGES", 2)
     before = len(shrunk.log)
-    shrunk.write(shrunk.controller.handle_incremental_alter_configs, set_minimum("1"))
+    shrunk.write(shrunk.controller.handle, set_minimum("1"))
     assert written(shrunk, before) == [["PartitionChangeRecord"] * 3, ["ConfigRecord"]]
     shrunk.commit(1)
     shrunk.lead()
@@ -269,7 +267,7 @@ def test_elrs_end_with_the_feature_however_many_there_are(
     update = FeatureUpdate(
         name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=0, upgrade_type=FeatureUpgradeType.SAFE_DOWNGRADE
     )
-    shrunk.do(shrunk.controller.handle_update_features, UpdateFeaturesRequest(updates=(update,)))
+    shrunk.do(shrunk.controller.handle, UpdateFeaturesRequest(updates=(update,)))
     assert [shrunk.elr_state(index=i) for i in range(4)] == [(1, (1,), (), ())] * 3 + [(1, (1, 2, 3), (), ())]
 
 
@@ -284,10 +282,10 @@ def test_change_of_rules_is_refused_that_changes_too_many_partitions_nobody_lead
     )
     request = UpdateFeaturesRequest(updates=(update,))
     with pytest.raises(TidelogError, match="4 partitions that nobody leads would") as refusal:
-        shrunk.do(shrunk.controller.handle_update_features, request)
+        shrunk.do(shrunk.controller.handle, request)
     assert refusal.value.code is ErrorCode.POLICY_VIOLATION
     shrunk.heartbeat(1)
-    shrunk.do(shrunk.controller.handle_update_features, request)
+    shrunk.do(shrunk.controller.handle, request)
     assert shrunk.elr_state() == (1, (1,), (), ())
 
 

@@ -9,23 +9,27 @@ import pytest
 from topic_ids import SequentialTopicIds
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.requests.features import FeatureUpdate, UpdateFeaturesRequest
-from tidelog_quorum.controller import Controller, ControllerConfig, Result
+from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.features import describe_features
-from tidelog_quorum.metadata import (
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
+    uses_elr,
+)
+from tidelog_quorum.metadata.records import (
     ConfigRecord,
-    ConfigResourceType,
-    Endpoint,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
-    broker_settings,
-    uses_elr,
 )
+from tidelog_quorum.metadata.topic_config import broker_settings
 
 ELR = ELIGIBLE_LEADER_REPLICAS_VERSION
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
@@ -60,7 +64,7 @@ def update(driver: Any, *updates: tuple[str, int, int], validate_only: bool = Fa
         updates=tuple(FeatureUpdate(name=n, level=v, upgrade_type=kind) for n, v, kind in updates),  # type: ignore[arg-type]
         validate_only=validate_only,
     )
-    driver.do(driver.controller.handle_update_features, request)
+    driver.do(driver.controller.handle, request)
 
 
 def refusal(driver: Any, *updates: tuple[str, int, int]) -> tuple[str, str]:
@@ -187,7 +191,7 @@ def test_turning_elr_on_settles_a_partition_whose_last_member_is_away(new_driver
     driver.tick()
     assert driver.elr_state() == (-1, (1,), (), ())
     update = FeatureUpdate(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=1)
-    driver.do(driver.controller.handle_update_features, UpdateFeaturesRequest(updates=(update,)))
+    driver.do(driver.controller.handle, UpdateFeaturesRequest(updates=(update,)))
     assert driver.elr_state() == (-1, (), (1,), (1,))
     driver.heartbeat(1)
     assert driver.state() == (1, (1,))

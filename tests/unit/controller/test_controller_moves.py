@@ -27,14 +27,14 @@ def reassign(driver: Driver, target: Sequence[int] | None, name: str = "t", inde
     replicas = None if target is None else tuple(target)
     topic = ReassignableTopic(name=name, partitions=(ReassignablePartition(index=index, replicas=replicas),))
     request = AlterPartitionReassignmentsRequest(topics=(topic,))
-    response = (driver.do if commit else driver.write)(driver.controller.handle_alter_partition_reassignments, request)
+    response = (driver.do if commit else driver.write)(driver.controller.handle, request)
     code: int = code_of(response.topics[0].partitions[0].error).code
     return code
 
 
 def elect(driver: Driver, kind: int, name: str = "t") -> dict[int, int]:
     request = ElectLeadersRequest(election_type=kind, topics=(TopicPartitions(name=name, partitions=(0,)),))
-    response = driver.do(driver.controller.handle_elect_leaders, request)
+    response = driver.do(driver.controller.handle, request)
     return {p.index: code_of(p.error).code for t in response.topics for p in t.partitions}
 
 
@@ -93,7 +93,7 @@ def test_move_ends_with_its_topic_and_a_new_one_of_the_name_knows_nothing_of_it(
     driver.create(assignments=[[1, 2]])
     reassign(driver, [1, 3])
 
-    driver.do(driver.controller.handle_delete_topics, DeleteTopicsRequest(topic_names=("t",)))
+    driver.do(driver.controller.handle, DeleteTopicsRequest(topic_names=("t",)))
     assert reassign(driver, None) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
     driver.create(assignments=[[1, 2]])
 

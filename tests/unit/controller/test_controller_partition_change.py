@@ -21,6 +21,7 @@ from tidelog_foundation.ids import (
     PartitionEpoch,
     TopicId,
 )
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_quorum.controller.partition_change import (
     UNCHANGED,
     Election,
@@ -28,7 +29,7 @@ from tidelog_quorum.controller.partition_change import (
     PartitionTarget,
     partition_change,
 )
-from tidelog_quorum.metadata import BrokerRegistration, Endpoint, PartitionRegistration
+from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
 
 TOPIC = TopicId(b"t" * 16)
 ELR = ElectionRules(min_isr=2, uses_elr=True)

@@ -10,8 +10,8 @@ from request_values import code_of
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.requests.topics import CreatePartitionsRequest, NewPartitions, ReplicaAssignment
-from tidelog_quorum.controller import Result
-from tidelog_quorum.metadata import PartitionChangeRecord
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.metadata.records import PartitionChangeRecord
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def new(name: str, count: int, assignments: Any = ()) -> NewPartitions:
 
 def add(driver: Any, *topics: NewPartitions, validate_only: bool = False) -> dict[str, ErrorCode]:
     request = CreatePartitionsRequest(topics=tuple(topics), validate_only=validate_only)
-    response = driver.do(driver.controller.handle_create_partitions, request)
+    response = driver.do(driver.controller.handle, request)
     return {t.name: code_of(t.error) for t in response.topics}
 
 
 def text_of(driver: Any, topic: NewPartitions) -> str:
     request = CreatePartitionsRequest(topics=(topic,))
-    response = driver.do(driver.controller.handle_create_partitions, request)
+    response = driver.do(driver.controller.handle, request)
     return str(response.topics[0].error.message)
 
 
@@ -129,5 +129,5 @@ def test_added_partitions_get_what_a_reassignment_will_leave_the_first_one(three
 def test_create_partitions_refuses_too_many_topics_at_once(three: Any) -> None:
     request = CreatePartitionsRequest(topics=tuple(NewPartitions(str(i), 0) for i in range(10_001)))
     with pytest.raises(TidelogError, match="10001 topics in one request") as caught:
-        three.do(three.controller.handle_create_partitions, request)
+        three.do(three.controller.handle, request)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION

@@ -10,16 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.topics import CreateTopicsRequest
 from tidelog_quorum.controller.placement import ClusterLoad, place_replicas
-from tidelog_quorum.metadata import (
-    Endpoint,
-    MetadataImage,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord
 
 
 def cluster(racks: list[str], fenced: tuple[int, ...] = ()) -> MetadataImage:
@@ -145,7 +140,7 @@ def test_load_follows_the_image_and_counts_no_topic_twice() -> None:
 def test_placement_spreads_the_small_topics_of_one_request(driver: Any) -> None:
     driver.up(1, 2, 3)
     topics = [driver.creatable(f"t{i}", partitions=2, factor=1) for i in range(9)]
-    driver.do(driver.controller.handle_create_topics, CreateTopicsRequest(topics=tuple(topics)))
+    driver.do(driver.controller.handle, CreateTopicsRequest(topics=tuple(topics)))
     assert Counter(p.leader for _, _, p in driver.image.partitions()) == {1: 6, 2: 6, 3: 6}
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.requests.brokers import AllocateProducerIdsRequest
-from tidelog_quorum.controller import Result
-from tidelog_quorum.metadata import MetadataImage, ProducerIdsRecord
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import ProducerIdsRecord
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def two(driver: Any) -> Any:
 def allocate(driver: Any, broker_id: int, epoch: int | None = None) -> tuple[int, int]:
     epoch = driver.image.brokers[broker_id].broker_epoch if epoch is None else epoch
     request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
-    response = driver.do(driver.controller.handle_allocate_producer_ids, request)
+    response = driver.do(driver.controller.handle, request)
     return response.producer_id_start, response.producer_id_len
 
 
@@ -41,7 +42,7 @@ def test_blocks_are_not_given_again_by_a_new_leader_or_from_a_snapshot(two: Any)
 def test_a_block_that_was_not_committed_is_given_again(two: Any) -> None:
     epoch = two.image.brokers[1].broker_epoch
     request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
-    assert two.write(two.controller.handle_allocate_producer_ids, request).producer_id_start == 0
+    assert two.write(two.controller.handle, request).producer_id_start == 0
     two.lead()
     assert allocate(two, 1) == (0, 1_000), "nobody was answered with the first one"
 

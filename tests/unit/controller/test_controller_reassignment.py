@@ -12,6 +12,7 @@ from request_values import code_of
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import UNASSIGNED_DIRECTORY
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -26,17 +27,16 @@ from tidelog_quorum.controller.reassignment import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
-from tidelog_quorum.metadata import (
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
-    Endpoint,
-    MetadataImage,
     PartitionRecord,
-    PartitionRegistration,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 TOPIC_ID = b"0123456789abcdef"
 BROKERS = (1, 2, 3, 4, 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
-from tidelog_quorum.controller import BrokerRefused
+from tidelog_quorum.controller.sessions import BrokerRefused
 
 LATER_MS = 100
 
@@ -18,7 +18,7 @@ def refuse(driver: Any, broker_id: int, *, epoch: int | None = None, since_ms: i
         broker.broker_epoch if epoch is None else BrokerEpoch(epoch),
         driver.now_ms if since_ms is None else since_ms,
     )
-    is_settled: bool = driver.do(driver.controller.handle_broker_refused, refused)
+    is_settled: bool = driver.do(driver.controller.handle, refused)
     return is_settled
 
 
@@ -88,7 +88,7 @@ def test_refusal_of_a_fenced_broker_leaves_the_registration_its_session(driver: 
 
 def test_refusal_of_an_unknown_broker_changes_nothing(driver: Any) -> None:
     offset = driver.image.offset
-    assert driver.do(driver.controller.handle_broker_refused, BrokerRefused(BrokerId(9), BrokerEpoch(1), 0))
+    assert driver.do(driver.controller.handle, BrokerRefused(BrokerId(9), BrokerEpoch(1), 0))
     assert driver.image.offset == offset
 
 

@@ -31,6 +31,7 @@ from tidelog_foundation.requests.configs import (
     ConfigOperationType,
     ConfigResourceChange,
     ConfigResourceName,
+    ConfigResourceType,
     IncrementalAlterConfigsRequest,
 )
 from tidelog_foundation.requests.features import FeatureRange
@@ -44,26 +45,29 @@ from tidelog_foundation.requests.replicas import (
     IsrMember,
 )
 from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
-from tidelog_quorum.controller import BrokerRefused, Controller, ControllerConfig, PeriodicTask, Result
+from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.elections import rules_of
-from tidelog_quorum.controller.settling import Settling
-from tidelog_quorum.metadata import (
+from tidelog_quorum.controller.partition_queue import PartitionQueue
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.sessions import BrokerRefused
+from tidelog_quorum.controller.state_machine import Controller, PeriodicTask
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
+from tidelog_quorum.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
-    ConfigRecord,
-    ConfigResourceType,
-    FeatureLevelRecord,
-    MetadataImage,
-    MetadataRecord,
-    NoOpRecord,
-    PartitionRegistration,
-    RegisterBrokerRecord,
-    UnregisterBrokerRecord,
-    decode_batch,
-    encode_batch,
     uses_elr,
 )
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 SESSION_MS = 1_000
 BROKERS = st.integers(1, 4)
@@ -84,7 +88,7 @@ class Cluster(RuleBasedStateMachine):
         self.config = ControllerConfig("c1", SESSION_MS, 2, 2)
         self.controller = Controller(self.config, self.topic_ids)
         # So few that an event often takes several entries.
-        self.controller._settling = Settling(self.config.topic_config(), max_changes=2)
+        self.controller.queue = PartitionQueue(self.config.topic_config(), max_changes=2)
         self.holders: dict[tuple[TopicId, int], frozenset[BrokerId]] = {}
         self.crashed: set[tuple[int, int]] = set()
         self.log: list[Entry] = []
@@ -183,7 +187,7 @@ class Cluster(RuleBasedStateMachine):
             return
         epoch = BrokerEpoch(before.broker_epoch - age)
         refused = BrokerRefused(BrokerId(broker_id), epoch, self.now_ms - since_ms)
-        is_settled = self.write(self.controller.handle_broker_refused(refused, self.now_ms))
+        is_settled = self.write(self.controller.handle(refused, self.now_ms))
         assert self.image.brokers[BrokerId(broker_id)].fenced == (before.fenced or (is_settled and not age))
 
     @rule()
@@ -206,7 +210,7 @@ class Cluster(RuleBasedStateMachine):
             features=tuple(FEATURES),
         )
         try:
-            answer = self.write(self.controller.handle_register_broker(request, self.now_ms))
+            answer = self.write(self.controller.handle(request, self.now_ms))
         except TidelogError as error:
             if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 raise
@@ -220,7 +224,7 @@ class Cluster(RuleBasedStateMachine):
         """A cluster of which somebody has given up a broker; mostly the wrong one."""
         request = UnregisterBrokerRequest(broker_id=broker_id)
         if broker_id in self.image.brokers:
-            self.write(self.controller.handle_unregister_broker(request, self.now_ms))
+            self.write(self.controller.handle(request, self.now_ms))
         assert broker_id not in self.image.brokers
 
     @rule(name=st.sampled_from(["a", "b", ""]), value=st.none() | st.integers(1, 3))
@@ -239,7 +243,7 @@ class Cluster(RuleBasedStateMachine):
             operations=(ConfigOperation(name=key, type=kind, value=value or ""),),
         )
         request = IncrementalAlterConfigsRequest(resources=(change,))
-        self.write(self.controller.handle_incremental_alter_configs(request, self.now_ms))
+        self.write(self.controller.handle(request, self.now_ms))
 
     @rule(
         broker_id=BROKERS,
@@ -261,7 +265,7 @@ class Cluster(RuleBasedStateMachine):
             want_shut_down=want_shut_down,
             offline_log_dirs=tuple(offline),
         )
-        answer = self.write(self.controller.handle_broker_heartbeat(request, self.now_ms))
+        answer = self.write(self.controller.handle(request, self.now_ms))
         assert answer.is_fenced == self.image.brokers[broker_id].fenced  # type: ignore[index]
         assert not answer.should_shut_down or answer.is_fenced
         after = self.image.brokers[broker_id]  # type: ignore[index]
@@ -287,7 +291,7 @@ class Cluster(RuleBasedStateMachine):
             broker_epoch=broker.broker_epoch,
             directories=(DirectoryAssignment(directory_id=directory, topics=(named,)),),
         )
-        self.write(self.controller.handle_assign_replicas_to_dirs(request, self.now_ms))
+        self.write(self.controller.handle(request, self.now_ms))
         after = self.image.partition(topic.name, index)
         assert after is not None
         assert after.directory_of(broker.broker_id) == directory
@@ -297,13 +301,13 @@ class Cluster(RuleBasedStateMachine):
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
         request = CreateTopicsRequest(topics=(topic,))
         existed = name in self.image.topics
-        result = self.write(self.controller.handle_create_topics(request, self.now_ms)).topics[0]
+        result = self.write(self.controller.handle(request, self.now_ms)).topics[0]
         assert (code_of(result.error) is ErrorCode.TOPIC_ALREADY_EXISTS) == existed
         assert result.error is not None or name in self.image.topics
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
-        self.write(self.controller.handle_delete_topics(DeleteTopicsRequest(topic_names=(name,)), self.now_ms))
+        self.write(self.controller.handle(DeleteTopicsRequest(topic_names=(name,)), self.now_ms))
         assert name not in self.image.topics
 
     @rule(data=st.data(), age=st.integers(0, 1))
@@ -324,7 +328,7 @@ class Cluster(RuleBasedStateMachine):
             broker_epoch=self.image.brokers[partition.leader].broker_epoch,
             topics=(AlterPartitionTopic(topic_id=topic.topic_id, partitions=(item,)),),
         )
-        answer = self.write(self.controller.handle_alter_partition(request, self.now_ms)).topics[0].partitions[0]
+        answer = self.write(self.controller.handle(request, self.now_ms)).topics[0].partitions[0]
         assert not age or code_of(answer.error) is ErrorCode.INVALID_UPDATE_VERSION
         if answer.error is None:
             after = self.image.partition(topic.name, index)

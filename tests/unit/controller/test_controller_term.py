@@ -12,45 +12,44 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, RegisterBrokerRequest
 from tidelog_foundation.requests.features import FeatureRange
-from tidelog_quorum.controller import Controller, ControllerConfig, Result
-from tidelog_quorum.controller.term import (
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.controller.term.backlog import WriteLimits
+from tidelog_quorum.controller.term.commands import (
     Answer,
-    Cancelled,
     Command,
+    Encode,
+    Fail,
+    Handle,
+    Later,
+    Propose,
+    Refuse,
+    TermBegan,
+)
+from tidelog_quorum.controller.term.events import (
+    Cancelled,
     CommitAwaited,
     Committed,
-    ControllerTerm,
-    Encode,
     Encoded,
     EntryRead,
     Event,
-    Fail,
-    Handle,
     Handled,
     HandlingFailed,
-    Later,
     LeaderChanged,
     LeadershipWatched,
     ProposalFailed,
-    Propose,
     Proposed,
-    Refuse,
     SnapshotRead,
     Submitted,
-    TermBegan,
     Tick,
-    WriteLimits,
 )
 from tidelog_quorum.controller.term.states import Announcing, Elected, Following, Serving, Starting
-from tidelog_quorum.metadata import (
-    FeatureLevelRecord,
-    MetadataImage,
-    MetadataRecord,
-    NoOpRecord,
-    decode_batch,
-    encode_batch,
-)
+from tidelog_quorum.controller.term.term import ControllerTerm
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
 from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import FeatureLevelRecord, MetadataRecord, NoOpRecord
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 
 SESSION_MS = 400
@@ -377,11 +376,11 @@ def register(world: World) -> None:
     )
     epoch = controller.next_offset
     world.step(Submitted(90))
-    world.step(Handled(controller.handle_register_broker(request, world.now_ms)))
+    world.step(Handled(controller.handle(request, world.now_ms)))
     world.commit()
     heartbeat = BrokerHeartbeatRequest(broker_id=7, broker_epoch=epoch, current_metadata_offset=epoch)
     world.step(Submitted(91))
-    world.step(Handled(controller.handle_broker_heartbeat(heartbeat, world.now_ms)))
+    world.step(Handled(controller.handle(heartbeat, world.now_ms)))
     world.commit()
     assert not world.term.controller.committed.brokers[7].fenced  # type: ignore[index]
 

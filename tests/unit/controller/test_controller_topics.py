@@ -18,7 +18,8 @@ from tidelog_foundation.requests.configs import (
     IncrementalAlterConfigsRequest,
 )
 from tidelog_foundation.requests.topics import CreateTopicsRequest, DeleteTopicsRequest
-from tidelog_quorum.controller import Controller, ControllerConfig
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.state_machine import Controller
 
 
 def code(result: Any) -> ErrorCode:
@@ -86,26 +87,26 @@ def test_create_topic_refuses_a_name_that_exists(three: Any) -> None:
 
 def test_create_topic_answers_the_same_when_its_request_comes_again(three: Any) -> None:
     request = CreateTopicsRequest(topics=(three.creatable("t", partitions=4, factor=3),), request_id=b"8 bytes.")
-    first = three.do(three.controller.handle_create_topics, request)
+    first = three.do(three.controller.handle, request)
     entries = len(three.log)
-    assert three.do(three.controller.handle_create_topics, request) == first
+    assert three.do(three.controller.handle, request) == first
     assert len(three.log) == entries, "the second attempt wrote something"
     request = dataclasses.replace(request, request_id=b"another.")
-    assert code(three.do(three.controller.handle_create_topics, request).topics[0]) is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert code(three.do(three.controller.handle, request).topics[0]) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 def test_create_topic_is_known_for_its_request_by_a_new_leader(three: Any) -> None:
     request = CreateTopicsRequest(topics=(three.creatable("t", partitions=2),), request_id=b"8 bytes.")
-    first = three.do(three.controller.handle_create_topics, request)
+    first = three.do(three.controller.handle, request)
     three.lead()
-    assert three.do(three.controller.handle_create_topics, request) == first
+    assert three.do(three.controller.handle, request) == first
 
 
 def test_create_topic_gives_another_id_when_its_request_comes_after_the_deletion(three: Any) -> None:
     request = CreateTopicsRequest(topics=(three.creatable("t"),), request_id=b"8 bytes.")
-    first = three.do(three.controller.handle_create_topics, request).topics[0].topic_id
-    three.do(three.controller.handle_delete_topics, DeleteTopicsRequest(topic_names=("t",)))
-    again = three.do(three.controller.handle_create_topics, request).topics[0].topic_id
+    first = three.do(three.controller.handle, request).topics[0].topic_id
+    three.do(three.controller.handle, DeleteTopicsRequest(topic_names=("t",)))
+    again = three.do(three.controller.handle, request).topics[0].topic_id
     assert len(again) == len(first) == 16
     assert again != first, "a node would take the deleted topic's records for those of the new one"
 
@@ -114,12 +115,12 @@ def test_create_topic_gives_another_id_when_its_request_comes_after_the_deletion
 def test_create_topics_refuses_a_request_id_of_another_length(three: Any, request_id: bytes) -> None:
     request = CreateTopicsRequest(topics=(three.creatable("t"),), request_id=request_id)
     with pytest.raises(TidelogError, match="INVALID_REQUEST"):
-        three.do(three.controller.handle_create_topics, request)
+        three.do(three.controller.handle, request)
 
 
 def test_create_topics_fails_each_for_itself(three: Any) -> None:
     topics = [three.creatable(n) for n in ("a.b", "x", "x", "a_b", "c")]
-    response = three.do(three.controller.handle_create_topics, CreateTopicsRequest(topics=tuple(topics)))
+    response = three.do(three.controller.handle, CreateTopicsRequest(topics=tuple(topics)))
     assert {t.name: code(t) for t in response.topics} == {
         "a.b": ErrorCode.NONE,
         "x": ErrorCode.INVALID_REQUEST,
@@ -166,7 +167,7 @@ def test_create_topic_takes_settings_over_the_clusters_defaults(three: Any) -> N
     resource = ConfigResourceName(type=4, name="")
     operation = ConfigOperation(name="log.cleaner.max.compaction.lag.ms", value="1000")
     change = ConfigResourceChange(resource=resource, operations=(operation,))
-    three.do(three.controller.handle_incremental_alter_configs, IncrementalAlterConfigsRequest(resources=(change,)))
+    three.do(three.controller.handle, IncrementalAlterConfigsRequest(resources=(change,)))
     result = three.create(configs={"min.compaction.lag.ms": "2000"})
     assert code(result) is ErrorCode.INVALID_CONFIG
     assert "min.compaction.lag.ms 2000 is above max.compaction.lag.ms 1000" in result.error.message
@@ -209,7 +210,7 @@ def test_create_topic_refuses_an_assignment_with_a_gap(three: Any) -> None:
     topic = three.creatable("t", [[1], [2]])
     first, second = topic.assignments
     topic = dataclasses.replace(topic, assignments=(first, dataclasses.replace(second, partition_index=2)))
-    response = three.do(three.controller.handle_create_topics, CreateTopicsRequest(topics=(topic,)))
+    response = three.do(three.controller.handle, CreateTopicsRequest(topics=(topic,)))
     assert code(response.topics[0]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
@@ -227,7 +228,7 @@ def test_delete_topics_fails_each_for_itself(three: Any) -> None:
     three.create("a", configs={"segment.bytes": "1000"})
     three.create("b")
     request = DeleteTopicsRequest(topic_names=("a", "x", "b", "b"))
-    response = three.do(three.controller.handle_delete_topics, request)
+    response = three.do(three.controller.handle, request)
     assert {t.name: code(t) for t in response.topics} == {
         "a": ErrorCode.NONE,
         "x": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -241,12 +242,12 @@ def test_delete_topics_is_refused_where_it_is_disabled() -> None:
     config = ControllerConfig("c1", delete_topic_enable=False)
     controller = Controller(config, SequentialTopicIds())
     with pytest.raises(TidelogError, match="TOPIC_DELETION_DISABLED"):
-        controller.handle_delete_topics(DeleteTopicsRequest(topic_names=("t",)), 0)
+        controller.handle(DeleteTopicsRequest(topic_names=("t",)), 0)
 
 
 def test_created_again_a_topic_has_another_id(three: Any) -> None:
     first = three.create().topic_id
-    three.do(three.controller.handle_delete_topics, DeleteTopicsRequest(topic_names=("t",)))
+    three.do(three.controller.handle, DeleteTopicsRequest(topic_names=("t",)))
     assert three.create().topic_id != first
 
 
@@ -254,12 +255,12 @@ def test_created_again_a_topic_has_another_id(three: Any) -> None:
 def test_create_topics_refuses_too_many_topics_at_once(three: Any, count: int) -> None:
     request = CreateTopicsRequest(topics=tuple([three.creatable("", partitions=count)] * 10_001))
     with pytest.raises(TidelogError, match="10001") as caught:
-        three.do(three.controller.handle_create_topics, request)
+        three.do(three.controller.handle, request)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_delete_topics_refuses_too_many_at_once(three: Any) -> None:
     request = DeleteTopicsRequest(topic_names=tuple(str(i) for i in range(10_001)))
     with pytest.raises(TidelogError, match="10001 topics in one request") as caught:
-        three.do(three.controller.handle_delete_topics, request)
+        three.do(three.controller.handle, request)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION

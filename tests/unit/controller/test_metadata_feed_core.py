@@ -27,15 +27,10 @@ from tidelog_quorum.controller.feed import (
     VotersAnnounced,
     Waited,
 )
-from tidelog_quorum.metadata import (
-    FeatureLevelRecord,
-    MetadataImage,
-    MetadataRecord,
-    decode_batch,
-    encode_batch,
-    encode_batches,
-    image_from_batches,
-)
+from tidelog_quorum.metadata.batches import encode_batches, image_from_batches
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
 

@@ -29,6 +29,7 @@ from hosting_script import (
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_node.broker.report import Report
 from tidelog_node.hosting.commands import (
     AddToFetcher,
@@ -66,9 +67,8 @@ from tidelog_node.hosting.events import (
     RetryDue,
     TimePassed,
 )
-from tidelog_quorum.metadata import (
+from tidelog_quorum.metadata.records import (
     ConfigRecord,
-    ConfigResourceType,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, DirectoryId, TopicId
 from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.hosting.placement import Candidate, place
-from tidelog_quorum.metadata import TopicConfig
 
 A, B, C = Path("/a"), Path("/b"), Path("/c")
 ID_A, ID_B, ID_C = (DirectoryId(letter * 16) for letter in (b"a", b"b", b"c"))

@@ -5,6 +5,7 @@ from kafka_admin import AdminNode, name_of, versions_of
 from kafka_metadata import ImageNode, broker
 
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_node.kafka.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -20,7 +21,7 @@ from tidelog_node.kafka.protocol.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType
+from tidelog_quorum.metadata.records import ConfigRecord
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3

@@ -16,7 +16,7 @@ from tidelog_node.kafka.protocol.messages.replicas import (
     ReassignableTopic,
     TopicPartitions,
 )
-from tidelog_quorum.metadata import PartitionChangeRecord
+from tidelog_quorum.metadata.records import PartitionChangeRecord
 
 TIMED_OUT = error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller answered")
 PREFERRED, UNCLEAN = 0, 1

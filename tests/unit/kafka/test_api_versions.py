@@ -7,6 +7,7 @@ import pytest
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -21,8 +22,9 @@ from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, Request
 from tidelog_node.shards.events import ClientIdentity
-from tidelog_quorum.metadata import BrokerRegistration, Endpoint, MetadataImage
 from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 _IMAGE = MetadataImage(offset=42, feature_levels={METADATA_VERSION: 1, ELIGIBLE_LEADER_REPLICAS_VERSION: 0})
 

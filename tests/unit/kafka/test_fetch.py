@@ -8,6 +8,7 @@ import pytest
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import read_records
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
 from tidelog_node.kafka.apis.fetch import FetchApi
@@ -17,7 +18,7 @@ from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
 from tidelog_node.shards.events import ClientIdentity
-from tidelog_quorum.metadata import Endpoint, ListenerEndpoint, RegisterBrokerRecord, RemoveTopicRecord
+from tidelog_quorum.metadata.records import RegisterBrokerRecord, RemoveTopicRecord
 
 T, U = b"0123456789abcdef", b"u" * 16
 NEWEST = 18

@@ -13,7 +13,7 @@ from tidelog_node.kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
 )
-from tidelog_quorum.metadata import NoOpRecord, PartitionChangeRecord, RemoveTopicRecord, TopicRecord
+from tidelog_quorum.metadata.records import NoOpRecord, PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 
 VERSIONS = range(14)
 LAST = 13

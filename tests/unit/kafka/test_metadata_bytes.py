@@ -15,7 +15,7 @@ from tidelog_node.kafka.protocol.messages.metadata import (
 )
 from tidelog_node.kafka.protocol.metadata_bytes import TopicWriter
 from tidelog_node.kafka.protocol.writer import Writer
-from tidelog_quorum.metadata import RemoveTopicRecord
+from tidelog_quorum.metadata.records import RemoveTopicRecord
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 IDS = st.lists(INT32, max_size=4) | st.just(list(range(200)))

@@ -14,7 +14,7 @@ from tidelog_node.kafka.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from tidelog_quorum.metadata import TopicRecord
+from tidelog_quorum.metadata.records import TopicRecord
 
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000

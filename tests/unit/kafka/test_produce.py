@@ -16,6 +16,7 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import (
     HEADER_SIZE,
@@ -27,6 +28,7 @@ from tidelog_foundation.records import (
     read_records,
     validate_batch,
 )
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_node import handlers
 from tidelog_node.event_loop import Pending
 from tidelog_node.kafka.apis.produce import ProduceApi
@@ -35,13 +37,10 @@ from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.served import Caller, CloseConnection, KafkaNode, Request
 from tidelog_node.log import PartitionLog
 from tidelog_node.shards.events import ClientIdentity
-from tidelog_quorum.metadata import (
+from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
-    Endpoint,
-    ListenerEndpoint,
     PartitionRecord,
     RegisterBrokerRecord,
-    TopicConfig,
     TopicRecord,
 )
 

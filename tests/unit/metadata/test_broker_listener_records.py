@@ -2,17 +2,12 @@
 
 from tidelog.v1 import common_pb2
 from tidelog.v1 import metadata_record_pb2 as pb
-from tidelog_quorum.metadata import (
-    BrokerRegistration,
-    BrokerRegistrationChangeRecord,
-    Endpoint,
-    ListenerEndpoint,
-    MetadataImage,
-    RegisterBrokerRecord,
-    from_message,
-    to_message,
-)
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
+from tidelog_quorum.metadata.codec import from_message, to_message
 from tidelog_quorum.metadata.description import cluster_brokers
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 GRPC, KAFKA = ListenerEndpoint("GRPC", "a", 1, "GRPC"), ListenerEndpoint("INTERNAL", "::1", 2, "PLAINTEXT")
 RECORD = RegisterBrokerRecord(7, bytes(16), 1, Endpoint("a", 1), listeners=(GRPC, KAFKA))

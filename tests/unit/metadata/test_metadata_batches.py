@@ -12,20 +12,15 @@ from hypothesis import strategies as st
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
-from tidelog_quorum.metadata import (
+from tidelog_quorum.metadata.batches import cut_batch, encode_batches, frame_batches, image_from_batches, read_frames
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
     FeatureLevelRecord,
-    MetadataImage,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     TopicRecord,
-    cut_batch,
-    decode_batch,
-    encode_batch,
-    encode_batches,
-    frame_batches,
-    image_from_batches,
-    read_frames,
 )
 
 some_records = st.lists(st.builds(FeatureLevelRecord, st.text(max_size=300), st.integers(0, 2**31 - 1)), max_size=40)

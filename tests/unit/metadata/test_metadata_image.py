@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.metadata import (
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
+from tidelog_quorum.metadata.delta import delta_between
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
-    ConfigResourceType,
-    Endpoint,
     FeatureLevelRecord,
-    MetadataImage,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -25,9 +27,6 @@ from tidelog_quorum.metadata import (
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
-    decode_batch,
-    delta_between,
-    encode_batch,
 )
 
 TOPIC = b"t" * 16

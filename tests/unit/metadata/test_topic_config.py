@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ConfigError
-from tidelog_quorum.metadata import (
-    ConfigRecord,
-    ConfigResourceType,
-    MetadataImage,
-    TopicConfig,
-    TopicRecord,
-    override_topic_config,
-    topic_config,
-)
+from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import ConfigRecord, TopicRecord
+from tidelog_quorum.metadata.topic_config import override_topic_config, topic_config
 
 IMAGE = MetadataImage().apply(
     1, 1, [TopicRecord("a", b"a" * 16), ConfigRecord(ConfigResourceType.TOPIC, "a", "min.insync.replicas", "2")]

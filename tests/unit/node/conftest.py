@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.replicas import (
     AlterPartitionItemResult,
     AlterPartitionResponse,
@@ -24,16 +26,9 @@ from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings, Lea
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.server import log_service
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-from tidelog_quorum.metadata import (
-    Endpoint,
-    MetadataImage,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicConfig,
-    TopicRecord,
-    delta_between,
-)
+from tidelog_quorum.metadata.delta import delta_between
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 
 CLUSTER_ID = "test-cluster"
 TOPIC_ID = b"0123456789abcdef"

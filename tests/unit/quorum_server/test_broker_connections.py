@@ -22,11 +22,12 @@ from tidelog_foundation.transport import error_from_rpc, open_channel, server_op
 from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
-from tidelog_quorum.controller import Controller, ControllerConfig
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.server.broker_connections import BrokerConnections, address_of_peer
-from tidelog_quorum.server.controller_service import controller_service
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
+from tidelog_quorum.server.services import controller_service
 
 BROKER = 7
 LONG_ENOUGH_S = 0.6
@@ -90,7 +91,7 @@ class World:
 
     @property
     def is_fenced(self) -> bool:
-        return self.quorum.image.brokers[BROKER].fenced  # type: ignore[index]
+        return self.quorum.controller.committed.brokers[BROKER].fenced  # type: ignore[index]
 
     async def stays_unfenced(self) -> bool:
         return not await self.is_fenced_within(LONG_ENOUGH_S)

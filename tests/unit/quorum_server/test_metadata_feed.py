@@ -9,14 +9,10 @@ import pytest
 
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.controller.feed import FeedLimits, LeaderAnnounced, Published, Restored, VotersAnnounced
-from tidelog_quorum.metadata import (
-    FeatureLevelRecord,
-    MetadataImage,
-    MetadataRecord,
-    decode_batch,
-    encode_batch,
-    image_from_batches,
-)
+from tidelog_quorum.metadata.batches import image_from_batches
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.raft.voters_record import voters_from_message

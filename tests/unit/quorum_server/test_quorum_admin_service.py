@@ -15,15 +15,16 @@ from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.quorum import BrokerProgress, DescribeQuorumResponse, QuorumReplica
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
 from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.status import trailing_value
-from tidelog_quorum.controller import BrokerProgress
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, ReplicaDescription
-from tidelog_quorum.server.quorum_service import quorum_service
+from tidelog_quorum.raft.protocol import LeaderAndEpoch
+from tidelog_quorum.server.services import quorum_service
 
 DIRECTORY = b"d" * 16
 
@@ -39,13 +40,13 @@ class ScriptedEngine:
         self._do("barrier")
         return 9
 
-    def describe(self) -> QuorumDescription:
+    def describe(self) -> DescribeQuorumResponse:
         voters = (
-            ReplicaDescription(1, DIRECTORY, "a", 1, 9, 0, 0),
-            ReplicaDescription(2, b"", "b", 2, 0, None, None),
+            QuorumReplica(1, 9, Endpoint("a", 1), DIRECTORY, 0, 0),
+            QuorumReplica(2, 0, Endpoint("b", 2), b"", -1, -1),
         )
-        observers = (ReplicaDescription(7, DIRECTORY, "o", 3, 5, 40, 1500),)
-        return QuorumDescription(LeaderAndEpoch(1, 3, True), 8, voters, observers, -1, 1)
+        observers = (QuorumReplica(7, 5, Endpoint("o", 3), DIRECTORY, 40, 1500),)
+        return DescribeQuorumResponse(1, 3, 8, voters, observers, snapshot_offset=-1, log_start_offset=1)
 
     async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
         self._do("add", voter, timeout_ms)

@@ -15,7 +15,8 @@ from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse, RegisterBrokerRequest
 from tidelog_foundation.requests.features import FeatureRange
 from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest
-from tidelog_quorum.controller import Controller, ControllerConfig
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 
@@ -43,21 +44,21 @@ class Quorum:
             endpoint=Endpoint(host="h", port=1),
             features=tuple(self.features),
         )
-        answer = await self.shell.submit(lambda c, now_ms: c.handle_register_broker(request, now_ms))
+        answer = await self.shell.submit(lambda c, now_ms: c.handle(request, now_ms))
         return answer.broker_epoch
 
     async def submit_heartbeat(self, broker_id: int) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
-            broker_epoch=self.shell.image.brokers[broker_id].broker_epoch,  # type: ignore[index]
+            broker_epoch=self.shell.controller.committed.brokers[broker_id].broker_epoch,  # type: ignore[index]
             current_metadata_offset=10**6,
         )
-        return await self.shell.submit(lambda c, now_ms: c.handle_broker_heartbeat(request, now_ms))
+        return await self.shell.submit(lambda c, now_ms: c.handle(request, now_ms))
 
     async def submit_create(self, name: str, request_id: bytes = b"") -> ErrorCode:
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         request = CreateTopicsRequest(topics=(topic,), request_id=request_id)
-        answer = await self.shell.submit(lambda c, now_ms: c.handle_create_topics(request, now_ms))
+        answer = await self.shell.submit(lambda c, now_ms: c.handle(request, now_ms))
         error = answer.topics[0].error
         return ErrorCode.NONE if error is None else error.code
 
@@ -137,7 +138,7 @@ def test_submit_fails_when_the_leadership_ends_before_the_commit(quorum: Quorum)
         quorum.raft.auto_commit = True
         quorum.raft.elect(1)
         await quorum.submit_heartbeat(1)
-        assert list(quorum.shell.image.brokers) == [1]
+        assert list(quorum.shell.controller.committed.brokers) == [1]
 
     run(test())
 
@@ -152,7 +153,7 @@ def test_submit_sees_an_entry_that_survived_a_change_of_leader(quorum: Quorum) -
         quorum.raft.elect(1)
         assert await code_of(task) is ErrorCode.NOT_CONTROLLER
         await quorum.submit_heartbeat(1)
-        assert list(quorum.shell.image.brokers) == [1, 2]
+        assert list(quorum.shell.controller.committed.brokers) == [1, 2]
 
     run(test())
 
@@ -215,13 +216,13 @@ def test_silent_broker_is_fenced_and_a_heard_one_is_not(quorum: Quorum) -> None:
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(quorum.shell.run())
             began = time.monotonic()
-            while not quorum.shell.image.brokers[1].fenced:  # type: ignore[index]
+            while not quorum.shell.controller.committed.brokers[1].fenced:  # type: ignore[index]
                 quorum.now_ms = int((time.monotonic() - began) * 1000)
                 await quorum.submit_heartbeat(2)
                 await asyncio.sleep(0.005)
             running.cancel()
         assert quorum.now_ms >= SESSION_MS
-        assert not quorum.shell.image.brokers[2].fenced  # type: ignore[index]
+        assert not quorum.shell.controller.committed.brokers[2].fenced  # type: ignore[index]
 
     run(test())
 
@@ -236,7 +237,7 @@ def test_paused_process_fences_nobody_when_it_goes_on(quorum: Quorum) -> None:
             quorum.now_ms += 100 * SESSION_MS
             await asyncio.sleep(0.1)
             running.cancel()
-        assert not quorum.shell.image.brokers[1].fenced  # type: ignore[index]
+        assert not quorum.shell.controller.committed.brokers[1].fenced  # type: ignore[index]
 
     run(test())
 

@@ -12,19 +12,17 @@ from topic_ids import SequentialTopicIds
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import BrokerId, TopicId
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.partitions import ElectLeadersRequest, TopicPartitions
-from tidelog_quorum.controller import Controller, ControllerConfig, Result, elect_leaders
-from tidelog_quorum.metadata import (
-    Endpoint,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-    decode_batch,
-)
-from tidelog_quorum.server.admin_service import AdminCalls
+from tidelog_quorum.controller import elect_leaders
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.metadata.codec import decode_batch
+from tidelog_quorum.metadata.records import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
+from tidelog_quorum.server.services import AdminCalls
 
 TOPIC_ID = TopicId(b"0123456789abcdef")
 

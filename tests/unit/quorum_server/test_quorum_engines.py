@@ -16,8 +16,8 @@ import pytest
 
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ConfigError, ErrorCode
-from tidelog_quorum.controller import ControllerConfig
-from tidelog_quorum.raft import TidelogRaft
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.raft.engine import TidelogRaft
 from tidelog_quorum.raft.pysyncobj.engine import PySyncObjRaft
 from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.engines import build_engine

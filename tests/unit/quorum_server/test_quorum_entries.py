@@ -11,10 +11,14 @@ import pytest
 from topic_ids import SequentialTopicIds
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.controller import Controller, ControllerConfig, Result
-from tidelog_quorum.controller.term import WriteLimits
-from tidelog_quorum.metadata import FeatureLevelRecord, MetadataImage, MetadataRecord, decode_batch, encode_batch
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.controller.term.backlog import WriteLimits
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
 from tidelog_quorum.metadata.features import METADATA_VERSION
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.raft.voters_record import voters_from_message
@@ -69,7 +73,7 @@ async def settle() -> None:
 def test_first_leader_of_a_cluster_writes_the_first_records_once(shell: Shell) -> None:
     async def test() -> None:
         await shell.lead()
-        assert shell.quorum.image.feature_levels[METADATA_VERSION] >= 1
+        assert shell.quorum.controller.committed.feature_levels[METADATA_VERSION] >= 1
         written = len(shell.raft.log)
         shell.raft.elect(1)
         await shell.write([])
@@ -81,14 +85,14 @@ def test_first_leader_of_a_cluster_writes_the_first_records_once(shell: Shell) -
 def test_operation_that_needs_too_many_records_is_refused_whole(shell: Shell) -> None:
     async def test() -> None:
         await shell.lead()
-        before = shell.quorum.image
+        before = shell.quorum.controller.committed
         with pytest.raises(TidelogError, match=f"{MAX_RECORDS_PER_OPERATION + 1} metadata records") as caught:
             await shell.write(levels(MAX_RECORDS_PER_OPERATION + 1))
         assert caught.value.code is ErrorCode.POLICY_VIOLATION
         await shell.write([])
-        assert shell.quorum.image == before
+        assert shell.quorum.controller.committed == before
         await shell.write(levels(MAX_RECORDS_PER_OPERATION))
-        assert len(shell.quorum.image.feature_levels) >= MAX_RECORDS_PER_OPERATION
+        assert len(shell.quorum.controller.committed.feature_levels) >= MAX_RECORDS_PER_OPERATION
 
     run(test())
 
@@ -167,7 +171,7 @@ def test_split_result_ends_when_the_leadership_does(shell: Shell) -> None:
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
         shell.raft.elect(1)
         await shell.write([FeatureLevelRecord("after", 1)])
-        assert shell.quorum.image.feature_levels["after"] == 1
+        assert shell.quorum.controller.committed.feature_levels["after"] == 1
 
     run(test())
 
@@ -210,21 +214,21 @@ def test_snapshot_is_of_the_moment_when_it_was_captured(shell: Shell, new_raft: 
     async def test() -> None:
         await shell.lead()
         await shell.write(levels(3_000))
-        image, chunks = shell.quorum.image, shell.quorum.capture()
+        image, chunks = shell.quorum.controller.committed, shell.quorum.capture()
         await shell.write([FeatureLevelRecord("later", 1)])
         payload = b"".join(await asyncio.to_thread(list, chunks))
         other = Shell(new_raft())
         pieces = [payload[i : i + 1_000] for i in range(0, len(payload), 1_000)]
         put = await asyncio.to_thread(other.quorum.read_snapshot, image.offset, image.epoch, pieces)
-        assert other.quorum.image == MetadataImage()
+        assert other.quorum.controller.committed == MetadataImage()
         put()
-        assert other.quorum.image == image
+        assert other.quorum.controller.committed == image
         assert b"".join(other.quorum.capture()) == payload
         response = await anext(other.feed.follow(0))
         assert response.snapshot_begin
         entry = CommittedEntry(image.offset + 1, image.epoch, encode_batch([FeatureLevelRecord("later", 1)]))
         other.quorum.on_commit([entry])
-        assert other.quorum.image == shell.quorum.image
+        assert other.quorum.controller.committed == shell.quorum.controller.committed
 
     run(test())
 
@@ -246,8 +250,8 @@ def test_entry_of_the_engine_between_the_leaders_own_is_passed_on(shell: Shell) 
         await settle()
         shell.raft.commit()
         await asyncio.gather(first, second)
-        assert {"a", "b"} <= shell.quorum.image.feature_levels.keys()
-        assert shell.quorum.image.offset == len(shell.raft.log)
+        assert {"a", "b"} <= shell.quorum.controller.committed.feature_levels.keys()
+        assert shell.quorum.controller.committed.offset == len(shell.raft.log)
 
     run(test())
 
@@ -301,7 +305,7 @@ def test_long_request_fails_when_the_leadership_changes_meanwhile(shell: Shell) 
             await shell.quorum.submit(handle, is_long=True)
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
         await shell.write([])
-        assert "f0" not in shell.quorum.image.feature_levels
+        assert "f0" not in shell.quorum.controller.committed.feature_levels
 
     run(test())
 

@@ -20,7 +20,8 @@ from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
-from tidelog_quorum.metadata import PartitionRecord, decode_batch
+from tidelog_quorum.metadata.codec import decode_batch
+from tidelog_quorum.metadata.records import PartitionRecord
 
 pytestmark = pytest.mark.costly
 

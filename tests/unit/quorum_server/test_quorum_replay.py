@@ -12,11 +12,15 @@ import pytest
 from topic_ids import SequentialTopicIds
 
 from tidelog_foundation.transport import server_options
-from tidelog_quorum.controller import Controller
 from tidelog_quorum.controller.config import ControllerConfig
-from tidelog_quorum.metadata import PartitionChangeRecord, PartitionRecord, TopicRecord, encode_batch
-from tidelog_quorum.raft import RaftConfig, TidelogRaft, Voter, VoterSet
-from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.metadata.codec import encode_batch
+from tidelog_quorum.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from tidelog_quorum.raft.core.commands import Persist
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.engine import TidelogRaft
 from tidelog_quorum.raft.storage.raft_storage import open_storage
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
@@ -71,8 +75,8 @@ def test_replay_of_a_long_log_lets_the_event_loop_turn(tmp_path: Path) -> None:
             while not controller.is_active:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         done.set()
-        assert quorum.image.offset > last_index
-        assert quorum.image.topics["t0"].partitions[_SMALL_ENTRIES - 1].leader == 2
+        assert quorum.controller.committed.offset > last_index
+        assert quorum.controller.committed.topics["t0"].partitions[_SMALL_ENTRIES - 1].leader == 2
         assert await measuring < _MAX_TURN_S
         await engine.stop()
         await server.stop(0)

@@ -22,14 +22,15 @@ from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.status import trailing_value
-from tidelog_quorum.controller import Controller, ControllerConfig
-from tidelog_quorum.metadata import RegisterBrokerRecord, decode_batch
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.metadata.codec import decode_batch
+from tidelog_quorum.metadata.records import RegisterBrokerRecord
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.server.admin_service import admin_service
 from tidelog_quorum.server.broker_connections import BrokerConnections
-from tidelog_quorum.server.controller_service import controller_service
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
+from tidelog_quorum.server.services import admin_service, controller_service
 
 VOTERS = VoterSet([Voter(1, "10.0.0.1", 9093), Voter(2, "10.0.0.2", 9094)])
 

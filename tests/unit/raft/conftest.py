@@ -13,7 +13,10 @@ import grpc.aio
 import pytest
 
 from tidelog_foundation.transport import server_options
-from tidelog_quorum.raft import CommittedEntry, LeaderAndEpoch, RaftConfig, TidelogRaft, Voter, VoterSet
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.engine import TidelogRaft
+from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 
 CLUSTER_ID = "raft-tests"
 _FRAME = 4

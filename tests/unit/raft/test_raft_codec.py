@@ -11,13 +11,18 @@ from hypothesis import strategies as st
 from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft.core import AppendRequest, AppendResponse, Entry, EntryKind, VoteRequest, VoteResponse
 from tidelog_quorum.raft.core.messages import (
+    AppendRequest,
+    AppendResponse,
+    Entry,
+    EntryKind,
     FollowRequest,
     Snapshot,
     SnapshotRequest,
     SnapshotResponse,
     TimeoutNow,
+    VoteRequest,
+    VoteResponse,
 )
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.network.codec import MAX_CHUNK_BYTES, MAX_ENTRY_BYTES, decode_message, encode_message

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raft_voter import data, voter_set
 
-from tidelog_quorum.raft.core import Entry, RaftLog, VoterSet
-from tidelog_quorum.raft.core.log import MAX_BATCH_ENTRIES
-from tidelog_quorum.raft.core.voters import VoterHistory
+from tidelog_quorum.raft.core.log import MAX_BATCH_ENTRIES, RaftLog
+from tidelog_quorum.raft.core.messages import Entry
+from tidelog_quorum.raft.core.voters import VoterHistory, VoterSet
 
 terms_of_a_log = st.lists(st.integers(1, 4), max_size=12).map(sorted)
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tidelog_quorum.raft import delivery as delivery_module
-from tidelog_quorum.raft.core import Entry, EntryKind
 from tidelog_quorum.raft.core.commands import Commit, ReadReady, RestoreSnapshot
-from tidelog_quorum.raft.core.messages import Snapshot
+from tidelog_quorum.raft.core.messages import Entry, EntryKind, Snapshot
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.delivery import Delivery
 from tidelog_quorum.raft.protocol import CommittedEntry

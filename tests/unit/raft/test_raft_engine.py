@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft import CommittedEntry, RaftConfig
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.protocol import CommittedEntry
 
 FAST = RaftConfig(election_timeout_ms=500, heartbeat_interval_ms=50)
 Engines = Callable[..., Any]

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft import RaftConfig, SnapshotConfig, Voter, VoterSet
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 
 FAST = RaftConfig(election_timeout_ms=500, heartbeat_interval_ms=50, max_trailing_entries=5)
 Engines = Callable[..., Any]
@@ -59,7 +61,7 @@ def test_observer_follows_the_log_and_never_counts(new_engines: Engines, wait_un
             assert [v.replica_id for v in description.voters] == [1]
             [seen] = description.observers
             assert (seen.replica_id, seen.directory_id) == (2, observer.engine.directory_id)
-            assert (seen.host, seen.port) == cluster.addresses[2]
+            assert (seen.endpoint.host, seen.endpoint.port) == cluster.addresses[2]
             await cluster.stop(2)
             await commit(leader, b"alone")
 
@@ -179,7 +181,7 @@ def test_voter_that_starts_again_at_another_address_is_found_by_all(
             leader = await cluster.leader()
             await commit(leader, b"after")
             await wait_until(lambda: again.listener.payloads == [b"before", b"after"])
-            voters = {v.replica_id: (v.host, v.port) for v in leader.engine.describe().voters}
+            voters = {v.replica_id: (v.endpoint.host, v.endpoint.port) for v in leader.engine.describe().voters}
             assert voters == cluster.addresses
 
     asyncio.run(run())

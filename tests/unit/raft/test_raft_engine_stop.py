@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft import LeaderAndEpoch
+from tidelog_quorum.raft.protocol import LeaderAndEpoch
 
 Engines = Callable[..., Any]
 WaitUntil = Callable[..., Any]

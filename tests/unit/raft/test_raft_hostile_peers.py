@@ -15,7 +15,7 @@ from tidelog.v1 import raft_service_pb2 as pb
 from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport import error_from_rpc, open_channel
-from tidelog_quorum.raft import RaftConfig
+from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.network import receiver
 
 Engines = Callable[..., Any]

@@ -12,8 +12,8 @@ import grpc.aio
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog.v1.raft_service_pb2_grpc import RaftServiceServicer, add_RaftServiceServicer_to_server
 from tidelog_foundation.transport import server_options
-from tidelog_quorum.raft import Voter, VoterSet
 from tidelog_quorum.raft.core.messages import Snapshot, SnapshotRequest, VoteResponse
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.network.links import PeerLink, resolve_address
 
 SNAPSHOT = Snapshot(9, 1, VoterSet([Voter(1, "h", 1)]), 100, 0)

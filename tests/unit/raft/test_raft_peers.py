@@ -13,8 +13,16 @@ from tidelog.v1 import raft_service_pb2 as pb
 from tidelog.v1.raft_service_pb2_grpc import RaftServiceServicer, add_RaftServiceServicer_to_server
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.transport import server_options
-from tidelog_quorum.raft.core import AppendRequest, Entry, EntryKind, Message, VoteResponse
-from tidelog_quorum.raft.core.messages import FollowRequest, Snapshot, SnapshotRequest
+from tidelog_quorum.raft.core.messages import (
+    AppendRequest,
+    Entry,
+    EntryKind,
+    FollowRequest,
+    Message,
+    Snapshot,
+    SnapshotRequest,
+    VoteResponse,
+)
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.network.links import PeerLink, resolve_address
 from tidelog_quorum.raft.network.peers import ANY_RECEIVER, ConfiguredControllers, Introduction, Peers

@@ -5,27 +5,20 @@ from __future__ import annotations
 import pytest
 from raft_voter import TestedVoter, append, data
 
-from tidelog_quorum.raft.core import (
+from tidelog_quorum.raft.core.commands import Commit, LeaderChanged, Persist, ProposalRejected, Send
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.events import Persisted, Proposed, Tick
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.messages import (
     AppendResponse,
-    Candidate,
-    Commit,
     Entry,
     EntryKind,
-    Follower,
     HardState,
-    LeaderChanged,
-    Leadership,
     Message,
-    Persist,
-    Persisted,
-    ProposalRejected,
-    Proposed,
-    RaftConfig,
-    Send,
-    Tick,
     VoteRequest,
     VoteResponse,
 )
+from tidelog_quorum.raft.core.replica import Candidate, Follower
 
 
 def test_all_servers_adopt_a_higher_term_and_follow() -> None:

@@ -21,24 +21,11 @@ from raft_voter import (
 )
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_quorum.raft.core import (
-    AppendResponse,
-    EntryKind,
-    Follower,
-    FollowRequest,
-    Persist,
-    Proposed,
-    ReadReady,
-    RequestRefused,
-    Tick,
-    UpdateVoterRequested,
-    Voter,
-    VoterChangeAccepted,
-    VoteRequest,
-    VoteResponse,
-    VotersChanged,
-    VoterSet,
-)
+from tidelog_quorum.raft.core.commands import Persist, ReadReady, RequestRefused, VoterChangeAccepted, VotersChanged
+from tidelog_quorum.raft.core.events import Proposed, Tick, UpdateVoterRequested
+from tidelog_quorum.raft.core.messages import AppendResponse, EntryKind, FollowRequest, VoteRequest, VoteResponse
+from tidelog_quorum.raft.core.replica import Follower
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 
 def test_voter_that_began_anew_is_neither_counted_nor_followed() -> None:

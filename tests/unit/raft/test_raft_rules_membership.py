@@ -20,31 +20,28 @@ from raft_voter import (
 )
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_quorum.raft.core import (
-    AddVoterRequested,
-    AppendRequest,
-    AppendResponse,
-    Candidate,
+from tidelog_quorum.raft.core.commands import (
     Commit,
-    Follower,
-    FollowRequest,
-    Leadership,
-    Message,
     Persist,
     ProposalAccepted,
-    Proposed,
     ReadReady,
-    ReadRequested,
     RequestRefused,
-    SnapshotResponse,
-    Tick,
-    TimeoutNow,
-    TransferRequested,
     VoterChangeAccepted,
-    VoteRequest,
-    VoteResponse,
     VotersChanged,
 )
+from tidelog_quorum.raft.core.events import AddVoterRequested, Proposed, ReadRequested, Tick, TransferRequested
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.messages import (
+    AppendRequest,
+    AppendResponse,
+    FollowRequest,
+    Message,
+    SnapshotResponse,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+)
+from tidelog_quorum.raft.core.replica import Candidate, Follower
 
 
 def refusal(tested: TestedVoter) -> tuple[int, ErrorCode]:

@@ -17,17 +17,12 @@ from raft_voter import (
     voter_set,
 )
 
-from tidelog_quorum.raft.core import (
-    AppendResponse,
-    Commit,
-    Follower,
-    FollowRequest,
-    Message,
-    RaftConfig,
-    VoterChangeAccepted,
-    VoterSet,
-)
+from tidelog_quorum.raft.core.commands import Commit, VoterChangeAccepted
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.messages import AppendResponse, FollowRequest, Message
 from tidelog_quorum.raft.core.progress import Probing
+from tidelog_quorum.raft.core.replica import Follower
+from tidelog_quorum.raft.core.voters import VoterSet
 
 
 def test_observer_without_voters_asks_whoever_there_is() -> None:

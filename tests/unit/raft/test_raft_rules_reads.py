@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from raft_voter import TestedVoter, append
 
-from tidelog_quorum.raft.core import AppendRequest, AppendResponse, Commit, ReadFailed, ReadReady, ReadRequested
+from tidelog_quorum.raft.core.commands import Commit, ReadFailed, ReadReady
+from tidelog_quorum.raft.core.events import ReadRequested
+from tidelog_quorum.raft.core.messages import AppendRequest, AppendResponse
 
 
 def test_read_waits_for_the_first_commit_of_the_term_and_for_a_majority_to_confirm() -> None:

@@ -6,23 +6,11 @@ import pytest
 from raft_voter import TestedVoter, append, data
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_quorum.raft.core import (
-    AppendRequest,
-    AppendResponse,
-    Commit,
-    Entry,
-    EntryKind,
-    Persist,
-    Persisted,
-    ProposalAccepted,
-    ProposalRejected,
-    Proposed,
-    RaftConfig,
-    ReplicaState,
-    Send,
-    Tick,
-)
-from tidelog_quorum.raft.core.progress import Probing, Replicating
+from tidelog_quorum.raft.core.commands import Commit, Persist, ProposalAccepted, ProposalRejected, Send
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.events import Persisted, Proposed, Tick
+from tidelog_quorum.raft.core.messages import AppendRequest, AppendResponse, Entry, EntryKind
+from tidelog_quorum.raft.core.progress import Probing, ReplicaState, Replicating
 
 
 def test_all_servers_apply_in_order_once_commit_index_passes() -> None:

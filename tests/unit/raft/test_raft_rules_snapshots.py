@@ -5,30 +5,28 @@ from __future__ import annotations
 import pytest
 from raft_voter import CONFIG, TestedVoter, append, data, snapshot_at, voter_set, voters_entry
 
-from tidelog_quorum.raft.core import (
-    AppendRequest,
-    AppendResponse,
+from tidelog_quorum.raft.core.commands import (
     Commit,
     CompactLog,
     InstallSnapshot,
     LeaderChanged,
-    Message,
     Persist,
-    Persisted,
-    Proposed,
-    RaftConfig,
     RestoreSnapshot,
     SendSnapshot,
+    StoreChunk,
+    VotersChanged,
+)
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.events import Persisted, Proposed, SnapshotDamaged, SnapshotTaken, Tick
+from tidelog_quorum.raft.core.messages import (
+    AppendRequest,
+    AppendResponse,
+    Message,
     Snapshot,
-    SnapshotDamaged,
     SnapshotRequest,
     SnapshotResponse,
-    SnapshotTaken,
-    StoreChunk,
-    Tick,
     TimeoutNow,
     VoteResponse,
-    VotersChanged,
 )
 from tidelog_quorum.raft.core.progress import Replicating, SendingSnapshot
 

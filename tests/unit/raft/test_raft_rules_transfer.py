@@ -6,24 +6,11 @@ import pytest
 from raft_voter import TestedVoter, append, voter_set
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_quorum.raft.core import (
-    AppendRequest,
-    Candidate,
-    Follower,
-    HardState,
-    Leadership,
-    Persist,
-    ProposalAccepted,
-    ProposalRejected,
-    Proposed,
-    RequestRefused,
-    Tick,
-    TimeoutNow,
-    TransferDone,
-    TransferRequested,
-    VoteRequest,
-    VoteResponse,
-)
+from tidelog_quorum.raft.core.commands import Persist, ProposalAccepted, ProposalRejected, RequestRefused, TransferDone
+from tidelog_quorum.raft.core.events import Proposed, Tick, TransferRequested
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.messages import AppendRequest, HardState, TimeoutNow, VoteRequest, VoteResponse
+from tidelog_quorum.raft.core.replica import Candidate, Follower
 
 
 def leading(*followers: int) -> TestedVoter:

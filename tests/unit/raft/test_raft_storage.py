@@ -15,7 +15,9 @@ import pytest
 from rocksdict import Options, Rdict
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist, Voter, VoterSet
+from tidelog_quorum.raft.core.commands import Persist
+from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.storage.raft_storage import RaftStorage, open_storage
 from tidelog_quorum.raft.storage.stored_log import StoredState, read_stored_log
 

@@ -11,7 +11,8 @@ import pytest
 from small_disk import SmallDisk, why_not
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
+from tidelog_quorum.raft.core.commands import Persist
+from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState
 from tidelog_quorum.raft.storage.raft_storage import RaftStorage, open_storage
 from tidelog_quorum.raft.storage.stored_log import StoredState
 

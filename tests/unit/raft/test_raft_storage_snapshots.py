@@ -12,9 +12,8 @@ import crc32c
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
-from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, StoreChunk
-from tidelog_quorum.raft.core.messages import Snapshot
+from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, Persist, StoreChunk
+from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState, Snapshot
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.storage import raft_storage as storage_module
 from tidelog_quorum.raft.storage.raft_storage import RaftStorage, Write, Written, open_storage

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft import Voter, VoterSet
-from tidelog_quorum.raft.core import HardState
 from tidelog_quorum.raft.core.commands import StoreChunk
-from tidelog_quorum.raft.core.messages import Snapshot
+from tidelog_quorum.raft.core.messages import HardState, Snapshot
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.storage import writer
 from tidelog_quorum.raft.storage.raft_storage import Write, Written
 from tidelog_quorum.raft.storage.stored_log import StoredState

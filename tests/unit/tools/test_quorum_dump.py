@@ -14,15 +14,12 @@ from typer.testing import CliRunner, Result
 from tidelog_cli.tools.quorum_dump import app
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, TopicId
-from tidelog_quorum.metadata import (
-    Endpoint,
-    ListenerEndpoint,
-    RegisterBrokerRecord,
-    TopicRecord,
-    encode_batch,
-    frame_batches,
-)
-from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
+from tidelog_quorum.metadata.batches import frame_batches
+from tidelog_quorum.metadata.codec import encode_batch
+from tidelog_quorum.metadata.records import RegisterBrokerRecord, TopicRecord
+from tidelog_quorum.raft.core.commands import Persist
+from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.storage.raft_storage import open_storage
 

@@ -20,8 +20,8 @@ from tidelog_node.kafka.protocol.messages.api_versions import (
 )
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, KafkaNode, Request
-from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
+from tidelog_quorum.metadata.image import MetadataImage
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """The allowed names of client software (KIP-511; ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN)."""

@@ -11,8 +11,8 @@ from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATI
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.protocol.messages import metadata as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_quorum.metadata import TopicImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
+from tidelog_quorum.metadata.image import TopicImage
 
 _BROKERS, _CONTROLLERS = 1, 2
 _NAMES_ENDPOINTS: Final = 1

@@ -18,7 +18,7 @@ from tidelog_node.handlers import group_offsets
 from tidelog_node.kafka.apis.errors import code_of
 from tidelog_node.kafka.protocol.messages import group_offsets as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.image import MetadataImage
 
 _TOPIC_IDS = 10
 _KNOWS_MEMBER_EPOCHS = 9

@@ -22,8 +22,8 @@ from tidelog_node.kafka.protocol.metadata_bytes import Partition, TopicWriter
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import SHORT_BYTES, Api, Body, Caller, KafkaNode, Request
-from tidelog_quorum.metadata import MetadataImage, TopicImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
+from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 
 _TAKES_IDS: Final = 12
 _NO_ID: Final = bytes(16)

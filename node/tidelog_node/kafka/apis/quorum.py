@@ -19,8 +19,8 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages import quorum as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
-from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
+from tidelog_quorum.metadata.image import MetadataImage
 
 _LISTENER = "GRPC"
 """The listener name of controllers."""

@@ -13,21 +13,19 @@ from google.protobuf.message import DecodeError
 
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.raft.core import (
+from tidelog_quorum.raft.core.messages import (
     AppendRequest,
     AppendResponse,
     Entry,
     EntryKind,
-    Message,
-    VoteRequest,
-    VoteResponse,
-)
-from tidelog_quorum.raft.core.messages import (
     FollowRequest,
+    Message,
     Snapshot,
     SnapshotRequest,
     SnapshotResponse,
     TimeoutNow,
+    VoteRequest,
+    VoteResponse,
 )
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.storage.log_format import DIRECTORY_ID_SIZE

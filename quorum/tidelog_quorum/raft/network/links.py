@@ -27,8 +27,7 @@ from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import CHANNEL_OPTIONS, error_from_rpc, raise_if_cancelled
-from tidelog_quorum.raft.core import AppendRequest, Message
-from tidelog_quorum.raft.core.messages import SnapshotRequest
+from tidelog_quorum.raft.core.messages import AppendRequest, Message, SnapshotRequest
 from tidelog_quorum.raft.network.codec import encode_message
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.raft.core import Message
+from tidelog_quorum.raft.core.messages import Message
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.network.links import PeerLink, Resolve
 from tidelog_quorum.raft.storage.log_format import DIRECTORY_ID_SIZE

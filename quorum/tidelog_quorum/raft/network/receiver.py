@@ -14,7 +14,7 @@ from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport.intake import parse
 from tidelog_foundation.transport.services import Caller, Read, RequestStream, Service
-from tidelog_quorum.raft.core import Message
+from tidelog_quorum.raft.core.messages import Message
 from tidelog_quorum.raft.network.codec import decode_message
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.network.peers import Introduction, Peers, address_in

@@ -25,15 +25,11 @@ from typing import NoReturn
 
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.quorum import DescribeQuorumResponse, QuorumReplica
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.protocol import (
-    CommittedEntry,
-    LeaderAndEpoch,
-    QuorumDescription,
-    RaftListener,
-    ReplicaDescription,
-)
+from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftListener
 from tidelog_quorum.raft.pysyncobj.log import Frame, FrameKind, LogState, check_identity
 from tidelog_quorum.raft.pysyncobj.thread import PySyncObjThread, View
 from tidelog_quorum.raft.snapshot_config import SnapshotConfig
@@ -152,17 +148,17 @@ class PySyncObjRaft:
         finally:
             self._barriers.pop(barrier_id, None)
 
-    def describe(self) -> QuorumDescription:
+    def describe(self) -> DescribeQuorumResponse:
         """Describe the quorum; the other replicas' log ends and ages are as exact as pysyncobj reports them."""
         self._check_leading()
         view = self._thread.view
-        return QuorumDescription(
-            self._leader,
-            self._last_index,
-            tuple(self._describe_replica(voter, view) for voter in self._voters),
-            (),
-            view.snapshot_index,
-            max(view.snapshot_index, 0) + 1,
+        return DescribeQuorumResponse(
+            leader_id=self._node_id,
+            leader_epoch=self._leader.epoch,
+            high_watermark=self._last_index,
+            voters=tuple(self._describe_replica(voter, view) for voter in self._voters),
+            snapshot_offset=view.snapshot_index,
+            log_start_offset=max(view.snapshot_index, 0) + 1,
         )
 
     async def take_snapshot(self) -> tuple[int, int]:
@@ -287,13 +283,13 @@ class PySyncObjRaft:
             await self._leadership_changed.wait()
         return self._leader.leader_id
 
-    def _describe_replica(self, voter: Voter, view: View) -> ReplicaDescription:
+    def _describe_replica(self, voter: Voter, view: View) -> QuorumReplica:
+        endpoint = Endpoint(voter.host, voter.port)
         if voter.voter_id == self._node_id:
-            return ReplicaDescription(voter.voter_id, b"", voter.host, voter.port, self._last_index, 0, 0)
+            return QuorumReplica(voter.voter_id, self._last_index, endpoint, b"", 0, 0)
         lag = max(0, view.commit_index - view.match_index.get(voter.voter_id, 0))
         end = max(0, self._last_index - lag)
-        heard, caught_up = self._thread.ages_ms(voter.voter_id)
-        return ReplicaDescription(voter.voter_id, b"", voter.host, voter.port, end, heard, caught_up)
+        return QuorumReplica(voter.voter_id, end, endpoint, b"", *self._thread.ages_ms(voter.voter_id))
 
     def _fail_barriers(self, error: TidelogError) -> None:
         for future in self._barriers.values():

@@ -178,11 +178,11 @@ class PySyncObjThread:
             self._do_jobs(is_over=True)
         return await asyncio.wrap_future(future)
 
-    def ages_ms(self, voter_id: int) -> tuple[int | None, int | None]:
-        """Return the times since a voter was heard from and since it was caught up; on the loop."""
+    def ages_ms(self, voter_id: int) -> tuple[int, int]:
+        """Return the times since a voter was heard from and since it was caught up, -1 for never; on the loop."""
         transport, now = self._conf.tidelog_transport, time.monotonic()
         times = (d.get(self._nodes[voter_id]) for d in (transport.heard_at, transport.caught_up_at))
-        heard, caught_up = (None if t is None else int((now - t) * 1000) for t in times)
+        heard, caught_up = (-1 if t is None else int((now - t) * 1000) for t in times)
         return heard, caught_up
 
     def transfer(self, to: int | None) -> bool:

@@ -18,9 +18,8 @@ from pathlib import Path
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.raft.core import Entry, HardState, Persist
-from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, StoreChunk
-from tidelog_quorum.raft.core.messages import Snapshot
+from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, Persist, StoreChunk
+from tidelog_quorum.raft.core.messages import Entry, HardState, Snapshot
 from tidelog_quorum.raft.storage.log_format import (
     FORMAT_VERSION,
     IDENTITY_KEY,

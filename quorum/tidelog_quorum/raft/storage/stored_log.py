@@ -14,8 +14,7 @@ from pathlib import Path
 from rocksdict import AccessType, DBCompressionType, DBRecoveryMode, Options, Rdict, RdictIter
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.raft.core import Entry, HardState
-from tidelog_quorum.raft.core.messages import Snapshot
+from tidelog_quorum.raft.core.messages import Entry, HardState, Snapshot
 from tidelog_quorum.raft.storage.log_format import (
     ENTRY_PREFIX,
     FORMAT_VERSION,

@@ -15,13 +15,14 @@ import pytest
 from disk_node import DiskNode, until
 from memory_disk import MemoryFiles, no_fault
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_foundation.records import RecordBatchBuilder, read_records
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication import EpochEnd
-from tidelog_quorum.metadata import RemoveTopicRecord, TopicConfig
+from tidelog_quorum.metadata.records import RemoveTopicRecord
 
 CONFIG = TopicConfig(cleanup_policy=("compact",), segment_bytes=600, min_cleanable_dirty_ratio=0.1)
 CHECKPOINT = "cleaner-offset-checkpoint"

@@ -8,6 +8,7 @@ import pytest
 
 from tidelog_foundation import waiting
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator, coordinator, shard_driver
 from tidelog_node.coordination.internal_topics import java_hash, partition_for
 from tidelog_node.coordination.rocks_view import ShardView, ViewFailedError
@@ -40,7 +41,7 @@ from tidelog_node.shards.events import (
     WriteFailed,
     WriteRecords,
 )
-from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, PartitionChangeRecord, RemoveTopicRecord
+from tidelog_quorum.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord
 
 TOPIC_ID = b"0123456789abcdef"
 CLIENT = ClientIdentity("client", "/127.0.0.1")

@@ -9,6 +9,7 @@ from tidelog_foundation.config import TopicConfig, describe
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.requests.configs import (
     ConfigResourceName,
+    ConfigResourceType,
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -16,7 +17,7 @@ from tidelog_foundation.requests.configs import (
 from tidelog_foundation.requests.topics import DescribeTopicsRequest
 from tidelog_node import handlers
 from tidelog_node.server.config import NodeConfig
-from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType
+from tidelog_quorum.metadata.records import ConfigRecord
 
 TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 ON_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG

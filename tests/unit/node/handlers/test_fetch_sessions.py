@@ -6,12 +6,12 @@ import pytest
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.server import log_service
-from tidelog_quorum.metadata import (
+from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
-    Endpoint,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,

@@ -11,9 +11,9 @@ from disk_node import DiskNode, until
 from log_batches import produced_batch
 from memory_disk import MemoryFiles
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_node.partitions import Partition
 from tidelog_node.partitions.housekeeping import flush_logs, watch_lag
-from tidelog_quorum.metadata import TopicConfig
 
 MANY = 100
 

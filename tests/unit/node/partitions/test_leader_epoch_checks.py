@@ -6,12 +6,13 @@ import pytest
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_node import handlers
 from tidelog_node.handlers.requests import offsets as values
 from tidelog_node.kafka.apis.errors import code_of
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.server import log_service
-from tidelog_quorum.metadata import Endpoint, RegisterBrokerRecord
+from tidelog_quorum.metadata.records import RegisterBrokerRecord
 
 CURRENT = 1
 CODES = {

@@ -4,8 +4,10 @@ import logging
 
 import pytest
 
+from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_node.partitions import MetadataCache
-from tidelog_quorum.metadata import Endpoint, ListenerEndpoint, MetadataImage, RegisterBrokerRecord
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import RegisterBrokerRecord
 
 
 def broker(epoch, *kafka):

@@ -7,7 +7,7 @@ from tidelog_foundation import time_slices
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.partitions import PartitionRegistry
 from tidelog_node.replication import EpochEnd
-from tidelog_quorum.metadata import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from tidelog_quorum.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 TOPIC_ID = b"0123456789abcdef"
 

@@ -9,8 +9,9 @@ import pytest
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import read_records
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_node.server import log_service
-from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, PartitionChangeRecord
+from tidelog_quorum.metadata.records import ConfigRecord, PartitionChangeRecord
 
 TOPIC_ID = b"0123456789abcdef"
 LEADER_LIST = "leader.replication.throttled.replicas"

@@ -17,7 +17,7 @@ from tidelog_node.partitions.housekeeping import (
     remove_deleted_files,
 )
 from tidelog_node.server import log_service
-from tidelog_quorum.metadata import BrokerRegistrationChangeRecord
+from tidelog_quorum.metadata.records import BrokerRegistrationChangeRecord
 
 DAY_MS = 86_400_000
 

@@ -8,7 +8,7 @@ from tidelog_node.handlers.requests import offsets as values
 from tidelog_node.partitions import isr_changes
 from tidelog_node.replication.isr_changes import IsrChangeSettings
 from tidelog_node.server import log_service
-from tidelog_quorum.metadata import RemoveTopicRecord
+from tidelog_quorum.metadata.records import RemoveTopicRecord
 
 
 def values_of(result):

@@ -11,7 +11,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.brokers import BrokerHeartbeatResponse, RegisterBrokerResponse
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.server.lifecycle import BrokerLifecycle
-from tidelog_quorum.metadata import SUPPORTED_FEATURES
+from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
 
 
 class FakeController:

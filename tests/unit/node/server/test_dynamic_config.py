@@ -7,10 +7,12 @@ import logging
 import pytest
 
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_node.partitions.housekeeping import _pause
 from tidelog_node.server.cleaner_job import CleanerJob, cleaner_settings
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, MetadataImage
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import ConfigRecord
 
 FILE = {
     "broker.id": "7",

@@ -24,7 +24,7 @@ from tidelog_node.groups.shard import GroupShard
 from tidelog_node.server import log_service
 from tidelog_node.server.group_service import group_service
 from tidelog_node.server.topic_creation import TopicCreation
-from tidelog_quorum.metadata import PartitionChangeRecord
+from tidelog_quorum.metadata.records import PartitionChangeRecord
 
 PARTITIONS = 4
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.code

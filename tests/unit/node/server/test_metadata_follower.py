@@ -14,21 +14,21 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import BrokerEpoch
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.transport import open_channel, server_options
 from tidelog_node.partitions import MetadataCache
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_quorum.controller.feed import FeedLimits, LeaderAnnounced, Published, Restored, VotersAnnounced
-from tidelog_quorum.metadata import (
+from tidelog_quorum.metadata.codec import encode_batch
+from tidelog_quorum.metadata.delta import MetadataDelta
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
-    Endpoint,
     FeatureLevelRecord,
-    MetadataDelta,
-    MetadataImage,
     MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
-    encode_batch,
 )
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry

@@ -13,6 +13,7 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.transport import abort_with, open_channel, server_options
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.kafka.server.listener import KafkaListeners
@@ -22,16 +23,15 @@ from tidelog_node.server import process
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import Node
 from tidelog_quorum.controller.feed import FeedLimits, Published
-from tidelog_quorum.metadata import (
+from tidelog_quorum.metadata.codec import encode_batch
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
-    Endpoint,
-    MetadataImage,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
-    encode_batch,
 )
 from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.server.metadata_feed import MetadataFeed

@@ -12,7 +12,7 @@ from memory_disk import MemoryFiles
 
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, BrokerId
-from tidelog_quorum.metadata import PartitionChangeRecord, RemoveTopicRecord
+from tidelog_quorum.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from memory_disk import MemoryFiles
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, BrokerId
 from tidelog_node.log import LogConfig
-from tidelog_quorum.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord, RemoveTopicRecord
+from tidelog_quorum.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, RemoveTopicRecord
 
 NOBODY, ONE, TWO = BrokerId(-1), BrokerId(1), BrokerId(2)
 

@@ -22,7 +22,7 @@ from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import Partition
 from tidelog_node.partitions.directories.folder_creation import create_folders
 from tidelog_node.server import log_service
-from tidelog_quorum.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+from tidelog_quorum.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 MANY = 100
 ONE, TWO = BrokerId(1), BrokerId(2)

@@ -10,10 +10,11 @@ from disk_node import TOPIC_ID, DiskNode, until
 from log_batches import produced_batch, replicated_batch
 from memory_disk import MemoryFiles, crash_at_every_step
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.records import iter_headers
-from tidelog_quorum.metadata import RemoveTopicRecord, TopicConfig
+from tidelog_quorum.metadata.records import RemoveTopicRecord
 
 SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=0)
 

@@ -9,11 +9,12 @@ from disk_node import TOPIC_ID, DiskNode, until
 from log_batches import produced_batch
 from memory_disk import MemoryFiles
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, TopicId
 from tidelog_node.log.disk.disk_errors import Fault, fault_of, is_directory_failure
 from tidelog_node.log.disk.files import storage_error
-from tidelog_quorum.metadata import RemoveTopicRecord, TopicConfig
+from tidelog_quorum.metadata.records import RemoveTopicRecord
 
 SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=0)
 OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)

@@ -13,7 +13,7 @@ from memory_disk import MemoryFiles
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, BrokerId, TopicId
 from tidelog_node.replication import EpochEnd
-from tidelog_quorum.metadata import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from tidelog_quorum.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 NOBODY, ONE, TWO = BrokerId(-1), BrokerId(1), BrokerId(2)
 

@@ -3,7 +3,7 @@
 An event that affects many partitions, such as the expired session of a broker with 100,000 replicas, is one entry with
 the event and the first changes. The rest follows, an entry at a time, each computed from the image at that time. So
 other requests are handled in between, and nothing is lost when the leadership moves: the next leader starts with all
-partitions that are not settled (``elections.doubtful``).
+partitions that are not settled (``elections.possibly_unsettled``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog_quorum.controller.elections import (
     Brokers,
     Candidate,
     PartitionScan,
-    doubtful,
+    possibly_unsettled,
     rules_of,
     settled,
     without_leader,
@@ -33,7 +33,7 @@ MAX_CHANGES = 2_000
 """The maximum number of partitions that one entry changes; some 40 ms of work."""
 
 
-class Settling:
+class PartitionQueue:
     """The queue of partitions to settle. The controller's handlers add to it, its tick takes from it."""
 
     def __init__(self, own: TopicConfig, max_changes: int = MAX_CHANGES) -> None:
@@ -55,7 +55,7 @@ class Settling:
         """Start with the partitions that an earlier leader may have left."""
         self.forget()
         self._configs = image.configs
-        self._wait(doubtful(image), NOBODY)
+        self._wait(possibly_unsettled(image), NOBODY)
 
     def forget(self) -> None:
         """Clear the queue."""

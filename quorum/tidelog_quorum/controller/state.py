@@ -1,0 +1,48 @@
+"""The state that the handlers of requests share. Only :class:`tidelog_quorum.controller.state_machine.Controller` and
+the handlers that it calls change it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from tidelog_foundation.ids import TopicId
+from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.elections import rules_of
+from tidelog_quorum.controller.partition_change import ElectionRules
+from tidelog_quorum.controller.partition_queue import PartitionQueue
+from tidelog_quorum.controller.placement import ClusterLoad
+from tidelog_quorum.controller.sessions import BrokerSessions
+from tidelog_quorum.metadata.image import MetadataImage
+
+
+class ControllerState:
+    """The images, the soft state of a leading controller, and the settings of its own file: plain data.
+
+    ``own`` are the default settings of topics and ``limits`` those of groups. ``topic_ids`` yields the ids of new
+    topics, each of them once. ``queue`` has the partitions to settle.
+    """
+
+    def __init__(self, config: ControllerConfig, topic_ids: Iterator[TopicId]) -> None:
+        self.config = config
+        self.own = config.topic_config()
+        self.limits = config.group_limits()
+        self.load = ClusterLoad()
+        self.topic_ids = topic_ids
+        self.sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self.queue = PartitionQueue(self.own)
+        self.committed = MetadataImage()
+        self._pending: deque[MetadataImage] = deque()
+
+    @property
+    def latest(self) -> MetadataImage:
+        """The image for decisions: the committed one plus this leader's own uncommitted entries."""
+        try:
+            return self._pending[-1]
+        except IndexError:
+            return self.committed
+
+    def rules_of(self, topic_name: str) -> ElectionRules:
+        """Return the election rules of a topic."""
+        return rules_of(self.latest, topic_name, self.own)

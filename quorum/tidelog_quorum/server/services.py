@@ -1,0 +1,295 @@
+"""The gRPC services of a controller: for storage nodes, for administrators, and for the quorum's administrators."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, get_type_hints
+
+from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests import brokers, cluster, configs, features, partitions, quorum, replicas, topics
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.request import Request, response_type
+from tidelog_foundation.transport.services import Call, Caller, ErrorDetails, ResponseStream, Service
+from tidelog_quorum.controller.elect_leaders import election_response, election_slices
+from tidelog_quorum.controller.features import describe_features
+from tidelog_quorum.controller.reassignment import list_partition_reassignments
+from tidelog_quorum.metadata.description import cluster_brokers, describe_topic, list_topics
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.raft.core.voters import Voter
+from tidelog_quorum.raft.protocol import RaftEngine
+from tidelog_quorum.server.broker_connections import BrokerConnections, address_of_peer
+from tidelog_quorum.server.metadata_feed import MetadataFeed
+from tidelog_quorum.server.quorum_controller import QuorumController
+
+R = TypeVar("R")
+
+_MANY_PARTITIONS = 100
+"""Finding brokers for more partitions takes more than a few milliseconds."""
+_DIRECTORY_ID_SIZE = 16
+_DEFAULT_TIMEOUT_MS = 10_000
+
+
+class _Topic(Protocol):
+    @property
+    def partitions(self) -> tuple[object, ...]:
+        """The partitions that a request names."""
+        ...
+
+
+def controller_service(
+    cluster_id: str, controller: QuorumController, feed: MetadataFeed, connections: BrokerConnections
+) -> Service:
+    """Return the storage nodes' service. Any controller serves FollowMetadata; only the leader does the rest."""
+
+    async def hold_connection(request: brokers.HoldConnectionRequest, caller: Caller) -> brokers.HoldConnectionResponse:
+        address = address_of_peer(caller.connection)
+        return await connections.hold(request.broker_id, request.broker_epoch, address)
+
+    async def follow_metadata(
+        request: controller_service_pb2.FollowMetadataRequest, _: Caller
+    ) -> AsyncGenerator[controller_service_pb2.FollowMetadataResponse, None]:
+        if request.cluster_id != cluster_id:
+            text = f"observer {request.observer_id} is of cluster {request.cluster_id!r}, this is {cluster_id!r}"
+            raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
+        async with contextlib.aclosing(feed.follow(request.from_offset)) as responses:
+            async for response in responses:
+                yield response
+
+    return Service(
+        controller_service_pb2.DESCRIPTOR.services_by_name["ControllerService"],
+        {
+            "RegisterBroker": _change(controller, brokers.RegisterBrokerRequest),
+            "BrokerHeartbeat": _change(controller, brokers.BrokerHeartbeatRequest),
+            "HoldConnection": Call(hold_connection, brokers.HoldConnectionRequest, brokers.HoldConnectionResponse),
+            "AlterPartition": _change(controller, replicas.AlterPartitionRequest),
+            "AssignReplicasToDirs": _change(controller, replicas.AssignReplicasToDirsRequest),
+            "FollowMetadata": ResponseStream(
+                follow_metadata,
+                controller_service_pb2.FollowMetadataRequest,
+                controller_service_pb2.FollowMetadataResponse,
+            ),
+            "AllocateProducerIds": _change(controller, brokers.AllocateProducerIdsRequest),
+        },
+        _leader_details(controller),
+    )
+
+
+def admin_service(cluster_id: str, controller: QuorumController) -> Service:
+    """Return the administrators' service. Any controller describes the cluster; only the leader does the rest."""
+    calls = AdminCalls(cluster_id, controller)
+    return Service(
+        admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
+        {
+            "CreateTopics": _change(controller, topics.CreateTopicsRequest, _creates_many),
+            "DeleteTopics": _change(controller, topics.DeleteTopicsRequest, _deletes_many),
+            "ListTopics": _view(controller, list_topics),
+            "DescribeTopics": _limited(calls.describe_topics, topics.DescribeTopicsRequest),
+            "DescribeCluster": _limited(calls.describe_cluster, cluster.DescribeClusterRequest),
+            "CreatePartitions": _change(controller, topics.CreatePartitionsRequest, _adds_many),
+            "IncrementalAlterConfigs": _change(controller, configs.IncrementalAlterConfigsRequest, _affects_many),
+            "DescribeConfigs": _limited(_describe_configs, configs.DescribeConfigsRequest),
+            "ElectLeaders": _limited(calls.elect_leaders, partitions.ElectLeadersRequest),
+            "AlterPartitionReassignments": _change(
+                controller,
+                partitions.AlterPartitionReassignmentsRequest,
+                lambda request: _named_partitions(request.topics) > _MANY_PARTITIONS,
+            ),
+            "ListPartitionReassignments": _view(controller, list_partition_reassignments),
+            "DescribeFeatures": _view(controller, describe_features),
+            "UpdateFeatures": _change(controller, features.UpdateFeaturesRequest, lambda _: True),
+            "UnregisterBroker": _change(controller, cluster.UnregisterBrokerRequest),
+        },
+        _leader_details(controller),
+    )
+
+
+def quorum_service(cluster_id: str, engine: RaftEngine, controller: QuorumController) -> Service:
+    """Return the service of the quorum's administrators, whose requests it checks for the Raft engine.
+
+    Only the leader answers, except TakeSnapshot; errors are those of KIP-595 and KIP-853.
+    """
+    calls = _QuorumCalls(cluster_id, engine, controller)
+    handlers: dict[str, Callable[..., Awaitable[object]]] = {
+        "DescribeQuorum": calls.describe,
+        "AddRaftVoter": calls.add_voter,
+        "RemoveRaftVoter": calls.remove_voter,
+        "UpdateRaftVoter": calls.update_voter,
+        "TransferLeadership": calls.transfer,
+        "TakeSnapshot": calls.take_snapshot,
+    }
+    types = {name: get_type_hints(handler) for name, handler in handlers.items()}
+    return Service(
+        quorum_service_pb2.DESCRIPTOR.services_by_name["QuorumService"],
+        {name: Call(handler, types[name]["request"], types[name]["return"]) for name, handler in handlers.items()},
+        _leader_details(controller),
+    )
+
+
+class AdminCalls:
+    """The calls that are more than one change or view."""
+
+    def __init__(self, cluster_id: str, controller: QuorumController) -> None:
+        self._cluster_id = cluster_id
+        self._controller = controller
+
+    async def describe_topics(self, request: topics.DescribeTopicsRequest) -> topics.DescribeTopicsResponse:
+        """Describe topics, many in a thread."""
+        image = await self._controller.read(lambda image: image)
+        if len(request.topic_names) > _MANY_PARTITIONS:
+            return await asyncio.to_thread(_describe_topics, image, request)
+        return _describe_topics(image, request)
+
+    async def describe_cluster(self, _: cluster.DescribeClusterRequest) -> cluster.DescribeClusterResponse:
+        """Describe the brokers and voters that this controller knows."""
+        leader_id, image = self._controller.leader.leader_id, self._controller.controller.committed
+        voters = tuple(cluster.QuorumVoter(v.voter_id, Endpoint(v.host, v.port)) for v in self._controller.voters)
+        return cluster.DescribeClusterResponse(
+            self._cluster_id, -1 if leader_id is None else leader_id, cluster_brokers(image), voters
+        )
+
+    async def elect_leaders(self, request: partitions.ElectLeadersRequest) -> partitions.ElectLeadersResponse:
+        """Elect leaders slice by slice, with other requests in between."""
+        image = await self._controller.read(lambda image: image)
+        results: dict[str, list[partitions.ElectLeadersPartitionResult]] = {}
+        for part in election_slices(image, request):
+            is_long = _named_partitions(part.topics) > _MANY_PARTITIONS
+            for topic in (await self._controller.handle(part, is_long=is_long)).topics:
+                results.setdefault(topic.name, []).extend(topic.partitions)
+        return election_response(results)
+
+
+class _QuorumCalls:
+    """The calls to the Raft engine. Each waits for its commit as long as the request permits."""
+
+    def __init__(self, cluster_id: str, engine: RaftEngine, controller: QuorumController) -> None:
+        self._cluster_id = cluster_id
+        self._engine = engine
+        self._controller = controller
+
+    async def describe(self, request: quorum.DescribeQuorumRequest, _: Caller) -> quorum.DescribeQuorumResponse:
+        # A replaced leader that does not know it yet must not describe the past.
+        await self._engine.read_barrier()
+        nodes = tuple(self._controller.broker_progress())
+        return replace(self._engine.describe(), cluster_id=self._cluster_id, brokers=nodes)
+
+    async def add_voter(self, request: quorum.AddRaftVoterRequest, _: Caller) -> quorum.AddRaftVoterResponse:
+        await self._engine.add_voter(_voter(request), request.timeout_ms or _DEFAULT_TIMEOUT_MS)
+        return quorum.AddRaftVoterResponse()
+
+    async def remove_voter(self, request: quorum.RemoveRaftVoterRequest, _: Caller) -> quorum.RemoveRaftVoterResponse:
+        _check_voter(request.voter_id, request.directory_id)
+        timeout_ms = request.timeout_ms or _DEFAULT_TIMEOUT_MS
+        await self._engine.remove_voter(request.voter_id, request.directory_id, timeout_ms)
+        return quorum.RemoveRaftVoterResponse()
+
+    async def update_voter(self, request: quorum.UpdateRaftVoterRequest, _: Caller) -> quorum.UpdateRaftVoterResponse:
+        timeout_ms = request.timeout_ms or _DEFAULT_TIMEOUT_MS
+        await self._engine.update_voter(_voter(request), request.leader_epoch, timeout_ms)
+        return quorum.UpdateRaftVoterResponse()
+
+    async def transfer(self, request: quorum.TransferLeadershipRequest, _: Caller) -> quorum.TransferLeadershipResponse:
+        to = None if request.voter_id == -1 else request.voter_id
+        if to is not None:
+            _check_voter(to, b"")
+        leader_id = await self._engine.transfer_leadership(to, request.timeout_ms or _DEFAULT_TIMEOUT_MS)
+        return quorum.TransferLeadershipResponse(leader_id)
+
+    async def take_snapshot(self, request: quorum.TakeSnapshotRequest, _: Caller) -> quorum.TakeSnapshotResponse:
+        return quorum.TakeSnapshotResponse(*await self._engine.take_snapshot())
+
+
+def _change(
+    controller: QuorumController, request: type[Request[R]], is_long: Callable[[Any], bool] = lambda _: False
+) -> Call[Any, R]:
+    """Return a call that the leading controller handles, in a thread if the request is long."""
+    return _limited(lambda asked: controller.handle(asked, is_long=is_long(asked)), request)
+
+
+def _view(controller: QuorumController, describe: Callable[[MetadataImage, Any], R]) -> Call[Any, R]:
+    """Return a call that describes the leader's image; the annotations have the type of its request."""
+    request: type[Request[R]] = get_type_hints(describe)["request"]
+    return _limited(lambda asked: controller.read(lambda image: describe(image, asked)), request)
+
+
+def _limited(answer: Callable[[Any], Awaitable[R]], request: type[Request[R]]) -> Call[Any, R]:
+    """Return a call that fails after the request's ``timeout_ms``, if it has one."""
+
+    async def handle(asked: Any, _: object) -> R:
+        timeout_ms: int = getattr(asked, "timeout_ms", 0)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000 if timeout_ms > 0 else None):
+                return await answer(asked)
+        except TimeoutError:
+            text = f"the change was not committed within {timeout_ms} ms; it may be later"
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, text) from None
+
+    return Call(handle, request, response_type(request))
+
+
+def _leader_details(controller: QuorumController) -> ErrorDetails:
+    """Return the details of errors: NOT_CONTROLLER names the leader (``tidelog-leader-id``, ``-endpoint``)."""
+
+    def details(error: TidelogError) -> Iterable[tuple[str, str]]:
+        leader_id = controller.leader.leader_id
+        leader = None if leader_id is None else controller.voters.get(leader_id)
+        if leader is None or error.code is not ErrorCode.NOT_CONTROLLER:
+            return ()
+        address = format_address(leader.host, leader.port)
+        return ("tidelog-leader-id", str(leader.voter_id)), ("tidelog-leader-endpoint", address)
+
+    return details
+
+
+def _creates_many(request: topics.CreateTopicsRequest) -> bool:
+    return sum(max(len(t.assignments), t.num_partitions, 1) for t in request.topics) > _MANY_PARTITIONS
+
+
+def _deletes_many(request: topics.DeleteTopicsRequest) -> bool:
+    return len(request.topic_names) + len(request.topic_ids) > _MANY_PARTITIONS
+
+
+def _adds_many(request: topics.CreatePartitionsRequest) -> bool:
+    return sum(max(1, topic.count) for topic in request.topics) > _MANY_PARTITIONS
+
+
+def _affects_many(request: configs.IncrementalAlterConfigsRequest) -> bool:
+    # The settings of all brokers affect all partitions.
+    return len(request.resources) > _MANY_PARTITIONS or any(not r.resource.name for r in request.resources)
+
+
+def _named_partitions(topics: Iterable[_Topic]) -> int:
+    """Return the number of partitions; a topic without any counts as one."""
+    return sum(max(1, len(topic.partitions)) for topic in topics)
+
+
+async def _describe_configs(_: configs.DescribeConfigsRequest) -> configs.DescribeConfigsResponse:
+    text = "a controller does not know what the nodes' own files set: ask a node"
+    raise error_for(ErrorCode.UNSUPPORTED_VERSION, text)
+
+
+def _describe_topics(image: MetadataImage, request: topics.DescribeTopicsRequest) -> topics.DescribeTopicsResponse:
+    found = (describe_topic(image, name) for name in dict.fromkeys(request.topic_names))
+    return topics.DescribeTopicsResponse(tuple(found))
+
+
+def _voter(request: quorum.AddRaftVoterRequest | quorum.UpdateRaftVoterRequest) -> Voter:
+    _check_voter(request.voter_id, request.directory_id)
+    endpoint = request.endpoint
+    if not endpoint.host or not 0 < endpoint.port <= 65_535:
+        address = format_address(endpoint.host, endpoint.port)
+        text = f'controller {request.voter_id} cannot be reached at "{address}": host and port must be given'
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    return Voter(request.voter_id, endpoint.host, endpoint.port, request.directory_id)
+
+
+def _check_voter(voter_id: int, directory_id: bytes) -> None:
+    if voter_id < 0:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{voter_id} is not a controller's id: it must be at least 0")
+    if len(directory_id) not in (0, _DIRECTORY_ID_SIZE):
+        text = f"the directory id of controller {voter_id} has {len(directory_id)} bytes, it must have 16 or none"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
