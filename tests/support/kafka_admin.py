@@ -1,7 +1,6 @@
 """A node's administrative Kafka APIs: the real APIs, handlers and controller core, without a network."""
 
 import asyncio
-import re
 
 from topic_ids import SequentialTopicIds
 
@@ -117,12 +116,11 @@ class CoreController:
                 self.do(lambda *_: _NOTHING, None)
                 return list_partition_reassignments(self.core.latest, request)
             case DescribeFeaturesRequest():
-                return describe_features(self.core.latest)
+                return describe_features(self.core.latest, request)
             case DescribeQuorumRequest():
                 self.do(lambda *_: _NOTHING, None)
                 return self.quorum
-        words = re.findall("[A-Z][a-z]+", type(request).__name__.removesuffix("Request"))
-        return self.do(getattr(self.core, f"handle_{'_'.join(words).lower()}"), request)
+        return self.do(self.core.handle, request)
 
     async def change_quorum(self, request, timeout_s):
         self.do(lambda *_: _NOTHING, None)

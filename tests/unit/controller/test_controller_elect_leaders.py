@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -41,6 +43,9 @@ class Cluster:
         self.apply(TopicRecord("t", TOPIC_ID))
         self.count = 0
 
+    def state(self) -> Any:
+        return SimpleNamespace(latest=self.image, rules_of=lambda _: self.rules)
+
     def apply(self, *records) -> None:
         self.image = self.image.apply(self.image.offset + 1, 1, records)
         self.image.check_invariants()
@@ -70,7 +75,7 @@ class Cluster:
             topics=() if all_partitions else (TopicPartitions(name=name, partitions=tuple(indexes)),),
             all_partitions=all_partitions,
         )
-        result = elect_leaders(self.image, lambda _: self.rules, request)
+        result = elect_leaders(self.state(), request, 0)
         self.apply(*result.records)
         return {p.index: code_of(p.error) for t in result.response.topics for p in t.partitions}
 
@@ -225,7 +230,7 @@ def test_election_of_all_partitions_is_split_and_answers_those_alone_that_need_o
         cluster.add([1, 2], leader=leader)
 
     parts = list(election_slices(cluster.image, ElectLeadersRequest(all_partitions=True)))
-    answers = [elect_leaders(cluster.image, lambda _: cluster.rules, p) for p in parts]
+    answers = [elect_leaders(cluster.state(), p, 0) for p in parts]
 
     assert [named(p) for p in parts] == [[("t", [0, 1])], [("t", [2, 3])], [("t", [4])]]
     assert [[r.index for t in a.response.topics for r in t.partitions] for a in answers] == [[1], [3], [4]]
@@ -235,7 +240,7 @@ def test_election_of_all_partitions_is_split_and_answers_those_alone_that_need_o
 def test_election_of_nothing_is_one_request_whose_type_is_checked():
     [part] = election_slices(MetadataImage(), ElectLeadersRequest(election_type=99, all_partitions=True))
     with pytest.raises(TidelogError, match="no election type 99"):
-        elect_leaders(MetadataImage(), lambda _: ElectionRules(), part)
+        elect_leaders(Cluster().state(), part, 0)
 
 
 def test_election_that_names_too_many_partitions_is_refused():

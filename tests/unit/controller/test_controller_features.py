@@ -11,7 +11,7 @@ from topic_ids import SequentialTopicIds
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.configs import ConfigResourceType
-from tidelog_foundation.requests.features import FeatureUpdate, UpdateFeaturesRequest
+from tidelog_foundation.requests.features import DescribeFeaturesRequest, FeatureUpdate, UpdateFeaturesRequest
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.controller.result import Result
@@ -96,12 +96,15 @@ def test_a_cluster_of_a_version_without_features_gets_the_least(driver: Any) -> 
 def test_describe_features_gives_what_every_process_knows(driver: Any) -> None:
     bootstrap(driver)
     register(driver, 1)
-    response = describe_features(driver.image)
+    response = describe_features(driver.image, DescribeFeaturesRequest())
     assert response.finalized_epoch == driver.image.offset
     found = {f.name: (f.min_level, f.max_level, f.finalized_level) for f in response.features}
     assert found == {METADATA_VERSION: (1, 1, 1), ELR: (0, 1, 1)}
     register(driver, 2, features=(SUPPORTED_FEATURES[METADATA_VERSION],))
-    found = {f.name: (f.min_level, f.max_level, f.finalized_level) for f in describe_features(driver.image).features}
+    found = {
+        f.name: (f.min_level, f.max_level, f.finalized_level)
+        for f in describe_features(driver.image, DescribeFeaturesRequest()).features
+    }
     assert found[ELR] == (0, 0, 1)
 
 

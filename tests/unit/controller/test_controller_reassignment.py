@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from example_counts import examples
@@ -87,7 +89,8 @@ class Topic:
         request = AlterPartitionReassignmentsRequest(
             topics=(ReassignableTopic(name=fields.pop("name", "t"), partitions=tuple(partitions)),), **fields
         )
-        result = alter_partition_reassignments(self.image, lambda _: self.rules, request)
+        state: Any = SimpleNamespace(latest=self.image, rules_of=lambda _: self.rules)
+        result = alter_partition_reassignments(state, request, 0)
         self.apply(*result.records)
         return result.response
 
