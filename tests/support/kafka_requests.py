@@ -234,8 +234,6 @@ def _any_primitive(kind: Kind, rng: random.Random, names: Sequence[str]) -> obje
     some: dict[Kind, Callable[[], object]] = {
         Kind.BOOLEAN: lambda: rng.random() < 0.5,
         Kind.UINT16: lambda: rng.randrange(2**16),
-        Kind.UINT32: lambda: rng.randrange(2**32),
-        Kind.FLOAT64: lambda: rng.random() * 100,
         Kind.UUID: lambda: rng.choice((bytes(16), rng.randbytes(16))),
         Kind.STRING: lambda: rng.choice((*names, *names, "", "-", "ä" * 70, "a.b_c-1", "1", "x" * 300)),
     }

@@ -25,7 +25,7 @@ from tidelog_node.kafka.protocol.writer import Writer
 
 MAX_ELEMENTS = 100_000
 ALONE = ", alone"
-_INTEGERS = (Kind.INT32, Kind.INT64, Kind.UINT32)
+_INTEGERS = (Kind.INT32, Kind.INT64)
 _MAX_TEXT = 32_000
 
 
@@ -151,8 +151,6 @@ def _kafka_value(spec: Spec, version: int, path: tuple[str, ...], count: int, ou
         return b""
     if spec.kind is Kind.BOOLEAN:
         return False
-    if spec.kind is Kind.FLOAT64:
-        return 0.0
     return number if spec.kind in _INTEGERS else 0
 
 

@@ -7,12 +7,13 @@ leader.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import NO_BROKER, BrokerId, DirectoryId
 from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_node.kafka.protocol.primitives import NodeEndpoint
 from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
 
 _Ids: TypeAlias = tuple[BrokerId, ...]
@@ -87,3 +88,16 @@ class ClusterView:
 
     def _is_online(self, replica: BrokerId, directory: DirectoryId) -> bool:
         return replica in self.alive and self.alive[replica].broker.has_online(directory)
+
+
+def leader_endpoints(
+    brokers: Mapping[BrokerId, BrokerRegistration], leaders: Iterable[BrokerId], listener: str
+) -> list[NodeEndpoint]:
+    """Return the addresses of unfenced leaders on a listener, for a response that names them (KIP-951)."""
+    found = []
+    for leader in sorted(set(leaders)):
+        broker = brokers.get(leader)
+        endpoint = None if broker is None or broker.fenced else broker.endpoint_on(listener)
+        if broker is not None and endpoint is not None:
+            found.append(NodeEndpoint(leader, endpoint.host, endpoint.port, broker.rack or None))
+    return found

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode as KioError
 from kio.serial import entity_reader, entity_writer
 
 from tidelog_node.kafka.protocol.messages.produce import decode_request, encode_response
+from tidelog_node.kafka.protocol.primitives import NodeEndpoint
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
 
@@ -131,10 +132,10 @@ def test_response_is_what_kio_reads(version):
     leader = SimpleNamespace(leader_id=2, leader_epoch=9)
     results = [result(0), result(1, 6, "not here", leader), result(2, 87, records=[(4, "no key"), (9, "old")])]
     topics = [SimpleNamespace(name="t" * 200, topic_id=TOPIC_ID, partitions=results)]
-    endpoints = {
-        2: SimpleNamespace(host="node-2", port=9092, rack="r"),
-        3: SimpleNamespace(host="h", port=1, rack=None),
-    }
+    endpoints = [
+        NodeEndpoint(2, "node-2", 9092, "r"),
+        NodeEndpoint(3, "h", 1, None),
+    ]
     data = write(version, topics, endpoints)
 
     schema = kio(version, "response")

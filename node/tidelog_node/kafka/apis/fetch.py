@@ -15,14 +15,12 @@ from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.handlers import begin_fetch
 from tidelog_node.handlers.fetch import LONG_BYTES
+from tidelog_node.kafka.cluster_view import leader_endpoints
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.fetch_parts import FLEXIBLE, VERSIONS, WITH_ENDPOINTS
 from tidelog_node.kafka.protocol.messages.fetch_request import decode_request, decode_request_in_steps
-from tidelog_node.kafka.protocol.messages.fetch_response import (
-    NodeEndpoint,
-    encode_response,
-    encode_response_in_steps,
-)
+from tidelog_node.kafka.protocol.messages.fetch_response import encode_response, encode_response_in_steps
+from tidelog_node.kafka.protocol.primitives import NodeEndpoint
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, Caller, KafkaNode, Request
 
@@ -65,7 +63,10 @@ class _Encoder:
         return writer.chunks()
 
     def _endpoints(self, response: FetchResponse) -> Sequence[NodeEndpoint]:
-        return _leaders(self._node, self._caller, response) if self._caller.version >= WITH_ENDPOINTS else ()
+        if self._caller.version < WITH_ENDPOINTS:
+            return ()
+        leaders = {r.current_leader.leader_id for rs in response.topics.values() for r in rs if r.current_leader}
+        return leader_endpoints(self._node.context.metadata.image.brokers, leaders, self._caller.listener)
 
 
 def _begin(node: KafkaNode, caller: Caller, asked: FetchRequest) -> Body | Pending[Body] | Coroutine[Any, Any, Body]:
@@ -81,14 +82,3 @@ async def _begin_long(node: KafkaNode, request: Request) -> Body:
     asked = await TimeSlices().result_of(decode_request_in_steps(request.reader, caller.version))
     begun = _begin(node, caller, asked)
     return await begun if isinstance(begun, Awaitable) else begun
-
-
-def _leaders(node: KafkaNode, caller: Caller, response: FetchResponse) -> list[NodeEndpoint]:
-    leaders = {r.current_leader.leader_id for rs in response.topics.values() for r in rs if r.current_leader}
-    brokers, found = node.context.metadata.image.brokers, []
-    for leader in sorted(leaders):
-        broker = brokers.get(leader)
-        endpoint = None if broker is None or broker.fenced else broker.endpoint_on(caller.listener)
-        if broker is not None and endpoint is not None:
-            found.append(NodeEndpoint(leader, endpoint.host, endpoint.port, broker.rack or None))
-    return found

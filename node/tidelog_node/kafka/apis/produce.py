@@ -7,19 +7,18 @@ callback.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.records import HEADER_SIZE
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext, PartitionOutcome, TopicOutcome
 from tidelog_node.handlers.produce import Acks
+from tidelog_node.kafka.cluster_view import leader_endpoints
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.produce import (
     FIRST_SERVED,
-    FIRST_WITH_LEADERS,
     FIRST_WITH_TOPIC_IDS,
     FIRST_WITH_ZSTD,
     FLEXIBLE,
@@ -69,12 +68,6 @@ class _Batches(NamedTuple):
     acks: int
     timeout_ms: int
     topics: list[ProduceTopic]
-
-
-class _Endpoint(NamedTuple):
-    host: str
-    port: int
-    rack: str | None
 
 
 class _Call:
@@ -144,7 +137,8 @@ class _Call:
 
     def _body(self, outcomes: list[TopicOutcome]) -> Body:
         self._merge(outcomes)
-        endpoints = self._endpoints(outcomes) if self._version >= FIRST_WITH_LEADERS else {}
+        leaders = [outcome.leader.leader_id for topic in outcomes for outcome in topic.partitions if outcome.leader]
+        endpoints = leader_endpoints(self._context.metadata.image.brokers, leaders, self._listener) if leaders else ()
         writer = Writer()
         encode_response(outcomes, endpoints, writer, self._version)
         return writer.chunks()
@@ -206,18 +200,6 @@ class _Call:
         if self._version >= FIRST_WITH_TOPIC_IDS:
             for topic, topic_outcome in zip(self._asked.topics, outcomes, strict=True):
                 topic_outcome.topic_id = topic.topic_id
-
-    def _endpoints(self, outcomes: Sequence[TopicOutcome]) -> dict[int, _Endpoint]:
-        """Return the addresses of the leaders that the answer names, on the listener of the request (KIP-951)."""
-        found: dict[int, _Endpoint] = {}
-        brokers = self._context.metadata.image.brokers
-        for topic in outcomes:
-            for outcome in topic.partitions:
-                broker = None if outcome.leader is None else brokers.get(BrokerId(outcome.leader.leader_id))
-                endpoint = None if broker is None or broker.fenced else broker.endpoint_on(self._listener)
-                if broker is not None and endpoint is not None:
-                    found[broker.broker_id] = _Endpoint(endpoint.host, endpoint.port, broker.rack or None)
-        return found
 
 
 APIS: tuple[Api, ...] = (ProduceApi(),)

@@ -33,9 +33,7 @@ _FIXED: dict[Kind, tuple[_Read, _Write]] = {
     Kind.INT16: (Reader.int16, Writer.int16),
     Kind.UINT16: (Reader.uint16, Writer.uint16),
     Kind.INT32: (Reader.int32, Writer.int32),
-    Kind.UINT32: (Reader.uint32, Writer.uint32),
     Kind.INT64: (Reader.int64, Writer.int64),
-    Kind.FLOAT64: (Reader.float64, Writer.float64),
     Kind.UUID: (Reader.uuid, Writer.uuid),
 }
 
@@ -76,13 +74,9 @@ def encode_in_steps(message: Message, writer: Writer, version: int) -> Generator
 def _struct(kind: type[Structure], version: int, *, is_flexible: bool) -> tuple[_Read, _Write]:
     key = (kind, version, is_flexible)
     if key not in _made:
-        _made[key] = _make_struct(kind, version, is_flexible=is_flexible)
+        plain, tagged = _fields(kind, version, is_flexible=is_flexible)
+        _made[key] = _struct_reader(kind, plain, tagged, is_flexible), _struct_writer(plain, tagged, is_flexible)
     return _made[key]
-
-
-def _make_struct(kind: type[Structure], version: int, *, is_flexible: bool) -> tuple[_Read, _Write]:
-    plain, tagged = _fields(kind, version, is_flexible=is_flexible)
-    return _struct_reader(kind, plain, tagged, is_flexible), _struct_writer(plain, tagged, is_flexible)
 
 
 def _fields(kind: type[Structure], version: int, *, is_flexible: bool) -> tuple[_Plain, _Tagged]:

@@ -21,6 +21,7 @@ A field that a version does not have keeps its default when the message is read 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar, Final, dataclass_transform
@@ -37,9 +38,7 @@ class Kind(Enum):
     INT16 = auto()
     UINT16 = auto()
     INT32 = auto()
-    UINT32 = auto()
     INT64 = auto()
-    FLOAT64 = auto()
     UUID = auto()
     STRING = auto()
     BYTES = auto()
@@ -112,54 +111,25 @@ def spec_of(field: dataclasses.Field[Any]) -> Spec:
     return spec
 
 
-def boolean(*, default: bool = False, **options: Any) -> Any:
-    """Declare a boolean field of one byte. The options are those of :class:`Spec`."""
-    return _field(Kind.BOOLEAN, default, options)
+def _declaration(kind: Kind, default: object) -> Callable[..., Any]:
+    """Return a function that declares a field of a kind. It takes ``default`` and the options of :class:`Spec`."""
+
+    def declare(*, default: object = default, **options: Any) -> Any:
+        return dataclasses.field(default=default, metadata={_METADATA_KEY: Spec(kind, **options)})
+
+    return declare
 
 
-def int8(*, default: int = 0, **options: Any) -> Any:
-    """Declare a signed byte."""
-    return _field(Kind.INT8, default, options)
-
-
-def int16(*, default: int = 0, **options: Any) -> Any:
-    """Declare a field of two bytes."""
-    return _field(Kind.INT16, default, options)
-
-
-def uint16(*, default: int = 0, **options: Any) -> Any:
-    """Declare an unsigned field of two bytes."""
-    return _field(Kind.UINT16, default, options)
-
-
-def int32(*, default: int = 0, **options: Any) -> Any:
-    """Declare a field of four bytes."""
-    return _field(Kind.INT32, default, options)
-
-
-def int64(*, default: int = 0, **options: Any) -> Any:
-    """Declare a field of eight bytes."""
-    return _field(Kind.INT64, default, options)
-
-
-def float64(*, default: float = 0.0, **options: Any) -> Any:
-    """Declare a double."""
-    return _field(Kind.FLOAT64, default, options)
-
-
-def uuid(*, default: bytes = bytes(16), **options: Any) -> Any:
-    """Declare a field of sixteen bytes."""
-    return _field(Kind.UUID, default, options)
-
-
-def string(*, default: str | None = "", **options: Any) -> Any:
-    """Declare a string field, nullable from version ``nullable`` on."""
-    return _field(Kind.STRING, default, options)
-
-
-def data(*, default: bytes | None = b"", **options: Any) -> Any:
-    """Declare a field of bytes or records, read as a memoryview and nullable from version ``nullable`` on."""
-    return _field(Kind.BYTES, default, options)
+boolean = _declaration(Kind.BOOLEAN, False)
+int8 = _declaration(Kind.INT8, 0)
+int16 = _declaration(Kind.INT16, 0)
+uint16 = _declaration(Kind.UINT16, 0)
+int32 = _declaration(Kind.INT32, 0)
+int64 = _declaration(Kind.INT64, 0)
+uuid = _declaration(Kind.UUID, bytes(16))
+string = _declaration(Kind.STRING, "")
+data = _declaration(Kind.BYTES, b"")
+"""Bytes or records, read as a memoryview."""
 
 
 def structure(kind: type[Structure], **options: Any) -> Any:
@@ -173,7 +143,3 @@ def array(kind: Kind | type[Structure], *, default_null: bool = False, **options
     factory: Any = (lambda: None) if default_null else list
     spec = Spec(kind, is_array=True, **options)
     return dataclasses.field(default_factory=factory, metadata={_METADATA_KEY: spec})
-
-
-def _field(kind: Kind, default: object, options: dict[str, Any]) -> Any:
-    return dataclasses.field(default=default, metadata={_METADATA_KEY: Spec(kind, **options)})

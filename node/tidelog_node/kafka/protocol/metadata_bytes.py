@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from tidelog_node.kafka.protocol.messages.metadata import MetadataResponse
+from tidelog_node.kafka.protocol.primitives import write_count, write_string
 from tidelog_node.kafka.protocol.writer import Writer
 
 Partition: TypeAlias = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -45,7 +46,7 @@ class TopicWriter:
         if self.version >= 1:
             writer.boolean(is_internal)
         found = list(map(self._partition, partitions))
-        self.count(writer, len(found))
+        write_count(writer, len(found), is_flexible=self._is_flexible)
         writer.buffer += b"".join(found)
         return bytes(writer.buffer)
 
@@ -54,23 +55,10 @@ class TopicWriter:
         ending = _OPERATIONS(operations) if self.version >= _OPERATIONS_SINCE else b""
         return ending + b"\0" if self._is_flexible else ending
 
-    def count(self, writer: Writer, count: int) -> None:
-        """Write the number of elements of an array."""
-        if self._is_flexible:
-            writer.unsigned_varint(count + 1)
-        else:
-            writer.int32(count)
-
     def _name(self, writer: Writer, name: str | None) -> None:
         if name is None and self.version < _NULL_NAMES_SINCE:
             raise ValueError(f"version {self.version} of Metadata has no topic without a name")
-        encoded = b"" if name is None else name.encode()
-        length = -1 if name is None else len(encoded)
-        if self._is_flexible:
-            writer.unsigned_varint(length + 1)
-        else:
-            writer.int16(length)
-        writer.buffer += encoded
+        write_string(writer, name, is_flexible=self._is_flexible)
 
     def _partition(self, partition: Partition) -> bytes:
         error, index, leader, epoch, replicas, isr, offline = partition
@@ -87,7 +75,7 @@ class TopicWriter:
         known = self._lists.get(ids)
         if known is None:
             writer = Writer()
-            self.count(writer, len(ids))
+            write_count(writer, len(ids), is_flexible=self._is_flexible)
             for one in ids:
                 writer.int32(one)
             if len(self._lists) >= _MOST_LISTS:

@@ -8,9 +8,7 @@ from typing import Final
 _INT16: Final = Struct(">h").unpack_from
 _UINT16: Final = Struct(">H").unpack_from
 _INT32: Final = Struct(">i").unpack_from
-_UINT32: Final = Struct(">I").unpack_from
 _INT64: Final = Struct(">q").unpack_from
-_FLOAT64: Final = Struct(">d").unpack_from
 MAX_ELEMENTS: Final = 100_000
 """The maximum number of elements in all arrays of one message together.
 
@@ -78,19 +76,9 @@ class Reader:
         value: int = _INT32(self.view, self.advance(4))[0]
         return value
 
-    def uint32(self) -> int:
-        """Read four bytes as an unsigned number."""
-        value: int = _UINT32(self.view, self.advance(4))[0]
-        return value
-
     def int64(self) -> int:
         """Read eight bytes."""
         value: int = _INT64(self.view, self.advance(8))[0]
-        return value
-
-    def float64(self) -> float:
-        """Read a double."""
-        value: float = _FLOAT64(self.view, self.advance(8))[0]
         return value
 
     def uuid(self) -> bytes:

@@ -10,9 +10,7 @@ _INT8: Final = Struct(">b").pack
 _INT16: Final = Struct(">h").pack
 _UINT16: Final = Struct(">H").pack
 _INT32: Final = Struct(">i").pack
-_UINT32: Final = Struct(">I").pack
 _INT64: Final = Struct(">q").pack
-_FLOAT64: Final = Struct(">d").pack
 _BY_REFERENCE: Final = 4_096
 """Blobs of at least this size are not copied."""
 
@@ -53,17 +51,9 @@ class Writer:
         """Write four bytes."""
         self.buffer += _INT32(value)
 
-    def uint32(self, value: int) -> None:
-        """Write four bytes of an unsigned number."""
-        self.buffer += _UINT32(value)
-
     def int64(self, value: int) -> None:
         """Write eight bytes."""
         self.buffer += _INT64(value)
-
-    def float64(self, value: float) -> None:
-        """Write a double."""
-        self.buffer += _FLOAT64(value)
 
     def uuid(self, value: bytes) -> None:
         """Write sixteen bytes, or sixteen zeros for no bytes.

@@ -21,15 +21,10 @@ from tidelog_node.kafka.protocol.messages.fetch_parts import (
     WITH_REPLICA_STATE,
     WITH_SESSIONS,
     WITH_TOPIC_IDS,
-    Tags,
-    read_count,
-    read_string,
     read_topic,
-    skip_tags,
-    write_count,
-    write_string,
     write_topic,
 )
+from tidelog_node.kafka.protocol.primitives import Tags, read_count, read_string, skip_tags, write_count, write_string
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
 

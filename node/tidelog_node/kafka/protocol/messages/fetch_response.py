@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
@@ -18,13 +18,16 @@ from tidelog_node.kafka.protocol.messages.fetch_parts import (
     WITH_LOG_START,
     WITH_RACK,
     WITH_SESSIONS,
+    read_topic,
+    write_topic,
+)
+from tidelog_node.kafka.protocol.primitives import (
+    NodeEndpoint,
     Tags,
     read_count,
-    read_topic,
     skip_tags,
     write_count,
-    write_string,
-    write_topic,
+    write_endpoints,
 )
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
@@ -36,7 +39,6 @@ _STORAGE_ERROR_SINCE: Final = 6
 They receive an error that makes them find another leader.
 """
 _DIVERGING_TAG, _LEADER_TAG = 0, 1
-_ENDPOINTS_TAG = 0
 _NONE = -1
 
 _RESULT_4 = Struct(">ihqq")
@@ -44,15 +46,6 @@ _RESULT_5 = Struct(">ihqqq")
 _EPOCH_END = Struct(">iq")
 _LEADER = Struct(">ii")
 _ABORTED = Struct(">qq")
-
-
-class NodeEndpoint(NamedTuple):
-    """The address of a leader that a response names (KIP-951)."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
 
 
 def encode_response(
@@ -69,7 +62,7 @@ def encode_response(
         if is_flexible:
             writer.buffer.append(0)
     if is_flexible:
-        _encode_endpoints(endpoints, writer, version)
+        write_endpoints(writer, endpoints if version >= WITH_ENDPOINTS else ())
 
 
 def encode_response_in_steps(
@@ -91,7 +84,7 @@ def encode_response_in_steps(
         if is_flexible:
             writer.buffer.append(0)
     if is_flexible:
-        _encode_endpoints(endpoints, writer, version)
+        write_endpoints(writer, endpoints if version >= WITH_ENDPOINTS else ())
 
 
 def decode_response(reader: Reader, version: int) -> FetchResponse:
@@ -121,13 +114,6 @@ def _encode_head(response: FetchResponse, writer: Writer, version: int) -> None:
         writer.int16(0 if response.error is None else response.error.code.code)
         writer.int32(response.session_id)
     write_count(writer, len(response.topics), is_flexible=version >= FLEXIBLE)
-
-
-def _encode_endpoints(endpoints: Sequence[NodeEndpoint], writer: Writer, version: int) -> None:
-    tags = Tags()
-    if endpoints and version >= WITH_ENDPOINTS:
-        tags.add(_ENDPOINTS_TAG, _endpoints(endpoints))
-    tags.write(writer)
 
 
 def _encode_result(result: FetchResult, writer: Writer, version: int) -> None:
@@ -172,18 +158,6 @@ def _encode_result_tags(result: FetchResult, writer: Writer, version: int) -> No
     if leader is not None and version >= WITH_ENDPOINTS:
         tags.add(_LEADER_TAG, _LEADER.pack(leader.leader_id, leader.leader_epoch) + b"\0")
     tags.write(writer)
-
-
-def _endpoints(endpoints: Sequence[NodeEndpoint]) -> bytearray:
-    writer = Writer()
-    write_count(writer, len(endpoints), is_flexible=True)
-    for endpoint in endpoints:
-        writer.int32(endpoint.node_id)
-        write_string(writer, endpoint.host, is_flexible=True)
-        writer.int32(endpoint.port)
-        write_string(writer, endpoint.rack, is_flexible=True)
-        writer.buffer.append(0)
-    return writer.buffer
 
 
 def _decode_result(reader: Reader, version: int) -> FetchResult:

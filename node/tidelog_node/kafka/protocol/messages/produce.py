@@ -7,10 +7,12 @@ and answered only with an unsupported-version error (KIP-896, KAFKA-18659).
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Protocol
 
+from tidelog_node.fetching import CurrentLeader
+from tidelog_node.kafka.protocol.primitives import NodeEndpoint, write_endpoints, write_string
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
 
@@ -39,7 +41,7 @@ _RESULT_V2 = Struct(">ihqq").pack
 _RESULT_V5 = Struct(">ihqqq").pack
 _LEADER = Struct(">BBBiiB").pack
 _LEADER_SIZE = 9
-_LEADER_TAG = _ENDPOINTS_TAG = 0
+_LEADER_TAG = 0
 
 
 class ProducePartition:
@@ -75,18 +77,6 @@ class ProduceRequest:
         self.topics = topics
 
 
-class Leader(Protocol):
-    """The leader of a partition (KIP-951)."""
-
-    @property
-    def leader_id(self) -> int:
-        """The node, -1 for none."""
-
-    @property
-    def leader_epoch(self) -> int:
-        """Its epoch."""
-
-
 class RecordError(Protocol):
     """A record for which a batch is refused (KIP-467)."""
 
@@ -120,7 +110,7 @@ class PartitionResult(Protocol):
         """The records for which the batch is refused, if known."""
 
     @property
-    def leader(self) -> Leader | None:
+    def leader(self) -> CurrentLeader | None:
         """The leader, if it helps the client."""
 
 
@@ -140,22 +130,6 @@ class TopicResult(Protocol):
         """Its partitions."""
 
 
-class NodeEndpoint(Protocol):
-    """The address of a leader that a response names."""
-
-    @property
-    def host(self) -> str:
-        """The host."""
-
-    @property
-    def port(self) -> int:
-        """The port."""
-
-    @property
-    def rack(self) -> str | None:
-        """The rack, or None."""
-
-
 def decode_request(reader: Reader, version: int) -> ProduceRequest:
     """Read a request's body.
 
@@ -169,9 +143,9 @@ def decode_request(reader: Reader, version: int) -> ProduceRequest:
 
 
 def encode_response(
-    topics: Sequence[TopicResult], endpoints: Mapping[int, NodeEndpoint], writer: Writer, version: int
+    topics: Sequence[TopicResult], endpoints: Sequence[NodeEndpoint], writer: Writer, version: int
 ) -> None:
-    """Write a response's body. From version 10 on ``endpoints`` has the addresses of the named leaders by node."""
+    """Write a response's body. From version 10 on ``endpoints`` has the addresses of the named leaders."""
     if version >= FLEXIBLE:
         _encode_flexible(topics, endpoints, writer, version)
     else:
@@ -296,7 +270,7 @@ def _encode_plain(topics: Sequence[TopicResult], buffer: bytearray, version: int
 
 
 def _encode_flexible(
-    topics: Sequence[TopicResult], endpoints: Mapping[int, NodeEndpoint], writer: Writer, version: int
+    topics: Sequence[TopicResult], endpoints: Sequence[NodeEndpoint], writer: Writer, version: int
 ) -> None:
     buffer = writer.buffer
     writer.unsigned_varint(len(topics) + 1)
@@ -304,7 +278,7 @@ def _encode_flexible(
         if version >= FIRST_WITH_TOPIC_IDS:
             writer.uuid(topic.topic_id)
         else:
-            _write_string(topic.name, writer)
+            write_string(writer, topic.name, is_flexible=True)
         partitions = topic.partitions
         writer.unsigned_varint(len(partitions) + 1)
         for result in partitions:
@@ -315,7 +289,7 @@ def _encode_flexible(
                 buffer += b"\x01\x00\x00"  # no record_errors, no error_message, no tags
         buffer.append(0)
     buffer += _PACK_INT32(0)  # throttle_time_ms
-    _encode_endpoints(endpoints if version >= FIRST_WITH_LEADERS else {}, writer)
+    write_endpoints(writer, endpoints if version >= FIRST_WITH_LEADERS else ())
 
 
 def _encode_result(result: PartitionResult, buffer: bytearray, version: int) -> None:
@@ -332,41 +306,12 @@ def _encode_error(result: PartitionResult, writer: Writer, version: int) -> None
     writer.unsigned_varint(len(result.record_errors) + 1)
     for error in result.record_errors:
         writer.int32(error.batch_index)
-        _write_string(error.message[:_MAX_MESSAGE], writer)
+        write_string(writer, error.message[:_MAX_MESSAGE], is_flexible=True)
         writer.unsigned_varint(0)
-    if result.error_message is None:
-        writer.unsigned_varint(0)
-    else:
-        _write_string(result.error_message[:_MAX_MESSAGE], writer)
+    message = result.error_message
+    write_string(writer, None if message is None else message[:_MAX_MESSAGE], is_flexible=True)
     leader = result.leader
     if leader is None or version < FIRST_WITH_LEADERS:
         writer.unsigned_varint(0)
     else:
         writer.buffer += _LEADER(1, _LEADER_TAG, _LEADER_SIZE, leader.leader_id, leader.leader_epoch, 0)
-
-
-def _encode_endpoints(endpoints: Mapping[int, NodeEndpoint], writer: Writer) -> None:
-    if not endpoints:
-        writer.unsigned_varint(0)
-        return
-    inner = Writer()
-    inner.unsigned_varint(len(endpoints) + 1)
-    for node_id, endpoint in endpoints.items():
-        inner.int32(node_id)
-        _write_string(endpoint.host, inner)
-        inner.int32(endpoint.port)
-        if endpoint.rack is None:
-            inner.unsigned_varint(0)
-        else:
-            _write_string(endpoint.rack, inner)
-        inner.unsigned_varint(0)
-    writer.unsigned_varint(1)
-    writer.unsigned_varint(_ENDPOINTS_TAG)
-    writer.unsigned_varint(len(inner.buffer))
-    writer.buffer += inner.buffer
-
-
-def _write_string(text: str, writer: Writer) -> None:
-    encoded = text.encode()
-    writer.unsigned_varint(len(encoded) + 1)
-    writer.buffer += encoded
