@@ -100,39 +100,20 @@ __all__ = [
     "version",
 ]
 
-_MODULES = {
-    "TopicPartitionInfo": "tidelog.admin",
-    "Node": "tidelog.admin",
-    "IsolationLevel": "tidelog.admin",
-    "ConsumerGroupType": "tidelog.admin",
-    "ConsumerGroupTopicPartitions": "tidelog.admin",
-    "ConsumerGroupState": "tidelog.admin",
-    "AdminClient": "tidelog.admin",
-    "ElectionType": "tidelog.admin",
-    "NewTopic": "tidelog.admin",
-    "TopicCollection": "tidelog.admin",
-    "Consumer": "tidelog.consumer",
-    "DeserializingConsumer": "tidelog.consumer",
-    "Producer": "tidelog.producer",
-    "SerializingProducer": "tidelog.producer",
-    "DoubleDeserializer": "tidelog.serialization",
-    "DoubleSerializer": "tidelog.serialization",
-    "IntegerDeserializer": "tidelog.serialization",
-    "IntegerSerializer": "tidelog.serialization",
-    "JSONDeserializer": "tidelog.serialization",
-    "JSONSerializer": "tidelog.serialization",
-    "MessageField": "tidelog.serialization",
-    "SerializationContext": "tidelog.serialization",
-    "SerializationError": "tidelog.serialization",
-    "StringDeserializer": "tidelog.serialization",
-    "StringSerializer": "tidelog.serialization",
-    "Uuid": "tidelog.uuid",
-    "consistent": "tidelog.producer.partitions",
-    "fnv1a": "tidelog.producer.partitions",
-    "murmur2": "tidelog.producer.partitions",
-    "libversion": "tidelog.release",
-    "version": "tidelog.release",
+_NAMES = {
+    "tidelog.admin": "AdminClient ConsumerGroupState ConsumerGroupTopicPartitions ConsumerGroupType ElectionType"
+    " IsolationLevel NewTopic Node TopicCollection TopicPartitionInfo",
+    "tidelog.consumer": "Consumer DeserializingConsumer",
+    "tidelog.producer": "Producer SerializingProducer",
+    "tidelog.producer.partitions": "consistent fnv1a murmur2",
+    "tidelog.release": "libversion version",
+    "tidelog.serialization": "DoubleDeserializer DoubleSerializer IntegerDeserializer IntegerSerializer"
+    " JSONDeserializer JSONSerializer MessageField SerializationContext SerializationError StringDeserializer"
+    " StringSerializer",
+    "tidelog.uuid": "Uuid",
 }
+"""The names of each module; the others are in :mod:`tidelog.message`."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SUBMODULES = frozenset(("admin", "aio", "cimpl", "deserializing_consumer", "error", "serializing_producer"))
 """Submodules that are attributes of the package on import, as in confluent-kafka."""
 

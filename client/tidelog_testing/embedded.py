@@ -17,7 +17,7 @@ import grpc.aio
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.transport import server_options
-from tidelog_foundation.transport.binding import bind_port
+from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.intake import MAX_CALLS
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.server.listener import KafkaListeners

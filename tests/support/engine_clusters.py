@@ -14,7 +14,7 @@ from typing import Any
 import grpc.aio
 
 from tidelog_foundation.transport import server_options
-from tidelog_foundation.transport.binding import bind_port
+from tidelog_foundation.transport.channels import bind_port
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine

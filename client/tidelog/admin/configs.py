@@ -267,11 +267,8 @@ class ConfigAdmin(Operations):
         if not resource.name.isdecimal():
             raise error_for(ErrorCode._INVALID_ARG, f"{resource.name!r} is not a node id")
         timeout_ms = self._request_ms(timeout_s)
-        await self._cluster.refresh([], timeout_ms=timeout_ms)
-        node_id, request = int(resource.name), _describe_request([resource])
-        if node_id not in self._cluster.metadata.brokers:
-            raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered or not ready")
-        connection = self._cluster.connection(node_id)
+        connection = await self._node(int(resource.name), timeout_ms, ErrorCode.BROKER_ID_NOT_REGISTERED)
+        request = _describe_request([resource])
         return _described(await connection.call(lambda c: c.admin.DescribeConfigs(request, timeout=timeout_ms / 1000)))
 
 

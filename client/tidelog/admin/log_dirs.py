@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.admin.operations import Future, Operations, Outcomes
-from tidelog.cluster import ClusterClient, Connection
 from tidelog.cluster.answers import error_of
 from tidelog.message import TopicPartition
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,7 +71,11 @@ class LogDirAdmin(Operations):
         ids = list(broker_ids)
 
         async def describe(broker_id: int) -> Outcomes[int, dict[str, LogDirDescription]]:
-            return {broker_id: await _describe_node(self._cluster, broker_id, self._request_ms(request_timeout))}
+            timeout_ms = self._request_ms(request_timeout)
+            connection = await self._node(broker_id, timeout_ms, ErrorCode.BROKER_NOT_AVAILABLE)
+            request = pb.DescribeLogDirsRequest()
+            response = await connection.call(lambda c: c.log.DescribeLogDirs(request, timeout=timeout_ms / 1000))
+            return {broker_id: {message.path: LogDirDescription.from_proto(message) for message in response.log_dirs}}
 
         return {broker_id: self._futures([broker_id], describe(broker_id))[broker_id] for broker_id in ids}
 
@@ -88,42 +91,20 @@ class LogDirAdmin(Operations):
             by_node.setdefault(replica.broker_id, {})[replica] = path
 
         async def move(broker_id: int) -> Outcomes[TopicPartitionReplica, None]:
-            return await _move_replicas(self._cluster, broker_id, by_node[broker_id], self._request_ms(request_timeout))
+            timeout_ms = self._request_ms(request_timeout)
+            connection = await self._node(broker_id, timeout_ms, ErrorCode.BROKER_NOT_AVAILABLE)
+            request = _move_request(by_node[broker_id])
+            response = await connection.call(lambda c: c.log.AlterReplicaLogDirs(request, timeout=timeout_ms / 1000))
+            return {
+                TopicPartitionReplica(topic.name, p.index, broker_id): error_of(p)
+                for topic in response.topics
+                for p in topic.partitions
+            }
 
         futures: dict[TopicPartitionReplica, Future[None]] = {}
         for broker_id, replicas in by_node.items():
             futures |= self._futures(list(replicas), move(broker_id))
         return futures
-
-
-async def _describe_node(client: ClusterClient, broker_id: int, timeout_ms: float) -> dict[str, LogDirDescription]:
-    """Return one node's log directories, by path.
-
-    Raises:
-        TidelogError: BROKER_NOT_AVAILABLE if the cluster has no such node ready, or the error of a failed call.
-    """
-    connection = await _connection(client, broker_id, timeout_ms)
-    request = pb.DescribeLogDirsRequest()
-    response = await connection.call(lambda c: c.log.DescribeLogDirs(request, timeout=timeout_ms / 1000))
-    return {message.path: LogDirDescription.from_proto(message) for message in response.log_dirs}
-
-
-async def _move_replicas(
-    client: ClusterClient, broker_id: int, targets: Mapping[TopicPartitionReplica, str], timeout_ms: float
-) -> dict[TopicPartitionReplica, TidelogError | None]:
-    """Ask one node to move its replicas to the given directories; None means that the move has begun.
-
-    Raises:
-        TidelogError: as :func:`_describe_node`.
-    """
-    connection = await _connection(client, broker_id, timeout_ms)
-    request = _move_request(targets)
-    response = await connection.call(lambda c: c.log.AlterReplicaLogDirs(request, timeout=timeout_ms / 1000))
-    return {
-        TopicPartitionReplica(topic.name, p.index, broker_id): error_of(p)
-        for topic in response.topics
-        for p in topic.partitions
-    }
 
 
 def _move_request(targets: Mapping[TopicPartitionReplica, str]) -> pb.AlterReplicaLogDirsRequest:
@@ -138,10 +119,3 @@ def _move_request(targets: Mapping[TopicPartitionReplica, str]) -> pb.AlterRepli
         for path, topics in by_path.items()
     ]
     return pb.AlterReplicaLogDirsRequest(log_dirs=directories)
-
-
-async def _connection(client: ClusterClient, broker_id: int, timeout_ms: float) -> Connection:
-    await client.refresh([], timeout_ms=timeout_ms)
-    if broker_id not in client.metadata.brokers:
-        raise error_for(ErrorCode.BROKER_NOT_AVAILABLE, f"node {broker_id} is not registered or not ready")
-    return client.connection(broker_id)

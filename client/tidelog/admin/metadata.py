@@ -172,17 +172,14 @@ async def _of_node(client: ClusterClient, broker: Broker, group: str | None, dea
 
     listed = await connection.call(lambda c: c.groups.ListGroups(pb.ListGroupsRequest(), timeout=left_s()))
     by_id = {g.group_id: g for g in listed.groups if group in (None, g.group_id)}
-    request = pb.DescribeGroupsRequest(group_ids=[g for g, listing in by_id.items() if _is_classic(listing)])
+    classic = [g for g, listing in by_id.items() if listing.group_type.lower() != "consumer"]
+    request = pb.DescribeGroupsRequest(group_ids=classic)
     described = {}
     if request.group_ids:
         response = await connection.call(lambda c: c.groups.DescribeGroups(request, timeout=left_s()))
         described = {g.group_id: g for g in response.groups}
     node = BrokerMetadata(broker.node_id, broker.host, broker.port)
     return [_group(node, listing, described.get(group_id)) for group_id, listing in by_id.items()]
-
-
-def _is_classic(listing: pb.GroupListing) -> bool:
-    return listing.group_type.lower() != "consumer"
 
 
 def _group(node: BrokerMetadata, listing: pb.GroupListing, described: pb.DescribedGroup | None) -> GroupMetadata:

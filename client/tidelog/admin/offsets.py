@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidelog.admin.attempts import ask_leaders
 from tidelog.admin.operations import Future, Operations, Outcomes
-from tidelog.cluster import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    MAX_TIMESTAMP,
-    ClusterClient,
-    Connection,
-    OffsetAndTimestamp,
-    TopicPartitionKey,
-)
-from tidelog.cluster.answers import error_of
+from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, OffsetAndTimestamp
+from tidelog.cluster.offsets import search_offsets
 from tidelog.message import TopicPartition
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-
-_ATTEMPT_MS = 5_000
-"""The longest wait for a leader's answer. The client then refreshes its metadata, since the leader may be replaced."""
 
 
 class IsolationLevel(enum.Enum):
@@ -32,6 +18,11 @@ class IsolationLevel(enum.Enum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+
+    @property
+    def is_read_committed(self) -> bool:
+        """True if the end is the first record of an open transaction."""
+        return self is IsolationLevel.READ_COMMITTED
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -100,56 +91,12 @@ class OffsetAdmin(Operations):
 
         async def find() -> Outcomes[TopicPartition, ListOffsetsResultInfo]:
             timeout_ms = self._request_ms(request_timeout)
-            found = await search_offsets(self._cluster, wanted, isolation_level=isolation_level, timeout_ms=timeout_ms)
+            found = await search_offsets(
+                self._cluster, wanted, read_committed=isolation_level.is_read_committed, timeout_ms=timeout_ms
+            )
             return {TopicPartition(*key): _info(outcome) for key, outcome in found.items()}
 
         return self._futures(list(topic_partition_offsets), find())
-
-
-async def search_offsets(
-    cluster: ClusterClient,
-    timestamps_ms: Mapping[TopicPartitionKey, int],
-    *,
-    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    timeout_ms: float,
-) -> dict[TopicPartitionKey, OffsetAndTimestamp | TidelogError]:
-    """Return an offset of each partition by timestamp, or its error; compare ``ClusterClient.list_offsets``."""
-
-    async def ask(
-        connection: Connection, keys: list[TopicPartitionKey], left_ms: float
-    ) -> Outcomes[TopicPartitionKey, OffsetAndTimestamp]:
-        request = _request(cluster, {key: timestamps_ms[key] for key in keys}, isolation_level)
-        timeout_s = min(left_ms, cluster.request_timeout_ms, _ATTEMPT_MS) / 1000
-        response = await connection.call(lambda c: c.log.ListOffsets(request, timeout=timeout_s))
-        return {(topic.name, r.index): _outcome(r) for topic in response.topics for r in topic.partitions}
-
-    return await ask_leaders(cluster, timestamps_ms, ask, timeout_ms=timeout_ms)
-
-
-def _request(
-    cluster: ClusterClient, timestamps_ms: Mapping[TopicPartitionKey, int], isolation_level: IsolationLevel
-) -> pb.ListOffsetsRequest:
-    by_topic: defaultdict[str, list[pb.ListOffsetsPartition]] = defaultdict(list)
-    for (topic, partition), timestamp_ms in timestamps_ms.items():
-        item = pb.ListOffsetsPartition(index=partition, timestamp_ms=timestamp_ms)
-        known = cluster.metadata.partition(topic, partition)
-        if known is not None and known.leader_epoch >= 0:
-            item.current_leader_epoch = known.leader_epoch
-        by_topic[topic].append(item)
-    return pb.ListOffsetsRequest(
-        isolation_level=_ISOLATION_LEVELS[isolation_level],
-        topics=[pb.ListOffsetsTopic(name=name, partitions=items) for name, items in by_topic.items()],
-    )
-
-
-_ISOLATION_LEVELS = {
-    IsolationLevel.READ_UNCOMMITTED: pb.ISOLATION_LEVEL_READ_UNCOMMITTED,
-    IsolationLevel.READ_COMMITTED: pb.ISOLATION_LEVEL_READ_COMMITTED,
-}
-
-
-def _outcome(result: pb.ListOffsetsPartitionResult) -> OffsetAndTimestamp | TidelogError:
-    return error_of(result) or OffsetAndTimestamp(result.offset, result.timestamp_ms, result.leader_epoch)
 
 
 def _info(outcome: OffsetAndTimestamp | TidelogError) -> ListOffsetsResultInfo | TidelogError:

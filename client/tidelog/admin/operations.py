@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from tidelog.admin.quorum_calls import Quorum
 from tidelog.cluster import Connection, Coordinators, Lifetime
+from tidelog.cluster.attempts import Outcomes as Outcomes
 from tidelog.cluster.config import ClientConfig, read_settings, take_callbacks, take_logger
 from tidelog.monitor import Monitor
 from tidelog_foundation.config import parse_config
@@ -24,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-Outcomes = Mapping[K, T | TidelogError]
 
 _CALLBACKS = ("error_cb", "throttle_cb")
 _OBJECTS = (*_CALLBACKS, "logger")
@@ -78,6 +78,13 @@ class Operations:
         # A change is sent once and may take long, so the client first finds a node that answers.
         await self._cluster.refresh([], timeout_ms=timeout_in_ms(timeout_s))
         return await self._cluster.ask_any(ask, timeout_ms=timeout_in_ms(timeout_s))
+
+    async def _node(self, node_id: int, timeout_ms: float, missing: ErrorCode) -> Connection:
+        """Return the connection to a node. Raise the error ``missing`` if the cluster has no such node ready."""
+        await self._cluster.refresh([], timeout_ms=timeout_ms)
+        if node_id not in self._cluster.metadata.brokers:
+            raise error_for(missing, f"node {node_id} is not registered or not ready")
+        return self._cluster.connection(node_id)
 
     def _future(self, ask: Coroutine[Any, Any, T]) -> Future[T]:
         async def settle() -> Outcomes[str, T]:

@@ -14,7 +14,7 @@ from tidelog.cluster.answers import error_of
 from tidelog.uuid import Uuid
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import log_service_pb2
-from tidelog.v1.common_pb2 import ConfigEntry, ListenerEndpoint
+from tidelog.v1.common_pb2 import ConfigEntry
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import REQUEST_ID_SIZE
@@ -152,12 +152,11 @@ class DescribeClusterResult:
             sorted(nodes, key=lambda n: n.id),
             sorted(voters, key=lambda n: n.id),
             fenced,
-            {b.broker_id: tuple(map(_listener, b.listeners)) for b in response.brokers},
+            {
+                b.broker_id: tuple(NamedListener(x.name, x.host, x.port, x.security_protocol) for x in b.listeners)
+                for b in response.brokers
+            },
         )
-
-
-def _listener(message: ListenerEndpoint) -> NamedListener:
-    return NamedListener(message.name, message.host, message.port, message.security_protocol)
 
 
 def _partition(message: log_service_pb2.PartitionMetadata, nodes: Mapping[int, Node]) -> TopicPartitionInfo:

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, NoReturn, Self, TypeVar
 
 from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
-from tidelog.aio.callbacks import Callbacks
-from tidelog.aio.wake_up import WakeUp
+from tidelog.aio.callbacks import Callbacks, WakeUp
 from tidelog.consumer import Consumer as BlockingConsumer
 from tidelog.consumer.assigned import timeout_in_ms, times_of, watermarks
 from tidelog.consumer.config import CALLBACKS

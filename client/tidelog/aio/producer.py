@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
-from tidelog.aio.callbacks import Callbacks
-from tidelog.aio.wake_up import WakeUp
+from tidelog.aio.callbacks import Callbacks, WakeUp
 from tidelog.message import Message
 from tidelog.producer import Producer as BlockingProducer
 from tidelog.producer.calls import HeadersArgument

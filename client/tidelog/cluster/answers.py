@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from tidelog.v1.common_pb2 import Error
@@ -26,6 +26,11 @@ class Result(Protocol):
 def error_of(result: Result) -> TidelogError | None:
     """Return the error of a result, or None if it succeeded."""
     return error_for(result.error.code, result.error.message) if result.HasField("error") else None
+
+
+def errors_in(topics: Iterable[Any]) -> Iterator[Error]:
+    """Return the errors of the topics' partitions."""
+    return (p.error for topic in topics for p in topic.partitions if p.HasField("error"))
 
 
 def group_by_topic(items: Iterable[tuple[str, T]]) -> dict[str, list[T]]:

@@ -64,7 +64,7 @@ class Bootstrap:
         if not listener:
             raise error_for(ErrorCode._TRANSPORT, f"{server}: the node does not know its gRPC address yet")
         if self._targets.get(server) == listener:
-            text = f"{server}: a node that serves gRPC at {_with_address(failure.message, listener)}"
+            text = f"{server}: a node that serves gRPC at {with_address(listener, failure.message)}"
             raise error_for(failure.code, text)
         self._targets[server] = listener
         return listener
@@ -74,8 +74,9 @@ class Bootstrap:
         return error_for(ErrorCode._TRANSPORT, f"{server}: {reason}")
 
 
-def _with_address(text: str, listener: str) -> str:
-    return text if text.startswith(listener) else f"{listener}: {text}"
+def with_address(address: str, text: str) -> str:
+    """Return a text that begins with the address."""
+    return text if text.startswith(address) else f"{address}: {text}"
 
 
 DEFAULT_PORT = 9092

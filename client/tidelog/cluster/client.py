@@ -8,19 +8,19 @@ with back-off, perhaps at another node. Its errors name the addresses or the par
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from tidelog.cluster.attempts import TopicPartitionKey
 from tidelog.cluster.backoff import Backoff, now_ms
-from tidelog.cluster.bootstrap import PROBED, Bootstrap, parse_bootstrap_servers
+from tidelog.cluster.bootstrap import PROBED, Bootstrap, parse_bootstrap_servers, with_address
 from tidelog.cluster.connections import Connection, Connections, ConnectTiming
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
-from tidelog.cluster.offsets import EpochEnd, OffsetAndTimestamp, OffsetLookup, TopicPartitionKey, ask_epoch_ends
+from tidelog.cluster.offsets import EpochEnd, OffsetAndTimestamp, ask_epoch_ends, search_offsets
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
-from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.waiting import ReportedWait
 
@@ -32,8 +32,6 @@ _METADATA_ATTEMPT_MS = 3_000
 """The longest wait for one node's metadata before the next is asked, so that a paused node does not block a client."""
 _UNKNOWN_TOPIC_GRACE_MS = 1_000
 """The time in which a newly created topic reaches all nodes."""
-
-_MOST_NAMES = 3
 
 
 class ClusterClient:
@@ -187,8 +185,16 @@ class ClusterClient:
         Raises:
             TidelogError: a partition's error that is not retriable, or the last one at the deadline.
         """
-        with ReportedWait(f"the offsets of {_names(timestamps_ms)}") as wait:
-            return await OffsetLookup(self, timestamps_ms, self._deadline(timeout_ms), read_committed).run(wait.note)
+        left_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
+        outcomes = await search_offsets(
+            self, timestamps_ms, read_committed=read_committed, timeout_ms=left_ms, needs_all=True
+        )
+        found: dict[TopicPartitionKey, OffsetAndTimestamp] = {}
+        for key, outcome in outcomes.items():
+            if isinstance(outcome, TidelogError):
+                raise outcome
+            found[key] = outcome
+        return found
 
     async def fetch(
         self, node_id: int, request: pb.FetchRequest, *, timeout_ms: float | None = None
@@ -323,11 +329,6 @@ class ClusterClient:
         return now_ms() + (self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
 
-def _names(keys: Collection[TopicPartitionKey]) -> str:
-    shown = ", ".join(f"{topic}-{partition}" for topic, partition in itertools.islice(keys, _MOST_NAMES))
-    return f"{shown} and {len(keys) - _MOST_NAMES} more" if len(keys) > _MOST_NAMES else shown
-
-
 def unknown_partition(topic: str, partition: int, count: int) -> TidelogError:
     """Return the error for a partition that its topic does not have."""
     return error_for(
@@ -357,9 +358,4 @@ def _no_answer(failures: Mapping[str, TidelogError]) -> TidelogError:
 
 
 def _reasons(failures: Mapping[str, TidelogError]) -> str:
-    return "; ".join(_reason(address, error.error) for address, error in failures.items())
-
-
-def _reason(address: str, error: KafkaError) -> str:
-    text = error.str()
-    return text if text.startswith(address) else f"{address}: {text}"
+    return "; ".join(with_address(address, error.message) for address, error in failures.items())

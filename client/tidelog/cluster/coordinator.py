@@ -137,7 +137,7 @@ class Coordinators:
             try:
                 outcome = await self.ask_once(group_id, ask, errors_of, timeout_ms=min(left_ms, attempt_ms or left_ms))
             except TidelogError as error:
-                if not _may_pass(error):
+                if not error.code.retriable and error.code not in OUTAGES:
                     raise
                 outcome = error
             attempt += 1
@@ -181,7 +181,10 @@ class Coordinators:
             return await connection.groups.FindCoordinator(request, timeout=timeout_s)
 
         response = await self._cluster.ask_any(ask, timeout_ms=max(timeout_ms, 1), attempt_ms=_FIND_ATTEMPT_MS)
-        refused = {g: error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, _no_coordinator(g)) for g in group_ids}
+        refused: dict[str, TidelogError] = {}
+        for group_id in group_ids:
+            text = f'there is no coordinator of group "{group_id}" at the moment'
+            refused[group_id] = error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         for found in response.coordinators:
             if (error := error_of(found)) is not None:
                 refused[found.group_id] = error
@@ -203,13 +206,5 @@ def _names(group_ids: Sequence[str]) -> str:
     return f'group "{group_ids[0]}"' if len(group_ids) == 1 else f"{len(group_ids)} groups"
 
 
-def _no_coordinator(group_id: str) -> str:
-    return f'there is no coordinator of group "{group_id}" at the moment'
-
-
 def _is_final(error: TidelogError | None) -> bool:
     return error is not None and not error.code.retriable
-
-
-def _may_pass(error: TidelogError) -> bool:
-    return error.code.retriable or error.code in OUTAGES

@@ -4,14 +4,12 @@ and the ends of leader epochs (OffsetForLeaderEpoch, KIP-320).
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.cluster.answers import error_of
-from tidelog.cluster.backoff import now_ms
+from tidelog.cluster.answers import error_of, group_by_topic
+from tidelog.cluster.attempts import Outcomes, TopicPartitionKey, ask_leaders
 from tidelog.cluster.connections import Connection
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -19,11 +17,8 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 if TYPE_CHECKING:
     from tidelog.cluster.client import ClusterClient
 
-
 _ATTEMPT_MS = 5_000
 """The longest wait for a leader's answer. The client then refreshes its metadata, since the leader may be replaced."""
-
-TopicPartitionKey = tuple[str, int]
 
 LATEST_TIMESTAMP = -1
 """The timestamp that stands for the high watermark, the offset of the next committed record."""
@@ -42,103 +37,43 @@ class OffsetAndTimestamp:
     leader_epoch: int
 
 
-class OffsetLookup:
-    """One search: it asks each leader for its partitions until all are found or the deadline passes."""
+async def search_offsets(
+    cluster: ClusterClient,
+    timestamps_ms: Mapping[TopicPartitionKey, int],
+    *,
+    read_committed: bool = False,
+    timeout_ms: float,
+    needs_all: bool = False,
+) -> dict[TopicPartitionKey, OffsetAndTimestamp | TidelogError]:
+    """Return an offset of each partition by timestamp, or its error; see :meth:`ClusterClient.list_offsets`.
 
-    def __init__(
-        self,
-        client: ClusterClient,
-        timestamps_ms: Mapping[TopicPartitionKey, int],
-        deadline_ms: float,
-        read_committed: bool = False,
-    ) -> None:
-        self._client = client
-        self._isolation_level = (
-            pb.ISOLATION_LEVEL_READ_COMMITTED if read_committed else pb.ISOLATION_LEVEL_READ_UNCOMMITTED
+    With ``needs_all``, the search ends once a partition has failed.
+    """
+    isolation_level = pb.ISOLATION_LEVEL_READ_COMMITTED if read_committed else pb.ISOLATION_LEVEL_READ_UNCOMMITTED
+
+    async def ask(
+        connection: Connection, keys: list[TopicPartitionKey], left_ms: float
+    ) -> Outcomes[TopicPartitionKey, OffsetAndTimestamp]:
+        items = group_by_topic((key[0], _offset_request(cluster, key, timestamps_ms[key])) for key in keys)
+        request = pb.ListOffsetsRequest(
+            isolation_level=isolation_level,
+            topics=[pb.ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in items.items()],
         )
-        self._missing = dict(timestamps_ms)
-        self._deadline_ms = deadline_ms
-        self._found: dict[TopicPartitionKey, OffsetAndTimestamp] = {}
-        self._errors: dict[TopicPartitionKey, TidelogError] = {}
+        timeout_s = min(left_ms, cluster.request_timeout_ms, _ATTEMPT_MS) / 1000
+        response = await connection.call(lambda c: c.log.ListOffsets(request, timeout=timeout_s))
+        return {
+            (topic.name, r.index): error_of(r) or OffsetAndTimestamp(r.offset, r.timestamp_ms, r.leader_epoch)
+            for topic in response.topics
+            for r in topic.partitions
+        }
 
-    async def run(self, note: Callable[[object], None]) -> dict[TopicPartitionKey, OffsetAndTimestamp]:
-        """Return the results of all partitions. Raise as :meth:`ClusterClient.list_offsets`.
-
-        ``note`` receives the reason why an attempt did not find all.
-        """
-        attempt = 0
-        while self._missing:
-            self._errors.clear()
-            await self._ask_leaders()
-            if not self._missing:
-                break
-            attempt += 1
-            note(next(iter(self._errors.values()), "no leader answered"))
-            await self._back_off(attempt)
-        return self._found
-
-    async def _ask_leaders(self) -> None:
-        by_leader: defaultdict[int, list[TopicPartitionKey]] = defaultdict(list)
-        for topic, partition in self._missing:
-            leader = await self._client.leader(topic, partition, timeout_ms=self._left_ms())
-            by_leader[leader.node_id].append((topic, partition))
-        async with asyncio.TaskGroup() as tasks:
-            for node_id, partitions in by_leader.items():
-                tasks.create_task(self._ask(node_id, partitions), name=f"list-offsets-{node_id}")
-
-    async def _ask(self, node_id: int, partitions: list[TopicPartitionKey]) -> None:
-        request = self._request(partitions)
-        timeout_s = min(self._left_ms(), self._client.request_timeout_ms, _ATTEMPT_MS) / 1000
-        try:
-            connection = self._client.connection(node_id)
-            response = await connection.call(lambda c: c.log.ListOffsets(request, timeout=timeout_s))
-        except TidelogError as error:
-            self._errors.update(dict.fromkeys(partitions, error))
-            return
-        for topic in response.topics:
-            for result in topic.partitions:
-                self._take(topic.name, result)
-        for name, index in self._missing.keys() & set(partitions) - self._errors.keys():
-            text = f"the ListOffsets response of node {node_id} does not contain {name}-{index}"
-            self._errors[name, index] = error_for(ErrorCode.NETWORK_EXCEPTION, text)
-
-    def _request(self, partitions: list[TopicPartitionKey]) -> pb.ListOffsetsRequest:
-        by_topic: defaultdict[str, list[pb.ListOffsetsPartition]] = defaultdict(list)
-        for topic, partition in partitions:
-            timestamp_ms = self._missing[topic, partition]
-            item = pb.ListOffsetsPartition(index=partition, timestamp_ms=timestamp_ms)
-            known = self._client.metadata.partition(topic, partition)
-            if known is not None and known.leader_epoch >= 0:
-                item.current_leader_epoch = known.leader_epoch
-            by_topic[topic].append(item)
-        return pb.ListOffsetsRequest(
-            isolation_level=self._isolation_level,
-            topics=[pb.ListOffsetsTopic(name=name, partitions=items) for name, items in by_topic.items()],
-        )
-
-    def _take(self, topic: str, result: pb.ListOffsetsPartitionResult) -> None:
-        key = (topic, result.index)
-        if (error := error_of(result)) is not None:
-            self._errors[key] = error
-        elif key in self._missing:
-            self._found[key] = OffsetAndTimestamp(result.offset, result.timestamp_ms, result.leader_epoch)
-            del self._missing[key]
-
-    async def _back_off(self, attempt: int) -> None:
-        for error in self._errors.values():
-            if not error.code.retriable:
-                raise error
-        wait_ms = self._client.backoff.wait_ms(attempt)
-        if self._left_ms() <= wait_ms and self._errors:
-            raise next(iter(self._errors.values()))
-        await asyncio.sleep(wait_ms / 1000)
-        await self._client.refresh({topic for topic, _ in self._missing}, timeout_ms=self._left_ms())
-
-    def _left_ms(self) -> float:
-        return max(self._deadline_ms - now_ms(), 1)
+    return await ask_leaders(cluster, timestamps_ms, ask, timeout_ms=timeout_ms, needs_all=needs_all)
 
 
-"""The longest wait for a leader's answer. The client then refreshes its metadata, since the leader may be replaced."""
+def _offset_request(cluster: ClusterClient, key: TopicPartitionKey, timestamp_ms: int) -> pb.ListOffsetsPartition:
+    known = cluster.metadata.partition(*key)
+    epoch = known.leader_epoch if known is not None and known.leader_epoch >= 0 else None
+    return pb.ListOffsetsPartition(index=key[1], timestamp_ms=timestamp_ms, current_leader_epoch=epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,27 +92,24 @@ async def ask_epoch_ends(
     Raises:
         TidelogError: the whole call failed.
     """
-    request = _request(epochs)
+    items = group_by_topic((name, _epoch_request(index, *wanted)) for (name, index), wanted in epochs.items())
+    request = pb.OffsetForLeaderEpochRequest(
+        topics=[pb.OffsetForLeaderTopic(name=name, partitions=partitions) for name, partitions in items.items()]
+    )
     timeout_s = min(timeout_ms, _ATTEMPT_MS) / 1000
     response = await connection.call(lambda c: c.log.OffsetForLeaderEpoch(request, timeout=timeout_s))
-    found = {(topic.name, r.index): _end(r) for topic in response.topics for r in topic.partitions}
-    return {(name, index): found.get((name, index), _missing(name, index)) for name, index in epochs}
+    found = {
+        (topic.name, r.index): error_of(r) or EpochEnd(r.leader_epoch, r.end_offset)
+        for topic in response.topics
+        for r in topic.partitions
+    }
+    return {key: found[key] if key in found else _missing(*key) for key in epochs}
 
 
-def _request(epochs: Mapping[TopicPartitionKey, tuple[int, int]]) -> pb.OffsetForLeaderEpochRequest:
-    topics: defaultdict[str, list[pb.OffsetForLeaderPartition]] = defaultdict(list)
-    for (name, index), (epoch, current) in epochs.items():
-        item = pb.OffsetForLeaderPartition(index=index, leader_epoch=epoch)
-        if current >= 0:
-            item.current_leader_epoch = current
-        topics[name].append(item)
-    return pb.OffsetForLeaderEpochRequest(
-        topics=[pb.OffsetForLeaderTopic(name=name, partitions=items) for name, items in topics.items()]
+def _epoch_request(index: int, epoch: int, current: int) -> pb.OffsetForLeaderPartition:
+    return pb.OffsetForLeaderPartition(
+        index=index, leader_epoch=epoch, current_leader_epoch=current if current >= 0 else None
     )
-
-
-def _end(result: pb.OffsetForLeaderPartitionResult) -> EpochEnd | TidelogError:
-    return error_of(result) or EpochEnd(result.leader_epoch, result.end_offset)
 
 
 def _missing(name: str, index: int) -> TidelogError:

@@ -35,7 +35,8 @@ class DeserializingConsumer(Consumer):
         Raises:
             KafkaException: INVALID_CONFIG, also for a deserializer that is not callable.
         """
-        given = {**(config or {}), **{name.replace("_", ".", 1): settings.pop(name) for name in _named(settings)}}
+        named = [name for name in ("key_deserializer", "value_deserializer") if name in settings]
+        given = {**(config or {}), **{name.replace("_", ".", 1): settings.pop(name) for name in named}}
         self._serdes, given = build_serdes(given, "deserializer")
         try:
             super().__init__(given, **settings)
@@ -87,7 +88,3 @@ class DeserializingConsumer(Consumer):
         message.set_key(key)
         message.set_value(value)
         return message
-
-
-def _named(settings: Mapping[str, Any]) -> list[str]:
-    return [name for name in ("key_deserializer", "value_deserializer") if name in settings]

@@ -12,11 +12,11 @@ from typing import TypeVar, assert_never
 from tidelog.cluster import ClusterClient
 from tidelog.cluster.tasks import TaskSet
 from tidelog.consumer.config import ConsumerConfig
-from tidelog.consumer.core.commits import Commits
+from tidelog.consumer.core.commits import Commits, OffsetAndMetadata
 from tidelog.consumer.core.events import (
     AskMetadata,
+    AssignedPartition,
     Command,
-    CommittedFailed,
     CommittedFound,
     Deliver,
     Event,
@@ -29,15 +29,13 @@ from tidelog.consumer.core.events import (
     Interrupt,
     LookedUp,
     LookUp,
-    LookUpFailed,
     LookUpSpec,
     Refused,
     Report,
+    RequestFailed,
     Validate,
     Validated,
-    ValidationFailed,
 )
-from tidelog.consumer.core.partition import PartitionState
 from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.group_offsets import GroupOffsets
 from tidelog.consumer.node_sessions import NodeSessions
@@ -46,10 +44,11 @@ from tidelog.consumer.statistics import Statistics, Tally
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon
-from tidelog_foundation.transport.pacing import monotonic_ms, step_when_due
+from tidelog_foundation.transport.loop import monotonic_ms, step_when_due
 from tidelog_foundation.waiting import Outage, watch_waits
 
 T = TypeVar("T")
+S = TypeVar("S", bound=AssignedPartition)
 
 _END_SESSION_MS = 200
 
@@ -104,7 +103,8 @@ class Fetcher:
 
     async def start(self) -> None:
         """Start the fetcher's tasks."""
-        self._tasks.start(self._run(), "consumer-fetcher")
+        run = step_when_due(self._step, self._awake, self._config.retry_backoff_max_ms, "the consumer's fetcher")
+        self._tasks.start(run, "consumer-fetcher")
         self._tasks.start(self._refresh_old(), "consumer-metadata-age")
         self._tasks.start(watch_waits("records to read", self._hindrances), "consumer-waits")
         if self._statistics is not None:
@@ -121,9 +121,6 @@ class Fetcher:
         # Best effort: a node reuses the session's slot sooner or later.
         with contextlib.suppress(TidelogError):
             await self._cluster.fetch(node_id, request, timeout_ms=_END_SESSION_MS)
-
-    async def _run(self) -> None:
-        await step_when_due(self._step, self._awake, self._config.retry_backoff_max_ms, "the consumer's fetcher")
 
     def _step(self) -> float | None:
         with self._lock:
@@ -145,12 +142,14 @@ class Fetcher:
 
     def _hindrances(self) -> Mapping[Hashable, str]:
         with self._lock:
-            states = [self._positions.state(*key) for key in self._positions.assignment]
-            found = {_key(s): s.hindrance(has_leader=self._has_leader(s)) for s in states if s is not None}
+            states = [state for key in self._positions.assignment if (state := self._positions.state(*key))]
+            found = {
+                (s.topic, s.partition, s.generation): s.hindrance(
+                    has_leader=self._leader_of(s.topic, s.partition) is not None
+                )
+                for s in states
+            }
         return {key: reason for key, reason in found.items() if reason is not None}
-
-    def _has_leader(self, state: PartitionState) -> bool:
-        return self._leader_of(state.topic, state.partition) is not None
 
     def _handle(self, events: Iterable[Event]) -> None:
         with self._lock:
@@ -168,7 +167,9 @@ class Fetcher:
                 case Interrupt():
                     self._polls[command.node_id].cancel()
                 case LookUp():
-                    self._start_look_up(command)
+                    # One by one, so that a partition without an answer does not delay the others.
+                    for spec in command.specs:
+                        self._tasks.start(self._look_up(spec), f"offset-{spec.topic}-{spec.partition}")
                 case Validate():
                     self._tasks.start(self._validate(command), f"validate-{command.node_id}")
                 case FetchCommitted():
@@ -250,54 +251,26 @@ class Fetcher:
             end_offset=result.last_stable_offset if self._config.is_read_committed else None,
         )
 
-    def _start_look_up(self, look_up: LookUp) -> None:
-        # One by one, so that a partition without an answer does not delay the others.
-        for spec in look_up.specs:
-            self._tasks.start(self._look_up(spec), f"offset-{spec.topic}-{spec.partition}")
-
     async def _validate(self, command: Validate) -> None:
         wanted = {(s.topic, s.partition): (s.offset_epoch, s.leader_epoch) for s in command.specs}
         found = await self._attempt(
             self._cluster.end_of_epochs(command.node_id, wanted), f"validating positions at node {command.node_id}"
         )
-        if isinstance(found, TidelogError):
-            self._handle([ValidationFailed(spec, found) for spec in command.specs])
-            return
-        events: list[Event] = []
-        for spec in command.specs:
-            end = found[spec.topic, spec.partition]
-            if isinstance(end, TidelogError):
-                events.append(ValidationFailed(spec, end))
-            else:
-                events.append(Validated(spec, end.leader_epoch, end.end_offset))
-        self._handle(events)
+        self._handle(
+            [_event(s, found, lambda s, end: Validated(s, end.leader_epoch, end.end_offset)) for s in command.specs]
+        )
 
     async def _fetch_committed(self, command: FetchCommitted) -> None:
         assert self._offsets is not None
         keys = [(spec.topic, spec.partition) for spec in command.specs]
         found = await self._attempt(self._offsets.committed_after_commits(keys), "fetching committed offsets")
-        if isinstance(found, TidelogError):
-            self._handle([CommittedFailed(spec, found) for spec in command.specs])
-            return
-        events: list[Event] = []
-        for spec in command.specs:
-            what = found[spec.topic, spec.partition]
-            if isinstance(what, TidelogError):
-                events.append(CommittedFailed(spec, what))
-            elif what is None:
-                events.append(CommittedFound(spec, None))
-            else:
-                events.append(CommittedFound(spec, what.offset, what.leader_epoch))
-        self._handle(events)
+        self._handle([_event(spec, found, _committed) for spec in command.specs])
 
     async def _look_up(self, spec: LookUpSpec) -> None:
         key = (spec.topic, spec.partition)
         search = self._cluster.list_offsets({key: spec.timestamp_ms}, read_committed=self._config.is_read_committed)
         found = await self._attempt(search, f"looking up an offset of {spec.topic}-{spec.partition}")
-        if isinstance(found, TidelogError):
-            self._handle([LookUpFailed(spec, found)])
-        else:
-            self._handle([LookedUp(spec, found[key].offset, found[key].leader_epoch)])
+        self._handle([_event(spec, found, lambda s, at: LookedUp(s, at.offset, at.leader_epoch))])
 
     async def _attempt(self, work: Awaitable[T], what: str) -> T | TidelogError:
         """Return the result or the error of a request; an unexpected error is logged, and the consumer continues."""
@@ -362,8 +335,16 @@ class Fetcher:
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
 
 
-def _key(state: PartitionState) -> tuple[str, int, int]:
-    return state.topic, state.partition, state.generation
+def _event(
+    spec: S, found: Mapping[tuple[str, int], T | TidelogError] | TidelogError, answered: Callable[[S, T], Event]
+) -> Event:
+    """Return the outcome of a request for one partition: its error, the error of the whole request, or the answer."""
+    outcome = found if isinstance(found, TidelogError) else found[spec.topic, spec.partition]
+    return RequestFailed(spec, outcome) if isinstance(outcome, TidelogError) else answered(spec, outcome)
+
+
+def _committed(spec: AssignedPartition, found: OffsetAndMetadata | None) -> CommittedFound:
+    return CommittedFound(spec, None) if found is None else CommittedFound(spec, found.offset, found.leader_epoch)
 
 
 def _telling(callback: Callable[[str], object], text: str, is_told: asyncio.Event) -> Call:

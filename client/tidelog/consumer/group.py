@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import concurrent.futures
 import contextlib
 import logging
@@ -34,6 +33,7 @@ from tidelog.consumer.partitions import Key, outcome
 from tidelog.consumer.records import Call, RecordQueue
 from tidelog.message import Message, TopicPartition
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog_foundation.ids import uuid_text
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,15 @@ class Rebalance:
     def _end(self, consumer: Assignable) -> None:
         self._group._serving = None
         try:
-            self._group._change(self._command, consumer, self.partitions, lost=self.is_lost)
+            command = self._command
+            if isinstance(command, Revoke):
+                consumer.release(command.partitions, lost=self.is_lost)
+            elif self._group._is_assigned_by_callback:
+                return
+            elif command.incremental:
+                consumer.incremental_assign(self.partitions)
+            else:
+                consumer.assign(self.partitions)
         finally:
             self._group._served(self._command)
 
@@ -162,7 +170,7 @@ class ConsumerGroup:
         self._lock = lock
         self._on_commit = on_commit
         coordinators = Coordinators(cluster)
-        decides = membership(_settings(config), _new_member_id, cluster.backoff.wait_ms)
+        decides = membership(_settings(config), lambda: uuid_text(uuid.uuid4().bytes), cluster.backoff.wait_ms)
         self.offsets = GroupOffsets(config, coordinators, commits, lock, queue.settle, self._committed, self._log)
         self.member = GroupMember(config, cluster, coordinators, decides, self, self._log)
         self._callbacks = _Callbacks()
@@ -315,18 +323,6 @@ class ConsumerGroup:
             self._has_left = True
             self._queue.notify()
 
-    def _change(
-        self, command: Revoke | Assign, consumer: Assignable, partitions: list[TopicPartition], *, lost: bool
-    ) -> None:
-        if isinstance(command, Revoke):
-            consumer.release(command.partitions, lost=lost)
-        elif self._is_assigned_by_callback:
-            return
-        elif command.incremental:
-            consumer.incremental_assign(partitions)
-        else:
-            consumer.assign(partitions)
-
     def _served(self, command: Revoke | Assign) -> None:
         # The next owner must find the committed offsets, so the partitions go only after the commit.
         served = RebalanceServed(command.rebalance_id)
@@ -398,10 +394,6 @@ def _settings(config: ConsumerConfig) -> MembershipSettings:
         max_poll_interval_ms=config.max_poll_interval_ms,
         request_timeout_ms=config.request_timeout_ms,
     )
-
-
-def _new_member_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _details(partition: TopicPartition) -> tuple[int, str, int, str]:

@@ -11,7 +11,7 @@ from typing import Protocol, assert_never
 from tidelog.cluster import ClusterClient, ClusterMetadata, Connection, Coordinators
 from tidelog.cluster.tasks import TaskSet
 from tidelog.consumer.config import ConsumerConfig
-from tidelog.consumer.core.faults import may_pass
+from tidelog.consumer.core.partition import may_pass
 from tidelog.consumer.core.subscription import Subscription
 from tidelog.consumer.membership.events import (
     AskTopics,
@@ -36,10 +36,9 @@ from tidelog.consumer.membership.events import (
 )
 from tidelog.consumer.membership.factory import Membership
 from tidelog.v1 import group_service_pb2 as pb
-from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon
-from tidelog_foundation.transport.pacing import monotonic_ms, step_when_due
+from tidelog_foundation.transport.loop import monotonic_ms, step_when_due
 from tidelog_foundation.waiting import Outage, ReportedWait
 
 logger = logging.getLogger(__name__)
@@ -197,17 +196,17 @@ class GroupMember:
                     assert_never(command)
 
     async def _call(self, call: Call) -> None:
-        with ReportedWait(f'{type(call.request).__name__} of group "{self._group_id}"'):
-            await self._exchange(call)
-
-    async def _exchange(self, call: Call) -> None:
         try:
-            # A call may take minutes while others join; a missing coordinator must be reported before that.
-            find_ms = min(call.timeout_ms, self._config.request_timeout_ms)
-            await self._coordinators.find(self._group_id, timeout_ms=find_ms)
-            response = await self._coordinators.ask_once(
-                self._group_id, _asking(call), _errors, timeout_ms=call.timeout_ms
-            )
+            with ReportedWait(f'{type(call.request).__name__} of group "{self._group_id}"'):
+                # A call may take minutes while others join; a missing coordinator must be reported before that.
+                find_ms = min(call.timeout_ms, self._config.request_timeout_ms)
+                await self._coordinators.find(self._group_id, timeout_ms=find_ms)
+                response = await self._coordinators.ask_once(
+                    self._group_id,
+                    _asking(call),
+                    lambda r: [r.error] if r.HasField("error") else [],
+                    timeout_ms=call.timeout_ms,
+                )
         except TidelogError as error:
             self._tell_once(error)
             self._handle(CallFailed(call.call_id, error))
@@ -302,10 +301,6 @@ def _asking(call: Call) -> Callable[[Connection, float], Awaitable[MembershipRes
         assert_never(request)
 
     return ask
-
-
-def _errors(response: MembershipResponse) -> list[Error]:
-    return [response.error] if response.HasField("error") else []
 
 
 def _is_known(metadata: ClusterMetadata, name: str) -> bool:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from tidelog.cluster import Coordinators
-from tidelog.cluster.answers import error_of, group_by_topic
+from tidelog.cluster.answers import error_of, errors_in, group_by_topic
 from tidelog.cluster.tasks import TaskSet
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core.commits import CommitDone, Commits, Member, OffsetAndMetadata, SendCommit
@@ -17,7 +17,7 @@ from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon
-from tidelog_foundation.transport.pacing import monotonic_ms, step_when_due
+from tidelog_foundation.transport.loop import monotonic_ms, step_when_due
 from tidelog_foundation.waiting import watch_waits
 
 logger = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ class GroupOffsets:
             response = await self._coordinators.ask_once(
                 self._group_id,
                 lambda c, timeout_s: c.groups.OffsetCommit(request, timeout=timeout_s),
-                _commit_errors,
+                lambda r: errors_in(r.topics),
                 timeout_ms=min(self._config.request_timeout_ms, _ATTEMPT_MS),
             )
             outcome = _outcomes(response, command.offsets)
@@ -224,10 +224,6 @@ def _commit_request(group_id: str, instance_id: str | None, command: SendCommit)
     )
 
 
-def _commit_errors(response: pb.OffsetCommitResponse) -> Iterator[Error]:
-    return (p.error for topic in response.topics for p in topic.partitions if p.HasField("error"))
-
-
 def _outcomes(response: pb.OffsetCommitResponse, keys: Iterable[Key]) -> dict[Key, TidelogError | None]:
     found = {(t.name, p.index): error_of(p) for t in response.topics for p in t.partitions}
     return {key: found.get(key, _left_out(key)) for key in keys}
@@ -237,7 +233,7 @@ def _fetch_errors(response: pb.OffsetFetchResponse) -> Iterator[Error]:
     for group in response.groups:
         if group.HasField("error"):
             yield group.error
-        yield from (p.error for topic in group.topics for p in topic.partitions if p.HasField("error"))
+        yield from errors_in(group.topics)
 
 
 def _found(result: pb.OffsetFetchPartitionResult) -> OffsetAndMetadata | TidelogError | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
+from tidelog.cluster.answers import group_by_topic
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core.events import FetchSpec
 from tidelog.v1 import log_service_pb2 as pb
@@ -39,15 +39,18 @@ class NodeSession:
             self._handler.want(key, spec)
         asked = self._handler.build()
         self._is_full = asked.is_full
-        topics: defaultdict[str, list[pb.FetchPartition]] = defaultdict(list)
-        for spec in asked.wanted.values():
-            item = pb.FetchPartition(
-                index=spec.partition,
-                fetch_offset=spec.offset,
-                partition_max_bytes=self._config.max_partition_fetch_bytes,
-                current_leader_epoch=spec.leader_epoch if spec.leader_epoch >= 0 else None,
+        topics = group_by_topic(
+            (
+                spec.topic,
+                pb.FetchPartition(
+                    index=spec.partition,
+                    fetch_offset=spec.offset,
+                    partition_max_bytes=self._config.max_partition_fetch_bytes,
+                    current_leader_epoch=spec.leader_epoch if spec.leader_epoch >= 0 else None,
+                ),
             )
-            topics[spec.topic].append(item)
+            for spec in asked.wanted.values()
+        )
         return pb.FetchRequest(
             max_wait_ms=self._config.fetch_wait_max_ms,
             min_bytes=self._config.fetch_min_bytes,

@@ -36,7 +36,7 @@ from tidelog.producer.statistics import Tally, statistics_json
 from tidelog.producer.stream import NodeStream, StreamRefusedError
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
-from tidelog_foundation.transport.pacing import monotonic_ms, step_when_due
+from tidelog_foundation.transport.loop import monotonic_ms, step_when_due
 from tidelog_foundation.waiting import Outage, watch_waits
 
 _NODE_SHARE = 0.8

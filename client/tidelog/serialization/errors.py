@@ -30,20 +30,8 @@ class SerializationError(TidelogError):
         super().__init__(error, message)
 
 
-class ProduceError(TidelogError):
-    """The failure of ``produce()`` to accept a record."""
-
-    def __init__(self, error: KafkaError, exception: BaseException | None = None) -> None:
-        super().__init__(error)
-        self.exception = exception
-        self.kafka_message = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_restored, (type(self), self.error, self.exception, None))
-
-
-class ConsumeError(TidelogError):
-    """The failure to return a consumed record, ``kafka_message``."""
+class _SerdeError(TidelogError):
+    """The part common to both directions: ``exception`` and ``kafka_message``, which survive pickling."""
 
     def __init__(self, error: KafkaError, exception: BaseException | None = None, kafka_message: Any = None) -> None:
         super().__init__(error)
@@ -52,6 +40,17 @@ class ConsumeError(TidelogError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restored, (type(self), self.error, self.exception, self.kafka_message))
+
+
+class ProduceError(_SerdeError):
+    """The failure of ``produce()`` to accept a record."""
+
+    def __init__(self, error: KafkaError, exception: BaseException | None = None) -> None:
+        super().__init__(error, exception)
+
+
+class ConsumeError(_SerdeError):
+    """The failure to return a consumed record, ``kafka_message``."""
 
 
 class KeySerializationError(ProduceError, SerializationError):
@@ -84,11 +83,7 @@ class ValueDeserializationError(ConsumeError, SerializationError):
         ConsumeError.__init__(self, error, exception, kafka_message)
 
 
-def _restored(
-    cls: type[ProduceError | ConsumeError], error: KafkaError, exception: BaseException | None, message: Any
-) -> TidelogError:
+def _restored(cls: type[_SerdeError], error: KafkaError, exception: BaseException | None, message: Any) -> _SerdeError:
     restored = cls.__new__(cls)
-    TidelogError.__init__(restored, error)
-    restored.exception = exception
-    restored.kafka_message = message
+    _SerdeError.__init__(restored, error, exception, message)
     return restored

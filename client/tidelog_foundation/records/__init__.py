@@ -39,5 +39,4 @@ from tidelog_foundation.records.validation import (
     records_outside,
     summarize_records,
     validate_batch,
-    validate_produced,
 )

@@ -62,11 +62,6 @@ def validate_batch(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     return engine.validate_batch(buffer, position)
 
 
-def validate_produced(buffer: Buffer) -> RecordBatchHeader:
-    """Return the header of a batch that a leader may accept from a client; see :func:`inspect_produced`."""
-    return inspect_produced(buffer).header
-
-
 def inspect_produced(buffer: Buffer, limit: int | None = None) -> ProducedBatch:
     """Run all of a leader's checks on the one batch that a client sends to a partition, and return the findings.
 

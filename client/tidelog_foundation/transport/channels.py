@@ -1,11 +1,15 @@
-"""The gRPC options of all Tidelog channels and servers, so that both ends have the same limits."""
+"""The gRPC options of all Tidelog channels and servers, the same at both ends, and the addresses of servers."""
 
 from __future__ import annotations
 
 import resource
+import socket
 from collections.abc import Iterable
 
 import grpc.aio
+
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ConfigError
 
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """The largest message: above fetch.max.bytes (50 MiB) plus one oversized batch. gRPC rejects larger ones."""
@@ -75,3 +79,28 @@ def server_options(max_request_bytes: int = MAX_MESSAGE_BYTES) -> list[tuple[str
         # Two processes on one port are a visible error, not load balancing.
         ("grpc.so_reuseport", 0),
     ]
+
+
+def bind_port(server: grpc.aio.Server, host: str, port: int) -> int:
+    """Make a server listen on ``host:port`` once it starts; return the port, chosen by the system for port 0.
+
+    Raises:
+        ConfigError: the port is in use, or the host is not one of this machine's; the text tells which.
+    """
+    address = format_address(host, port)
+    try:
+        # Ask the system first, because gRPC hides its reason and writes its own lines to stderr.
+        _probe(host, port)
+        return server.add_insecure_port(address)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {address}: {error.strerror or error}") from error
+    except RuntimeError as error:
+        raise ConfigError(f"cannot listen on {address}: {error}") from error
+
+
+def _probe(host: str, port: int) -> None:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        # As gRPC does: closing connections of an earlier process do not block the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)

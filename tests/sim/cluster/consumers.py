@@ -29,13 +29,12 @@ from tidelog.consumer.core.events import (
     Interrupt,
     LookedUp,
     LookUp,
-    LookUpFailed,
     LookUpSpec,
     PositionSettings,
     Report,
+    RequestFailed,
     Validate,
     Validated,
-    ValidationFailed,
 )
 from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.node_sessions import NodeSessions
@@ -203,18 +202,18 @@ class Consumer(ClientProcess):
         leader = self.leader_of(key)
         if leader is None:
             self.refresh()
-            self.soon(self._handle, [LookUpFailed(spec, error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"of {key}"))])
+            self.soon(self._handle, [RequestFailed(spec, error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"of {key}"))])
             return
         item = ListOffsetsPartition(spec.partition, spec.timestamp_ms, LeaderEpoch(leader[1]))
         request = ListOffsetsRequest((ListOffsetsTopic(spec.topic, (item,)),))
 
         def take(answer: ListOffsetsResponse | TidelogError | None) -> None:
             if not isinstance(answer, ListOffsetsResponse):
-                self._handle([LookUpFailed(spec, no_answer(leader[0]) if answer is None else answer)])
+                self._handle([RequestFailed(spec, no_answer(leader[0]) if answer is None else answer)])
                 return
             [result] = answer.topics[0].partitions
             if result.error is not None:
-                self._handle([LookUpFailed(spec, result.error)])
+                self._handle([RequestFailed(spec, result.error)])
             else:
                 self.checker.count("offsets looked up")
                 self._handle([LookedUp(spec, result.offset, result.leader_epoch)])
@@ -232,14 +231,14 @@ class Consumer(ClientProcess):
         def take(answer: OffsetForLeaderEpochResponse | TidelogError | None) -> None:
             if not isinstance(answer, OffsetForLeaderEpochResponse):
                 error = no_answer(command.node_id) if answer is None else answer
-                self._handle([ValidationFailed(spec, error) for spec in command.specs])
+                self._handle([RequestFailed(spec, error) for spec in command.specs])
                 return
             self.checker.count("positions validated")
             results = [result for topic in answer.topics for result in topic.partitions]
             events: list[Event] = []
             for spec, result in zip(command.specs, results, strict=True):
                 if result.error is not None:
-                    events.append(ValidationFailed(spec, result.error))
+                    events.append(RequestFailed(spec, result.error))
                 else:
                     events.append(Validated(spec, result.leader_epoch, result.end_offset))
             self._handle(events)

@@ -19,8 +19,8 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
-from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.state_machine import Controller

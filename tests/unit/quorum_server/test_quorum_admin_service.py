@@ -18,8 +18,8 @@ from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import BrokerProgress, DescribeQuorumResponse, QuorumReplica
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
-from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_quorum.raft.core.voters import Voter, VoterSet

@@ -18,8 +18,8 @@ from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
-from tidelog_foundation.transport.binding import bind_port
 from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_quorum.controller.config import ControllerConfig

@@ -19,11 +19,11 @@ from tidelog_foundation.records import (
     assign_offsets,
     control_batch,
     encode_batch,
+    inspect_produced,
     parse_header,
     read_control,
     read_records,
     to_arrow,
-    validate_produced,
 )
 
 
@@ -64,7 +64,7 @@ def test_marker_is_hidden_from_columns_and_refused_from_clients(engine: ModuleTy
     batch = control_batch(ControlType.COMMIT, 1, 0, 0, 5)
     assert to_arrow(batch, 0, 10).num_rows == 0
     with pytest.raises(TidelogError, match="control") as caught:
-        validate_produced(batch)
+        inspect_produced(batch)
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
@@ -110,8 +110,8 @@ def test_control_batch_is_corrupt_when_it_has_two_records(engine: ModuleType) ->
 def test_batch_of_a_transaction_has_its_bit_and_needs_a_producer(engine: ModuleType) -> None:
     builder = RecordBatchBuilder("zstd")
     builder.append(None, b"v" * 1000, (), 5)
-    header = validate_produced(builder.build(7, 3, 0, is_transactional=True))
+    header = inspect_produced(builder.build(7, 3, 0, is_transactional=True)).header
     assert (header.is_transactional, header.is_control, header.compression) == (True, False, "zstd")
-    assert not validate_produced(builder.build(7, 3, 0)).is_transactional
+    assert not inspect_produced(builder.build(7, 3, 0)).header.is_transactional
     with pytest.raises(TidelogError, match="transactional batch needs a producer id"):
         builder.build(is_transactional=True)

@@ -19,11 +19,11 @@ from tidelog_foundation.records import (
     HEADER_SIZE,
     RecordBatchBuilder,
     check_records,
+    inspect_produced,
     iter_headers,
     read_records,
     to_arrow,
     validate_batch,
-    validate_produced,
 )
 from tidelog_foundation.records import _pure as pure
 from tidelog_foundation.records.header import RecordBatchHeader
@@ -66,7 +66,7 @@ def test_batch_is_refused_or_equal_when_any_byte_is_flipped(engine: ModuleType, 
 def test_batch_is_refused_when_cut_anywhere(engine: ModuleType, codec: str) -> None:
     batch = batch_of(codec)
     for size in range(len(batch)):
-        for read in (validate_batch, validate_produced, read_records, check_records):
+        for read in (validate_batch, inspect_produced, read_records, check_records):
             with pytest.raises(CorruptRecordError):
                 read(batch[:size])
         assert list(iter_headers(batch[:size])) == []
@@ -190,7 +190,7 @@ def test_unknown_codec_is_unsupported_compression_when_read_or_produced(engine: 
     batch = bytearray(batch_of("none"))
     batch[22] = identifier
     validate_batch(with_right_crc(batch))
-    for read in (read_records, validate_produced, check_records):
+    for read in (read_records, inspect_produced, check_records):
         with pytest.raises(TidelogError, match=f"compression id {identifier}") as caught:
             read(batch)
         assert caught.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

@@ -29,13 +29,13 @@ from tidelog_foundation.records import (
     assign_offsets,
     control_batch,
     encode_batch,
+    inspect_produced,
     iter_headers,
     parse_header,
     read_control,
     read_records,
     recompress,
     to_arrow,
-    validate_produced,
 )
 
 CODEC_IDS = dict(zip(CODECS, range(5), strict=True))
@@ -95,7 +95,7 @@ def test_batch_reads_equal_in_kafka_clients_when_built_here(
     engine: ModuleType, library: ModuleType, codec: str, records: Any, producer: Any, base_offset: int
 ) -> None:
     batch = bytearray(own_batch(codec, records, producer))
-    validate_produced(batch)
+    inspect_produced(batch)
     assign_offsets(batch, base_offset, 7)
     foreign = reader_of(library)(bytes(batch))
     assert foreign.validate_crc()
@@ -114,7 +114,7 @@ def test_batch_reads_equal_here_when_built_by_kafka_clients(
     engine: ModuleType, library: ModuleType, codec: str, records: Any, producer: Any
 ) -> None:
     batch = foreign_batch(library, codec, records, producer)
-    header = validate_produced(batch)
+    header = inspect_produced(batch).header
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional) == producer
     assert [(r.key, r.value, list(r.headers), r.timestamp_ms) for r in read_records(batch)] == records
 

@@ -25,7 +25,6 @@ from tidelog_foundation.records import (
     parse_header,
     summarize_records,
     validate_batch,
-    validate_produced,
 )
 
 
@@ -44,13 +43,13 @@ def changed(batch: bytearray, position: int, layout: str, value: Any) -> bytearr
 
 def refusal(batch: bytearray | bytes) -> tuple[ErrorCode, str]:
     with pytest.raises(TidelogError) as caught:
-        validate_produced(batch)
+        inspect_produced(batch)
     return caught.value.code, caught.value.message
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_produced_batch_is_accepted_from_any_buffer(engine: ModuleType, kind: Any) -> None:
-    assert validate_produced(kind(batch_of())).record_count == 3
+    assert inspect_produced(kind(batch_of())).header.record_count == 3
 
 
 @pytest.mark.parametrize(
@@ -142,7 +141,7 @@ def test_batch_with_gaps_and_without_records_is_valid_on_disk(engine: ModuleType
 
 
 def test_produced_batch_with_producer_is_accepted(engine: ModuleType) -> None:
-    header = validate_produced(batch_of(producer_id=7, producer_epoch=0, base_sequence=2**31 - 1))
+    header = inspect_produced(batch_of(producer_id=7, producer_epoch=0, base_sequence=2**31 - 1)).header
     assert (header.producer_id, header.base_sequence) == (7, 2**31 - 1)
 
 

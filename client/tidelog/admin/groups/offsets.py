@@ -5,10 +5,9 @@ by partition, as ``kafka-consumer-groups --describe`` shows it.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from tidelog.admin.attempts import ask_coordinators, settle_each
+from tidelog.admin.attempts import ATTEMPT_MS, ask_coordinators, settle_each
 from tidelog.admin.groups.descriptions import describe_groups
 from tidelog.admin.groups.model import (
     ConsumerGroupDescription,
@@ -16,7 +15,7 @@ from tidelog.admin.groups.model import (
     MemberDescription,
     PartitionLag,
 )
-from tidelog.admin.offsets import IsolationLevel, search_offsets
+from tidelog.admin.offsets import IsolationLevel
 from tidelog.admin.operations import Outcomes
 from tidelog.cluster import (
     LATEST_TIMESTAMP,
@@ -26,14 +25,12 @@ from tidelog.cluster import (
     OffsetAndTimestamp,
     TopicPartitionKey,
 )
-from tidelog.cluster.answers import error_of, group_by_topic
+from tidelog.cluster.answers import error_of, errors_in, group_by_topic
+from tidelog.cluster.offsets import search_offsets
 from tidelog.message import OFFSET_INVALID, TopicPartition
 from tidelog.v1 import group_service_pb2 as pb
-from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
-_ATTEMPT_MS = 5_000
-"""The longest wait for a coordinator's answer. The client then finds it again, since it may be paused or replaced."""
 _OF_GROUP = frozenset(
     (
         *(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
@@ -83,9 +80,9 @@ class GroupOffsets:
             response = await self._coordinators.ask(
                 group_id,
                 lambda c, t: c.groups.OffsetCommit(request, timeout=t),
-                lambda r: _errors(r.topics),
+                lambda r: errors_in(r.topics),
                 timeout_ms=self._timeout_ms,
-                attempt_ms=_ATTEMPT_MS,
+                attempt_ms=ATTEMPT_MS,
             )
             return _answer(by_id[group_id], response.topics)
 
@@ -102,9 +99,9 @@ class GroupOffsets:
             response = await self._coordinators.ask(
                 group_id,
                 lambda c, t: c.groups.OffsetDelete(request, timeout=t),
-                lambda r: (*_errors(r.topics), r.error) if r.HasField("error") else _errors(r.topics),
+                lambda r: (*errors_in(r.topics), r.error) if r.HasField("error") else errors_in(r.topics),
                 timeout_ms=self._timeout_ms,
-                attempt_ms=_ATTEMPT_MS,
+                attempt_ms=ATTEMPT_MS,
             )
             if (error := error_of(response)) is not None:
                 raise error
@@ -144,24 +141,23 @@ def _offset_of(topic: str, result: pb.OffsetFetchPartitionResult) -> TopicPartit
 
 
 def _commit_request(group: ConsumerGroupTopicPartitions) -> pb.OffsetCommitRequest:
-    by_topic: defaultdict[str, list[pb.OffsetCommitPartition]] = defaultdict(list)
-    for item in group.topic_partitions or ():
-        partition = pb.OffsetCommitPartition(
-            index=item.partition,
-            committed_offset=item.offset,
-            committed_leader_epoch=item.leader_epoch,
-            committed_metadata=item.metadata or "",
+    by_topic = group_by_topic(
+        (
+            item.topic,
+            pb.OffsetCommitPartition(
+                index=item.partition,
+                committed_offset=item.offset,
+                committed_leader_epoch=item.leader_epoch,
+                committed_metadata=item.metadata or "",
+            ),
         )
-        by_topic[item.topic].append(partition)
+        for item in group.topic_partitions or ()
+    )
     return pb.OffsetCommitRequest(
         group_id=group.group_id,
         generation_id_or_member_epoch=-1,
         topics=[pb.OffsetCommitTopic(name=name, partitions=items) for name, items in by_topic.items()],
     )
-
-
-def _errors(topics: Iterable[pb.OffsetCommitTopicResult]) -> Iterator[Error]:
-    return (p.error for topic in topics for p in topic.partitions if p.HasField("error"))
 
 
 def _answer(
@@ -209,7 +205,9 @@ async def group_lags(
     parts = {g: _parts(described[g], fetched[g]) for g in wanted}
     keys = {key for part in parts.values() if not isinstance(part, TidelogError) for key in part}
     latest = dict.fromkeys(keys, LATEST_TIMESTAMP)
-    ends = await search_offsets(cluster, latest, isolation_level=isolation_level, timeout_ms=timeout_ms)
+    ends = await search_offsets(
+        cluster, latest, read_committed=isolation_level.is_read_committed, timeout_ms=timeout_ms
+    )
     return {
         group: part if isinstance(part, TidelogError) else [_lag(k, *part[k], ends[k]) for k in sorted(part)]
         for group, part in parts.items()

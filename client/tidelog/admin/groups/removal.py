@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tidelog.admin.attempts import ask_coordinators
+from tidelog.admin.attempts import ATTEMPT_MS, ask_coordinators
 from tidelog.admin.groups.descriptions import describe_groups
 from tidelog.admin.groups.model import MemberToRemove
 from tidelog.admin.operations import Outcomes
@@ -12,9 +12,6 @@ from tidelog.cluster import ClusterClient, Connection, Coordinators
 from tidelog.cluster.answers import error_of
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-
-_ATTEMPT_MS = 5_000
-"""The longest wait for a coordinator's answer. The client then finds it again, since it may be paused or replaced."""
 
 
 async def delete_groups(
@@ -33,13 +30,10 @@ async def delete_groups(
         response = await connection.groups.DeleteGroups(request, timeout=timeout_s)
         unanswered.difference_update(group_ids)
         outcomes = {g.group_id: error_of(g) for g in response.groups}
-        return {g: None if g in before and _is_not_found(e) else e for g, e in outcomes.items()}
+        gone = {g for g, e in outcomes.items() if e is not None and e.code is ErrorCode.GROUP_ID_NOT_FOUND}
+        return {g: None if g in before & gone else e for g, e in outcomes.items()}
 
     return await ask_coordinators(coordinators, group_ids, ask, backoff=cluster.backoff, timeout_ms=timeout_ms)
-
-
-def _is_not_found(error: TidelogError | None) -> bool:
-    return error is not None and error.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 async def remove_members(
@@ -70,7 +64,7 @@ async def remove_members(
         lambda c, t: c.groups.LeaveGroup(request, timeout=t),
         lambda r: [r.error] if r.HasField("error") else [],
         timeout_ms=timeout_ms,
-        attempt_ms=_ATTEMPT_MS,
+        attempt_ms=ATTEMPT_MS,
     )
     if (error := error_of(response)) is not None:
         raise error

@@ -30,44 +30,35 @@ AbortedTransactions = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class FetchSpec:
-    """A fetch of a partition from ``offset``. Its answer counts only while the generation is the same."""
+class AssignedPartition:
+    """A partition as of a generation. A seek, pause or assignment ends the generation, and answers count no more."""
 
     topic: str
     partition: int
     generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSpec(AssignedPartition):
+    """A fetch of a partition from ``offset``."""
+
     offset: int
     leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class LookUpSpec:
+class LookUpSpec(AssignedPartition):
     """A search for a partition's offset by ``timestamp_ms`` (-1 latest, -2 earliest)."""
 
-    topic: str
-    partition: int
-    generation: int
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationSpec:
+class ValidationSpec(AssignedPartition):
     """A request for the end of ``offset_epoch`` in the log of ``leader_epoch``'s leader."""
 
-    topic: str
-    partition: int
-    generation: int
     offset_epoch: int
     leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedSpec:
-    """A request for the group's committed offset of a partition."""
-
-    topic: str
-    partition: int
-    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +109,6 @@ class LookedUp:
 
 
 @dataclass(frozen=True, slots=True)
-class LookUpFailed:
-    """A failed offset search."""
-
-    spec: LookUpSpec
-    error: TidelogError
-
-
-@dataclass(frozen=True, slots=True)
 class Validated:
     """The leader's largest epoch not above the requested one, and its end; -1 and -1 if the leader knows none."""
 
@@ -135,27 +118,19 @@ class Validated:
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationFailed:
-    """A failed request for the end of an epoch."""
-
-    spec: ValidationSpec
-    error: TidelogError
-
-
-@dataclass(frozen=True, slots=True)
 class CommittedFound:
     """The committed offset, None if there is none, and the leader epoch of the record before it; -1 if unknown."""
 
-    spec: CommittedSpec
+    spec: AssignedPartition
     offset: int | None
     leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedFailed:
-    """A failed request for a committed offset."""
+class RequestFailed:
+    """A failed request for an offset, the end of an epoch, or a committed offset."""
 
-    spec: CommittedSpec
+    spec: AssignedPartition
     error: TidelogError
 
 
@@ -168,17 +143,7 @@ class Refused:
     error: TidelogError
 
 
-Event = (
-    Refused
-    | Fetched
-    | FetchFailed
-    | LookedUp
-    | LookUpFailed
-    | Validated
-    | ValidationFailed
-    | CommittedFound
-    | CommittedFailed
-)
+Event = Refused | Fetched | FetchFailed | LookedUp | Validated | CommittedFound | RequestFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +180,7 @@ class Validate:
 class FetchCommitted:
     """Ask the group's coordinator for these committed offsets, after all pending commits."""
 
-    specs: Sequence[CommittedSpec]
+    specs: Sequence[AssignedPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,24 +191,18 @@ class AskMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(AssignedPartition):
     """Deliver whole batches to the application, without records before ``offset`` and aborted ones."""
 
-    topic: str
-    partition: int
-    generation: int
     offset: int
     records: bytes
     aborted: AbortedTransactions = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(AssignedPartition):
     """Report an error or the partition's end, at ``offset``, to the application."""
 
-    topic: str
-    partition: int
-    generation: int
     offset: int
     error: TidelogError
 

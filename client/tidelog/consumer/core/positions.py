@@ -32,10 +32,9 @@ from typing import assert_never
 
 from tidelog.consumer.core.events import (
     AskMetadata,
+    AssignedPartition,
     Command,
-    CommittedFailed,
     CommittedFound,
-    CommittedSpec,
     Deliver,
     Event,
     FetchCommitted,
@@ -45,19 +44,26 @@ from tidelog.consumer.core.events import (
     FetchSpec,
     LookedUp,
     LookUp,
-    LookUpFailed,
     LookUpSpec,
     PositionSettings,
     Refused,
     Report,
+    RequestFailed,
     Validate,
     Validated,
-    ValidationFailed,
     ValidationSpec,
 )
-from tidelog.consumer.core.faults import REPORTED, end_reached, may_pass, truncated, without_offset, without_progress
 from tidelog.consumer.core.node_polls import NodePolls
-from tidelog.consumer.core.partition import CanRead, PartitionState
+from tidelog.consumer.core.partition import (
+    REPORTED,
+    CanRead,
+    PartitionState,
+    end_reached,
+    may_pass,
+    truncated,
+    without_offset,
+    without_progress,
+)
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import iter_headers
 
@@ -163,7 +169,7 @@ class Positions:
         self._is_full = self.queued_bytes >= (limit / 2 if self._is_full else limit)
         self._is_held_back = False
         look_ups: list[LookUpSpec] = []
-        committed: list[CommittedSpec] = []
+        committed: list[AssignedPartition] = []
         fetches: dict[int, list[tuple[PartitionState, FetchSpec]]] = {}
         validations: dict[int, list[ValidationSpec]] = {}
         unknown: set[str] = set()
@@ -179,7 +185,7 @@ class Positions:
                 look_ups.append(LookUpSpec(state.topic, state.partition, state.generation, state.look_up_ms))
             elif state.wants_committed:
                 state.busy = True
-                committed.append(CommittedSpec(state.topic, state.partition, state.generation))
+                committed.append(AssignedPartition(state.topic, state.partition, state.generation))
             elif not state.paused and not self._is_full and not self._holds_back(state):
                 leader = leader_of(state.topic, state.partition)
                 if leader is None or state.fetch_offset is None:
@@ -222,7 +228,7 @@ class Positions:
                 return []
             case Validated():
                 return self._validated(event)
-            case ValidationFailed() | LookUpFailed() | CommittedFailed():
+            case RequestFailed():
                 state = self._current(event.spec)
                 return [] if state is None else self._back_off(state, event.error, now_ms)
             case CommittedFound():
@@ -286,7 +292,7 @@ class Positions:
         else:
             moved.add(state.asked_node)
 
-    def _current(self, spec: FetchSpec | LookUpSpec | ValidationSpec | CommittedSpec) -> PartitionState | None:
+    def _current(self, spec: AssignedPartition) -> PartitionState | None:
         state = self._partitions.get((spec.topic, spec.partition))
         if state is None or state.generation != spec.generation:
             return None

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from tidelog.consumer.core.events import (
+    AssignedPartition,
     Command,
-    CommittedFailed,
     CommittedFound,
-    CommittedSpec,
     Fetch,
     FetchCommitted,
     LookUp,
     PositionSettings,
     Report,
+    RequestFailed,
 )
 from tidelog.consumer.core.positions import Positions
 from tidelog_foundation.errors import ErrorCode, error_for
@@ -38,7 +38,7 @@ def poll(positions: Positions, now_ms: float = 0) -> list[Command]:
     return commands
 
 
-def asked(commands: Sequence[Command]) -> CommittedSpec:
+def asked(commands: Sequence[Command]) -> AssignedPartition:
     [command] = commands
     assert isinstance(command, FetchCommitted)
     [spec] = command.specs
@@ -82,7 +82,7 @@ def test_without_a_committed_offset_and_a_reset_the_application_is_told() -> Non
 )
 def test_the_question_is_repeated_while_the_answer_may_change(code: ErrorCode) -> None:
     positions = make()
-    assert positions.handle(CommittedFailed(asked(poll(positions)), error_for(code)), 0) == []
+    assert positions.handle(RequestFailed(asked(poll(positions)), error_for(code)), 0) == []
     assert poll(positions, 5) == []
     asked(poll(positions, 10))
 
@@ -90,7 +90,7 @@ def test_the_question_is_repeated_while_the_answer_may_change(code: ErrorCode) -
 def test_an_error_that_does_not_pass_is_reported() -> None:
     positions = make()
     [report] = positions.handle(
-        CommittedFailed(asked(poll(positions)), error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED)), 0
+        RequestFailed(asked(poll(positions)), error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED)), 0
     )
     assert isinstance(report, Report)
     assert poll(positions, 1_000) == []

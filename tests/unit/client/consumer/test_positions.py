@@ -21,14 +21,13 @@ from tidelog.consumer.core.events import (
     Interrupt,
     LookedUp,
     LookUp,
-    LookUpFailed,
     LookUpSpec,
     PositionSettings,
     Refused,
     Report,
+    RequestFailed,
     Validate,
     Validated,
-    ValidationFailed,
     ValidationSpec,
 )
 from tidelog.consumer.core.positions import LeaderOf, Positions
@@ -176,7 +175,7 @@ def test_positions_report_an_outage_and_go_on_trying(code: ErrorCode) -> None:
     positions = make(None)
     [look_up] = positions.poll(0, leader)
     assert isinstance(look_up, LookUp)
-    [report] = positions.handle(LookUpFailed(look_up.specs[0], error_for(code)), 1)
+    [report] = positions.handle(RequestFailed(look_up.specs[0], error_for(code)), 1)
     assert isinstance(report, Report)
     assert [type(c) for c in positions.poll(11, leader)] == [LookUp]
 
@@ -284,7 +283,7 @@ def test_positions_report_a_truncated_log_when_reset_is_error(end: tuple[int, in
 def test_positions_validate_again_after_an_error_and_with_the_next_leader() -> None:
     positions = after_three_records()
     error = error_for(ErrorCode.FENCED_LEADER_EPOCH, "old")
-    assert positions.handle(ValidationFailed(validation_of(positions), error), 3) == [AskMetadata(frozenset(["t"]))]
+    assert positions.handle(RequestFailed(validation_of(positions), error), 3) == [AskMetadata(frozenset(["t"]))]
     [validate] = positions.poll(13, moved(6, 3))
     assert isinstance(validate, Validate)
     assert (validate.node_id, validate.specs[0].leader_epoch) == (3, 6)
@@ -466,7 +465,7 @@ class PositionsMachine(RuleBasedStateMachine):
     def look_up(self, fails: bool) -> None:
         spec = self.look_ups.pop()
         error = error_for(ErrorCode.REQUEST_TIMED_OUT, "slow")
-        event = LookUpFailed(spec, error) if fails else LookedUp(spec, 0)
+        event = RequestFailed(spec, error) if fails else LookedUp(spec, 0)
         self.do(self.positions.handle(event, self.now_ms))
 
     @precondition(lambda self: self.validations)
@@ -474,7 +473,7 @@ class PositionsMachine(RuleBasedStateMachine):
     def validate(self, fails: bool) -> None:
         spec = self.validations.pop()
         error = error_for(ErrorCode.FENCED_LEADER_EPOCH, "moved")
-        event = ValidationFailed(spec, error) if fails else Validated(spec, 0, self.END)
+        event = RequestFailed(spec, error) if fails else Validated(spec, 0, self.END)
         self.do(self.positions.handle(event, self.now_ms))
 
     @precondition(lambda self: self.queue)
