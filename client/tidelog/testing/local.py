@@ -41,7 +41,9 @@ _QUICK = {
     "group.initial.rebalance.delay.ms": 0,
 }
 """Shorter timeouts than Kafka's defaults (9 s) to detect a crash on one machine; ``config`` overrides them."""
-_OFFSETS_FACTOR, _MOST_OFFSETS_REPLICAS = "offsets.topic.replication.factor", 3
+_INTERNAL_REPLICAS = 3
+"""Kafka's default replication factor of internal topics. A smaller cluster could not create them."""
+_INTERNAL_MIN_ISR = 2
 
 
 class LocalCluster:
@@ -80,8 +82,7 @@ class LocalCluster:
         if controllers < 1 or nodes < 0:
             raise ConfigError(f"a cluster needs at least 1 controller and 0 nodes, got {controllers} and {nodes}")
         self.cluster_id = f"local-{uuid.uuid4().hex[:12]}"
-        # A smaller cluster could not create the topic of the groups.
-        self._config = {_OFFSETS_FACTOR: max(1, min(_MOST_OFFSETS_REPLICAS, nodes)), **(config or {})}
+        self._config = {**_internal_topics(nodes), **(config or {})}
         self._keep_data = data_dir is not None
         self._data_dir = data_dir
         self._counts = (controllers, nodes)
@@ -325,6 +326,16 @@ def divide_settings(config: Mapping[str, object]) -> Mapping[str, Mapping[str, o
     if unknown:
         raise ConfigError(f"neither controllers nor nodes know the configuration {', '.join(sorted(unknown))}")
     return per_module
+
+
+def _internal_topics(nodes: int) -> dict[str, object]:
+    """Return the numbers of replicas of internal topics that so many nodes can have."""
+    replicas = max(1, min(_INTERNAL_REPLICAS, nodes))
+    return {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min(_INTERNAL_MIN_ISR, replicas),
+    }
 
 
 def _on_loopback(kind: str, node_id: int) -> Place:

@@ -226,6 +226,10 @@ _READ_ONLY_KEYS = """
     replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
     replica.selector.class replica.socket.timeout.ms
     socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
+    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+    transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.min.isr
+    transaction.state.log.num.partitions transaction.state.log.replication.factor
+    transaction.state.log.segment.bytes transaction.two.phase.commit.enable transactional.id.expiration.ms
 """
 READ_ONLY_BROKER_KEYS = frozenset(_READ_ONLY_KEYS.split())
 """The other keys of nodes and controllers, which are read from the properties file at startup and cannot change."""

@@ -126,6 +126,10 @@ class ShardCoordinator(Generic[RequestT, ResponseT, NewsT, CommandT]):
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         return leader, endpoint
 
+    def want_topic(self, name: str) -> None:
+        """Request the creation of an internal topic in the background."""
+        self._topic_creator.want([name])
+
     def shard_of(self, owner: str) -> int:
         """Return the partition of the internal topic that an id belongs to.
 

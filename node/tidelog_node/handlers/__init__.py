@@ -26,3 +26,10 @@ from tidelog_node.handlers.topics import (
     list_topics,
 )
 from tidelog_node.handlers.transaction_markers import write_txn_markers
+from tidelog_node.handlers.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_transactions,
+    end_txn,
+    list_transactions,
+)

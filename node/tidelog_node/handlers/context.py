@@ -14,6 +14,7 @@ from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.request import Request
+from tidelog_node.coordination import TransactionCoordinator
 from tidelog_node.event_loop import Clock, DecodingThread
 from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.fetch_sessions import FetchSessions
@@ -95,6 +96,8 @@ class NodeContext:
     response_budget: ResponseBudget = field(default_factory=ResponseBudget)
     produce_turns: ProduceTurns = field(default_factory=ProduceTurns)
     decoding: DecodingThread = field(default_factory=DecodingThread)
+    transactions: TransactionCoordinator | None = None
+    """The coordinator of transactions; None for a node that coordinates none, such as a simulated one."""
 
     def partition(self, topic: str, index: int) -> Partition:
         """Return a partition that this node hosts.

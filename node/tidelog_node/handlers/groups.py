@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
-from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
 from tidelog_node.groups import messages
 from tidelog_node.handlers.group_calls import call_shard, refused
 from tidelog_node.shards.events import ClientIdentity
@@ -25,17 +25,17 @@ _LEAST_AT_ONCE = 10
 
 async def find_coordinator(
     coordinator: GroupCoordinator,
+    transactions: TransactionCoordinator | None,
     request: messages.FindCoordinatorRequest,
-    client: ClientIdentity,
     listener: str | None = None,
 ) -> messages.FindCoordinatorResponse:
-    """Return the coordinators of groups, which any node knows, on this listener or by default on the gRPC endpoint.
+    """Return the coordinators of groups and transactional ids, which any node knows.
 
-    There are no transactions: their ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    Their addresses are those of this listener, or by default the gRPC endpoints.
     """
     slices = TimeSlices()
     found = [coordinator.coordinator_of(group_id, listener) async for group_id in slices.of(request.group_ids)]
-    found += [_no_coordinator(name) async for name in slices.of(request.transactional_ids)]
+    found += [_coordinator_of(transactions, name, listener) async for name in slices.of(request.transactional_ids)]
     return messages.FindCoordinatorResponse(tuple(found))
 
 
@@ -64,10 +64,17 @@ async def list_groups(
     return messages.ListGroupsResponse(error=error, groups=tuple(listed))
 
 
-def _no_coordinator(transactional_id: str) -> messages.Coordinator:
-    text = "transactions are not supported, remove transactional.id"
-    error = error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-    return messages.Coordinator("", error, transactional_id=transactional_id)
+def _coordinator_of(
+    transactions: TransactionCoordinator | None, transactional_id: str, listener: str | None
+) -> messages.Coordinator:
+    if transactions is None:
+        error = error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node knows no coordinators of transactions")
+        return messages.Coordinator("", error, transactional_id=transactional_id)
+    try:
+        node_id, endpoint = transactions.leader_of(transactional_id, listener)
+    except TidelogError as error:
+        return messages.Coordinator("", error.detached(), transactional_id=transactional_id)
+    return messages.Coordinator("", None, node_id, endpoint, transactional_id)
 
 
 def _refusal_of_filters(request: messages.ListGroupsRequest) -> str | None:

@@ -14,20 +14,24 @@ from tidelog_node.handlers.requests.producers import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from tidelog_node.handlers.transactions import init_transactional_producer
 
 _FIRST_EPOCH = 0
 
 
 async def init_producer_id(context: NodeContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Return a unique id for an idempotent producer.
+    """Return a unique id for an idempotent producer, or the producer of a transactional id.
 
     Raises:
         TidelogError: COORDINATOR_LOAD_IN_PROGRESS: this node has received no ids from the controllers yet;
-            TRANSACTIONAL_ID_AUTHORIZATION_FAILED: there are no transactions.
+            INVALID_REQUEST: only one of the client's producer id and epoch is given; the errors of the coordinator of
+            transactions.
     """
+    if (request.producer_id is None) != (request.producer_epoch is None):
+        text = f"producer id {request.producer_id} and epoch {request.producer_epoch}: give both or neither"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
     if request.transactional_id is not None:
-        text = "transactions are not supported, remove transactional.id"
-        raise error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+        return await init_transactional_producer(context, request.transactional_id, request)
     return InitProducerIdResponse(producer_id=await context.producer_ids.next_id(), producer_epoch=_FIRST_EPOCH)
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.transport.services import Call, Caller, Service, types_of
-from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
 from tidelog_node.handlers import group_members, group_offsets, groups
 from tidelog_node.shards.events import ClientIdentity
 
@@ -15,8 +15,8 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 
-def group_service(coordinator: GroupCoordinator) -> Service:
-    """Return the service of group members and group administrators."""
+def group_service(coordinator: GroupCoordinator, transactions: TransactionCoordinator) -> Service:
+    """Return the service of group members and group administrators. It also finds coordinators of transactions."""
 
     def call(handler: Callable[[GroupCoordinator, Q, ClientIdentity], Awaitable[R]]) -> Call[Q, R]:
         return Call(lambda request, caller: handler(coordinator, request, client_of(caller)), *types_of(handler))
@@ -24,14 +24,16 @@ def group_service(coordinator: GroupCoordinator) -> Service:
     return Service(
         pb.DESCRIPTOR.services_by_name["GroupService"],
         {
-            "FindCoordinator": call(groups.find_coordinator),
+            "FindCoordinator": Call(
+                lambda request, _: groups.find_coordinator(coordinator, transactions, request),
+                *types_of(groups.find_coordinator),
+            ),
             "JoinGroup": call(group_members.join_group),
             "SyncGroup": call(group_members.sync_group),
             "Heartbeat": call(group_members.heartbeat),
             "LeaveGroup": call(group_members.leave_group),
             "ConsumerGroupHeartbeat": call(group_members.consumer_group_heartbeat),
             "OffsetCommit": call(group_offsets.offset_commit),
-            "TxnOffsetCommit": call(group_offsets.txn_offset_commit),
             "OffsetFetch": call(group_offsets.offset_fetch),
             "OffsetDelete": call(group_offsets.offset_delete),
             "ListGroups": call(groups.list_groups),

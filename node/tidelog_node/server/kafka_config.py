@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from tidelog_foundation.config import any_of, at_least, between, int_setting, one_of, setting
 from tidelog_node.kafka.server.limits import ListenerLimits
-from tidelog_node.server.group_config import GroupCoordinatorConfig
+from tidelog_node.server.transaction_config import TransactionCoordinatorConfig
 
 _INT32_MAX = 2**31 - 1
 _at_least_one_or_the_systems = any_of(one_of(-1), at_least(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaListenerConfig(GroupCoordinatorConfig):
+class KafkaListenerConfig(TransactionCoordinatorConfig):
     """The settings for connections of Kafka clients in a node's properties file. All of them are fixed at run time."""
 
     socket_request_max_bytes: int = int_setting(

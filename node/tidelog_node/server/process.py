@@ -27,19 +27,22 @@ from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.transport.services import add_servicer
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import LifecycleTimings
-from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
+from tidelog_node.coordination.coordinator import CoordinatorEnvironment
 from tidelog_node.coordination.views import OpenView, open_rocks_view
 from tidelog_node.event_loop import DecodingThread, SystemClock
 from tidelog_node.fetching import ReplicaTransport
 from tidelog_node.groups.shard import GroupShard
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch_sessions import FetchSessions
+from tidelog_node.handlers.node_calls import NodeCalls, NodeMarkerSender
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.kafka.apis.registry import all_apis
+from tidelog_node.kafka.client.node_calls import KafkaNodeCalls
 from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
 from tidelog_node.kafka.served import KafkaNode
-from tidelog_node.kafka.server.limits import RequestBudgets
 from tidelog_node.kafka.server.listener import KafkaListeners
+from tidelog_node.kafka.server.request_memory import RequestBudgets
 from tidelog_node.partitions import LogManager, MetadataCache, PartitionRegistry, ReplicationThrottles
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments
@@ -62,6 +65,7 @@ from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.group_service import group_service
+from tidelog_node.server.grpc_node_calls import GrpcNodeCalls
 from tidelog_node.server.grpc_replica_transport import GrpcReplicaTransport
 from tidelog_node.server.lifecycle import BrokerLifecycle, LivenessConnection
 from tidelog_node.server.log_service import log_service
@@ -140,10 +144,13 @@ class Node:
         self._controller = ControllerClient(config.voters, config.bootstrap)
         self._connection = LivenessConnection(self._broker_id, self._controller)
         self._producer_ids = ProducerIdManager(self._controller, self._broker_id, self._broker_epoch)
-        self._topic_creation = TopicCreation(self._controller, [config.offsets_topic.creatable()])
+        self._topic_creation = TopicCreation(
+            self._controller, [config.offsets_topic.creatable(), config.transaction_topic.creatable()]
+        )
         self._cleaner = CleanerJob(config, self._clean_logs)
         self._cache = MetadataCache(config.inter_broker_listener.name)
         self._transport = _replica_transport(config)
+        self._node_calls = _node_calls(config)
         self._health = health.aio.HealthServicer()
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
@@ -211,6 +218,13 @@ class Node:
             moved_ms=self._config.group_consumer_max_heartbeat_interval_ms,
             open_view=self._open_view,
         )
+        self._transactions = TransactionCoordinator(
+            CoordinatorEnvironment(self._registry, self._cache, self._topic_creation, self._clock),
+            lambda: [directory.path for directory in self._directories.online],
+            self._config.transaction_settings(),
+            self._producer_ids,
+            open_view=self._open_view,
+        )
         self._settings.subscribe(self._change_settings)
         try:
             with ungrouped():
@@ -220,6 +234,7 @@ class Node:
             await self._kafka.stop(0)
             await self._server.stop(0)
             await self._transport.close()
+            await self._node_calls.close()
             await self._controller.close()
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
@@ -282,6 +297,7 @@ class Node:
             "producer-ids": self._producer_ids.run(),
             "topic-creation": self._topic_creation.run(),
             "group-coordinator": self._groups.run(),
+            "transaction-coordinator": self._transactions.run(),
         }
         if config.log_cleaner_enable:
             jobs["log-cleaner"] = self._cleaner.run()
@@ -306,12 +322,18 @@ class Node:
             FetchSessions(self._config.max_incremental_fetch_session_cache_slots),
             ResponseBudget(self._config.queued_max_response_bytes),
             decoding=self._decoding,
+            transactions=self._transactions,
         )
+        self._transactions.connect(NodeMarkerSender(context, self._node_calls))
         request_limit = self._config.queued_max_request_bytes
         budget = ByteBudget(request_limit)
         requests = RequestBudgets(budget, request_limit)
         intake = Intake(Charge(requests.others))
-        for service in (log_service(context, budget), admin_service(context), group_service(self._groups)):
+        for service in (
+            log_service(context, budget),
+            admin_service(context),
+            group_service(self._groups, self._transactions),
+        ):
             service.add_to(self._server, intake)
         add_servicer(self._server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
@@ -380,6 +402,13 @@ def _replica_transport(config: NodeConfig) -> ReplicaTransport:
     if config.inter_broker_listener.security_protocol == GRPC:
         return GrpcReplicaTransport()
     return KafkaReplicaTransport(f"node-{config.node_id}-fetcher")
+
+
+def _node_calls(config: NodeConfig) -> NodeCalls:
+    """Return the calls of coordinators to other nodes, over the protocol of the inter-broker listener."""
+    if config.inter_broker_listener.security_protocol == GRPC:
+        return GrpcNodeCalls()
+    return KafkaNodeCalls(f"node-{config.node_id}-transactions")
 
 
 def _fetcher_settings(config: NodeConfig) -> FetcherSettings:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tidelog_node.shards.name_regex import NameRegex
 from tidelog_node.transactions.requests import (
     AddPartitionsRequest,
     EndTxnRequest,
@@ -74,4 +75,5 @@ class Listing:
 
     request: ListTransactionsRequest
     left: Iterator[str]
+    pattern: NameRegex | None = None
     found: list[TransactionListing] = field(default_factory=list)

@@ -60,12 +60,15 @@ class AddPartitionsRequest:
     """The ``transaction.version`` of the client."""
 
 
+PartitionErrors: TypeAlias = Mapping[TopicPartition, TidelogError]
+
+
 @dataclass(frozen=True, slots=True)
 class AddPartitionsResponse:
     """The error of the request, or those of single partitions; an absent partition has none."""
 
     error: TidelogError | None = None
-    errors: Mapping[TopicPartition, TidelogError] | None = None
+    errors: PartitionErrors | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,8 @@ class ListTransactionsRequest:
     producer_ids: frozenset[int] = frozenset()
     running_longer_than_ms: int = -1
     """Only open transactions that began so long ago (KIP-994). Negative values match all."""
+    pattern: str = ""
+    """A regular expression of whole transactional ids (KIP-1152). An empty one matches all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from tidelog_node.shards.events import (
     WriteFailed,
     WriteRecords,
 )
+from tidelog_node.shards.name_regex import NameRegex
 from tidelog_node.shards.store import RecordStore
 from tidelog_node.transactions import transitions
 from tidelog_node.transactions.entries import ActingRequest, Entry, Listing, Waiting, Write
@@ -80,6 +81,8 @@ CONCURRENT_WAIT_MS = 100
 """The longest wait of a request for the end of the previous transaction; Kafka's brokers retry for as long."""
 _RETRY_MS = 100
 _SLICE = 100
+_SLICE_CHARS = 10_000
+"""The characters of the ids that one step compares with a pattern."""
 _MAX_WAITING = 100
 """The number of requests that wait for one transactional id."""
 
@@ -181,9 +184,17 @@ class TransactionShard:
                 found = tuple(self._describe(transactional_id) for transactional_id in request.transactional_ids)
                 self._answer_in_order(call.call_id, request.transactional_ids, DescribeTransactionsResponse(found))
             case ListTransactionsRequest():
-                self._listings[call.call_id] = Listing(request, self._ids())
+                self._begin_listing(call.call_id, request)
             case _:
                 assert_never(request)
+
+    def _begin_listing(self, call_id: int, request: ListTransactionsRequest) -> None:
+        try:
+            pattern = NameRegex(request.pattern, is_any_text=True) if request.pattern else None
+        except TidelogError as error:
+            self._answer(call_id, refuse(request, error))
+        else:
+            self._listings[call_id] = Listing(request, self._ids(), pattern)
 
     def _try(self, entry: Entry, waiting: Waiting, wall_ms: int) -> bool:
         """Execute a request, and return whether nothing hinders it."""
@@ -483,8 +494,9 @@ class TransactionShard:
 
     def _go_on_listing(self, wall_ms: int) -> None:
         for call_id, listing in list(self._listings.items()):
-            names = list(islice(listing.left, _SLICE))
-            listing.found += [line for name in names if (line := self._line(name, listing.request, wall_ms))]
+            names = _slice_of(listing.left)
+            matching = names if listing.pattern is None else listing.pattern.matching(names)
+            listing.found += [line for name in matching if (line := self._line(name, listing.request, wall_ms))]
             if not names:
                 del self._listings[call_id]
                 self._answer(call_id, ListTransactionsResponse(listing.found))
@@ -529,6 +541,16 @@ class TransactionShard:
         yield from in_memory
         known = frozenset(in_memory)
         yield from (name for name in self._store.ids() if name not in known)
+
+
+def _slice_of(left: Iterator[str]) -> list[str]:
+    """Return the next ids of a listing, at least one if there is one."""
+    names: list[str] = []
+    chars = 0
+    while len(names) < _SLICE and chars < _SLICE_CHARS and (name := next(left, None)) is not None:
+        names.append(name)
+        chars += len(name)
+    return names
 
 
 def _known(entry: Entry, transactional_id: str) -> TransactionMetadata:

@@ -50,13 +50,8 @@ def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
     metadata = SUPPORTED_FEATURES[METADATA_VERSION]
     if image.brokers:
         return Result([FeatureLevelRecord(METADATA_VERSION, metadata.min_level)], None)
-    elr = SUPPORTED_FEATURES[ELIGIBLE_LEADER_REPLICAS_VERSION]
-    records: list[MetadataRecord] = [
-        FeatureLevelRecord(METADATA_VERSION, metadata.max_level),
-        FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, elr.max_level),
-        *_elr_settings(image, own),
-    ]
-    return Result(records, None)
+    levels = (FeatureLevelRecord(name, known.max_level) for name, known in SUPPORTED_FEATURES.items())
+    return Result([*levels, *_elr_settings(image, own)], None)
 
 
 def describe_features(image: MetadataImage, request: DescribeFeaturesRequest) -> DescribeFeaturesResponse:

@@ -17,10 +17,15 @@ METADATA_VERSION = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 """At level 1 the controller maintains eligible leader replicas (KIP-966)."""
 
+TRANSACTION_VERSION = "transaction.version"
+"""From level 1 on, transactional ids have records with tagged fields. From level 2 on, each end of a transaction raises
+the producer's epoch (KIP-890)."""
+
 SUPPORTED_FEATURES: Mapping[str, FeatureRange] = MappingProxyType(
     {
         METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, 1),
         ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1),
+        TRANSACTION_VERSION: FeatureRange(TRANSACTION_VERSION, 0, 2),
     }
 )
 """The range of each feature that this version supports."""

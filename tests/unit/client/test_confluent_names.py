@@ -21,18 +21,22 @@ import tidelog.admin
 import tidelog.aio
 import tidelog.serialization
 
+TRANSACTIONS = {
+    *("init_transactions", "begin_transaction", "commit_transaction", "abort_transaction"),
+    "send_offsets_to_transaction",
+}
 SECURITY = {"set_sasl_credentials"}
 SHARE_GROUPS = {"delivery_count"}
 LEFT_OUT: dict[str, set[str]] = {
-    "Producer": SECURITY,
-    "SerializingProducer": SECURITY,
+    "Producer": TRANSACTIONS | SECURITY,
+    "SerializingProducer": TRANSACTIONS | SECURITY,
     "Consumer": SECURITY,
     "DeserializingConsumer": SECURITY,
     "Message": SHARE_GROUPS,
     "AdminClient": SECURITY,
-    "AIOProducer": SECURITY,
+    "AIOProducer": TRANSACTIONS | SECURITY,
     "AIOConsumer": SECURITY,
-    "AsyncSerializingProducer": SECURITY,
+    "AsyncSerializingProducer": TRANSACTIONS | SECURITY,
     "AsyncDeserializingConsumer": SECURITY,
 }
 OTHER_ARGUMENTS = {

@@ -20,6 +20,7 @@ from tidelog_quorum.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
     uses_elr,
 )
 from tidelog_quorum.metadata.records import (
@@ -75,7 +76,7 @@ def refusal(driver: Any, *updates: tuple[str, int, int]) -> tuple[str, str]:
 
 def test_a_new_cluster_begins_with_the_highest_levels_and_min_insync_replicas_for_all(driver: Any) -> None:
     bootstrap(driver)
-    assert driver.image.feature_levels == {METADATA_VERSION: 1, ELR: 1}
+    assert driver.image.feature_levels == {METADATA_VERSION: 1, ELR: 1, TRANSACTION_VERSION: 2}
     assert broker_settings(driver.image) == {"min.insync.replicas": "1"}
     assert uses_elr(driver.image)
     assert not driver.controller.bootstrap().records, "it has begun"
@@ -99,7 +100,7 @@ def test_describe_features_gives_what_every_process_knows(driver: Any) -> None:
     response = describe_features(driver.image, DescribeFeaturesRequest())
     assert response.finalized_epoch == driver.image.offset
     found = {f.name: (f.min_level, f.max_level, f.finalized_level) for f in response.features}
-    assert found == {METADATA_VERSION: (1, 1, 1), ELR: (0, 1, 1)}
+    assert found == {METADATA_VERSION: (1, 1, 1), ELR: (0, 1, 1), TRANSACTION_VERSION: (0, 2, 2)}
     register(driver, 2, features=(SUPPORTED_FEATURES[METADATA_VERSION],))
     found = {
         f.name: (f.min_level, f.max_level, f.finalized_level)

@@ -67,7 +67,12 @@ def _declares_a_setting(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.value, ast.Call):
         return False
     function = statement.value.func
-    return isinstance(function, ast.Name) and function.id in ("setting", "dynamic_setting")
+    return isinstance(function, ast.Name) and function.id in (
+        "setting",
+        "int_setting",
+        "dynamic_setting",
+        "dynamic_int_setting",
+    )
 
 
 def test_row_says_what_a_setting_is(generator: ModuleType) -> None:

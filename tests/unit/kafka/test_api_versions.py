@@ -22,7 +22,7 @@ from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, Request
 from tidelog_node.shards.events import ClientIdentity
-from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
+from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, TRANSACTION_VERSION
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 
@@ -69,7 +69,7 @@ def test_features_are_told_with_the_epoch_of_their_image_and_level_0_only_where_
     elr = SupportedFeature(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1)
     old, new = response(ask(3), 3), response(ask(4), 4)
     assert old.supported_features == [metadata]
-    assert new.supported_features == [elr, metadata]
+    assert new.supported_features == [elr, metadata, SupportedFeature(TRANSACTION_VERSION, 0, 2)]
     assert old.finalized_features == new.finalized_features == [FinalizedFeature(METADATA_VERSION, 1, 1)]
     assert old.finalized_features_epoch == 42
 

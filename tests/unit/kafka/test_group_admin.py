@@ -60,16 +60,12 @@ def test_coordinator_is_found_by_the_callers_listener(tmp_path):
     running(test, tmp_path)
 
 
-def test_coordinators_of_transactions_and_shares_are_refused_for_good(tmp_path):
+def test_coordinators_of_shares_are_refused_for_good(tmp_path):
     async def test(groups):
         for version in range(1, 7):
-            (transaction,) = await find(groups, version, "tx", key_type=1)
-            assert transaction == ("tx", -1, "", -1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code)
             for key_type in (2, 9):
                 (share,) = await find(groups, version, "g", key_type=key_type)
                 assert share == ("g", -1, "", -1, ErrorCode.INVALID_REQUEST.code)
-        answer = await groups.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 6)
-        assert "transactional.id" in answer.coordinators[0].error_message
 
     running(test, tmp_path)
 

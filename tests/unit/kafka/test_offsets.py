@@ -279,14 +279,14 @@ def test_init_producer_id_gives_ids_and_refuses_what_is_not_served(cluster_of):
                 response = await ask(context, request, InitProducerIdResponse, version)
                 return ErrorCode.of(response.error_code).name, response.producer_id, response.producer_epoch
 
-            assert [await init(version) for version in range(6)] == [("NONE", 4_001 + i, 0) for i in range(6)]
+            assert [await init(version) for version in range(7)] == [("NONE", 4_001 + i, 0) for i in range(7)]
             # One that has an id gets another one (KIP-360).
-            assert await init(3, producer_id=4_001, producer_epoch=0) == ("NONE", 4_007, 0)
+            assert await init(3, producer_id=4_001, producer_epoch=0) == ("NONE", 4_008, 0)
             assert await init(5, producer_id=4_001) == ("INVALID_REQUEST", -1, -1)
             assert await init(5, producer_epoch=0) == ("INVALID_REQUEST", -1, -1)
             assert await init(5, transactional_id="") == ("INVALID_REQUEST", -1, -1)
-            for version in range(6):
-                assert await init(version, transactional_id="x") == ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", -1, -1)
+            # A node without a coordinator of transactions.
+            assert await init(5, transactional_id="x") == ("COORDINATOR_NOT_AVAILABLE", -1, -1)
             ids.next = None
             assert await init(4) == ("COORDINATOR_LOAD_IN_PROGRESS", -1, -1)
 

@@ -10,9 +10,9 @@ from tidelog_node.groups.consumer.assignors import ASSIGNORS, MemberSpec
 from tidelog_node.groups.consumer.draft import Draft
 from tidelog_node.groups.consumer.member import ConsumerGroupMember
 from tidelog_node.groups.consumer.state import subscribed_topics
-from tidelog_node.groups.consumer.topic_regex import TopicRegex
 from tidelog_node.groups.events import TopicInfo
 from tidelog_node.groups.records import ConsumerGroupRegularExpressionValue
+from tidelog_node.shards.name_regex import NameRegex
 
 _NO_TOPICS_HASH = 0
 _NO_VERSION = 0
@@ -104,7 +104,7 @@ def _resolve(
         if known is not None and not again:
             resolved[pattern] = known
             continue
-        names = tuple(sorted(TopicRegex(pattern).matching(topics)))
+        names = tuple(sorted(NameRegex(pattern).matching(topics)))
         is_same = known is not None and known.topics == names
         resolved[pattern] = (
             known if known is not None and is_same else ConsumerGroupRegularExpressionValue(names, _NO_VERSION, wall_ms)

@@ -33,11 +33,13 @@ class CoordinatorType(IntEnum):
 async def find_coordinator(
     node: KafkaNode, request: wire.FindCoordinatorRequest, caller: Caller
 ) -> wire.FindCoordinatorResponse:
-    """Return the coordinators of groups, with their addresses on the caller's listener."""
+    """Return the coordinators of groups or transactional ids, with their addresses on the caller's listener."""
     several = caller.version >= _SEVERAL_KEYS
     keys = request.coordinator_keys if several else [request.key]
     if request.key_type == CoordinatorType.GROUP:
-        found = await _group_coordinators(node, keys, caller)
+        found = await _coordinators(node, messages.FindCoordinatorRequest(tuple(keys)), caller)
+    elif request.key_type == CoordinatorType.TRANSACTION:
+        found = await _coordinators(node, messages.FindCoordinatorRequest((), tuple(keys)), caller)
     else:
         found = [_no_coordinator(request.key_type, key) async for key in TimeSlices().of(keys)]
     if several:
@@ -52,12 +54,13 @@ async def find_coordinator(
     )
 
 
-async def _group_coordinators(node: KafkaNode, keys: Sequence[str], caller: Caller) -> list[wire.Coordinator]:
-    asked = messages.FindCoordinatorRequest(tuple(keys))
-    answer = await groups.find_coordinator(node.groups, asked, caller.client, caller.listener)
+async def _coordinators(
+    node: KafkaNode, asked: messages.FindCoordinatorRequest, caller: Caller
+) -> list[wire.Coordinator]:
+    answer = await groups.find_coordinator(node.groups, node.context.transactions, asked, caller.listener)
     return [
         wire.Coordinator(
-            key=found.group_id,
+            key=found.group_id or found.transactional_id,
             node_id=found.node_id,
             host="" if found.endpoint is None else found.endpoint.host,
             port=_NO_NODE if found.endpoint is None else found.endpoint.port,
@@ -69,12 +72,8 @@ async def _group_coordinators(node: KafkaNode, keys: Sequence[str], caller: Call
 
 
 def _no_coordinator(key_type: int, key: str) -> wire.Coordinator:
-    if key_type == CoordinatorType.TRANSACTION:
-        # No client retries after this code. After any other, librdkafka waits forever without a message.
-        text = "transactions are not supported, remove transactional.id"
-        error = error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-    else:
-        error = error_for(ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}, expected 0 (group)")
+    text = f"unknown coordinator type {key_type}, expected 0 (group) or 1 (transaction)"
+    error = error_for(ErrorCode.INVALID_REQUEST, text)
     return wire.Coordinator(key, _NO_NODE, "", _NO_NODE, error.code.code, error.message)
 
 

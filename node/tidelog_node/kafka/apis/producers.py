@@ -22,25 +22,40 @@ from tidelog_node.kafka.protocol.messages.producers import (
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _NONE: Final = -1
+_KNOWS_FENCED: Final = 4
+"""The first version of InitProducerId whose clients know PRODUCER_FENCED."""
 
 
 async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, caller: Caller) -> InitProducerIdResponse:
-    """Return a new producer id, even for a producer that has one: without transactions its epoch is not raised
-    (KIP-360).
+    """Return the producer of a transactional id, or a new producer id.
 
-    There are no transactions. A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as in
-    FindCoordinator. Every client stops at once after that code, whereas some retry forever after others, including
-    UNSUPPORTED_VERSION.
+    Without a transactional id, even a producer that has an id gets a new one: its epoch is not raised (KIP-360).
     """
-    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE) or request.transactional_id == "":
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST.code)
-    if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code)
+    asked = values.InitProducerIdRequest(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        _number(request.producer_id),
+        _number(request.producer_epoch),
+        request.enable2_pc,
+        request.keep_prepared_txn,
+    )
     try:
-        given = await handlers.init_producer_id(node.context, values.InitProducerIdRequest())
+        given = await handlers.init_producer_id(node.context, asked)
     except TidelogError as error:
-        return InitProducerIdResponse(error_code=error.code.code)
-    return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
+        is_unknown = error.code is ErrorCode.PRODUCER_FENCED and caller.version < _KNOWS_FENCED
+        return InitProducerIdResponse(error_code=(ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error.code).code)
+    return InitProducerIdResponse(
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        ongoing_txn_producer_id=_NONE if given.ongoing_txn_producer_id is None else given.ongoing_txn_producer_id,
+        ongoing_txn_producer_epoch=(
+            _NONE if given.ongoing_txn_producer_epoch is None else given.ongoing_txn_producer_epoch
+        ),
+    )
+
+
+def _number(value: int) -> int | None:
+    return None if value == _NONE else value
 
 
 async def describe_producers(

@@ -18,6 +18,7 @@ from tidelog_node.kafka.apis import (
     replicas,
     topics,
     transaction_markers,
+    transactions,
 )
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -40,6 +41,7 @@ _FAMILIES: tuple[tuple[Api, ...], ...] = (
     replicas.APIS,
     topics.APIS,
     transaction_markers.APIS,
+    transactions.APIS,
 )
 
 

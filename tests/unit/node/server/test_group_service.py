@@ -16,7 +16,8 @@ from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.services import host_of
 from tidelog_node import handlers
-from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator, OffsetsTopicSettings
+from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator, OffsetsTopicSettings, TransactionCoordinator
+from tidelog_node.coordination.coordinator import CoordinatorEnvironment
 from tidelog_node.coordination.shard_loader import ShardLoader
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.settings import GroupSettings
@@ -24,6 +25,7 @@ from tidelog_node.groups.shard import GroupShard
 from tidelog_node.server import log_service
 from tidelog_node.server.group_service import group_service
 from tidelog_node.server.topic_creation import TopicCreation
+from tidelog_node.transactions.settings import TransactionSettings
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 
 PARTITIONS = 4
@@ -49,7 +51,9 @@ def service_of(cluster_of):
             groups = GroupCoordinator(node.registry, node.cache, creation, lambda: paths, new_core, SystemClock())
             task = tasks.create_task(groups.run())
             server = grpc.aio.server(options=server_options())
-            group_service(groups).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
+            environment = CoordinatorEnvironment(node.registry, node.cache, creation, SystemClock())
+            transactions = TransactionCoordinator(environment, lambda: paths, TransactionSettings(), None)
+            group_service(groups, transactions).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
             port = server.add_insecure_port("127.0.0.1:0")
             await server.start()
             await cluster.create_topic(OFFSETS_TOPIC, replicas=(1,), partitions=PARTITIONS)

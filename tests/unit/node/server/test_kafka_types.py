@@ -11,7 +11,8 @@ from tidelog_node.server.config import NodeConfig
 
 KAFKA_TYPES = {
     "BOOLEAN": """
-        auto.create.topics.enable log.cleaner.enable log.preallocate unclean.leader.election.enable
+        auto.create.topics.enable log.cleaner.enable log.preallocate transaction.two.phase.commit.enable
+        unclean.leader.election.enable
     """,
     "DOUBLE": """
         log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.cleaner.min.cleanable.ratio
@@ -32,6 +33,9 @@ KAFKA_TYPES = {
         producer.id.expiration.ms replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
         replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.socket.timeout.ms
         socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
+        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+        transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.min.isr
+        transaction.state.log.num.partitions transaction.state.log.segment.bytes transactional.id.expiration.ms
     """,
     "LIST": """
         controller.quorum.bootstrap.servers controller.quorum.voters group.consumer.assignors log.cleanup.policy
@@ -46,7 +50,7 @@ KAFKA_TYPES = {
         replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
     """,
     "SHORT": """
-        offsets.topic.replication.factor
+        offsets.topic.replication.factor transaction.state.log.replication.factor
     """,
     "STRING": """
         advertised.listeners broker.rack compression.type group.consumer.migration.policy

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.protocol.fields import INT32, Message, Structure, array, int16, int32, int64, string
+from tidelog_node.kafka.protocol.fields import INT32, Message, Structure, array, boolean, int16, int32, int64, string
 
 
-class InitProducerIdRequest(Message, api=ApiKey.INIT_PRODUCER_ID, versions=(0, 5), flexible=2):
+class InitProducerIdRequest(Message, api=ApiKey.INIT_PRODUCER_ID, versions=(0, 6), flexible=2):
     """A request for a producer id. A producer that has an id already sends it (KIP-360), otherwise -1."""
 
     transactional_id: str | None = string(default=None, nullable=0)
     transaction_timeout_ms: int = int32()
     producer_id: int = int64(default=-1, since=3)
     producer_epoch: int = int16(default=-1, since=3)
+    enable2_pc: bool = boolean(since=6)
+    keep_prepared_txn: bool = boolean(since=6)
 
 
 class InitProducerIdResponse(Message, answers=InitProducerIdRequest):
-    """The id and its epoch, -1 on error."""
+    """The id and its epoch, -1 on error, and the producer of a prepared transaction that was kept (KIP-939)."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
     producer_id: int = int64(default=-1)
     producer_epoch: int = int16(default=-1)
+    ongoing_txn_producer_id: int = int64(since=6, default=-1)
+    ongoing_txn_producer_epoch: int = int16(since=6, default=-1)
 
 
 class TopicRequest(Structure):

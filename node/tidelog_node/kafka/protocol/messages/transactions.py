@@ -245,12 +245,13 @@ class DescribeTransactionsResponse(Message, answers=DescribeTransactionsRequest)
     transaction_states: list[TransactionStateDescription] = array(TransactionStateDescription)
 
 
-class ListTransactionsRequest(Message, api=ApiKey.LIST_TRANSACTIONS, versions=(0, 1), flexible=0):
+class ListTransactionsRequest(Message, api=ApiKey.LIST_TRANSACTIONS, versions=(0, 2), flexible=0):
     """A request for the transactional ids of a node that match all filters. An empty filter matches all."""
 
     state_filters: list[str] = array(STRING)
     producer_id_filters: list[int] = array(INT64)
     duration_filter: int = int64(since=1, default=-1)
+    transactional_id_pattern: str | None = string(since=2, nullable=2, default=None)
 
 
 class TransactionListingState(Structure):

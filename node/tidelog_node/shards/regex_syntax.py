@@ -1,4 +1,4 @@
-"""The part of RE2's regular expression syntax that Python's ``re`` shares, over the characters of topic names.
+"""The part of RE2's regular expression syntax that Python's ``re`` shares, over the characters of names.
 
 It supports alternatives, groups (also named and with flags), the repetitions ``* + ? {n} {n,} {n,m}`` (also lazy ones,
 which are equivalent when the whole name must match), classes with ranges, ``\\d \\w \\s`` and POSIX names,
@@ -18,27 +18,31 @@ MAX_LENGTH = 1_000
 MAX_NESTING = 50
 MAX_REPEAT = 1_000
 
-_ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
+TOPIC_ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
+"""The characters of topic names."""
+OTHER = "\uffff"
+"""Stands for all characters outside of an alphabet. It is a noncharacter of Unicode."""
+_ASCII = frozenset(map(chr, range(128)))
 WORD = frozenset(string.ascii_letters + string.digits + "_")
 _CLASSES = {
     "d": frozenset(string.digits),
     "w": WORD,
-    "s": frozenset[str](),
+    "s": frozenset("\t\n\f\r "),
 }
 _CONTROLS = dict(zip("afnrtv", "\a\f\n\r\t\v", strict=True))
 _LOOKS = frozenset("AzbB")
 _POSIX = {
     "alnum": frozenset(string.ascii_letters + string.digits),
     "alpha": frozenset(string.ascii_letters),
-    "ascii": _ALPHABET,
-    "blank": frozenset[str](),
-    "cntrl": frozenset[str](),
+    "ascii": _ASCII,
+    "blank": frozenset("\t "),
+    "cntrl": frozenset(map(chr, (*range(32), 127))),
     "digit": frozenset(string.digits),
-    "graph": _ALPHABET,
+    "graph": frozenset(map(chr, range(33, 127))),
     "lower": frozenset(string.ascii_lowercase),
-    "print": _ALPHABET,
-    "punct": frozenset("._-"),
-    "space": frozenset[str](),
+    "print": frozenset(map(chr, range(32, 127))),
+    "punct": frozenset(string.punctuation),
+    "space": frozenset("\t\n\v\f\r "),
     "upper": frozenset(string.ascii_uppercase),
     "word": WORD,
     "xdigit": frozenset(string.hexdigits),
@@ -91,20 +95,21 @@ def invalid(pattern: str, why: str) -> TidelogError:
     return error_for(ErrorCode.INVALID_REGULAR_EXPRESSION, f"the regular expression {shown!r} is invalid: {why}")
 
 
-def parse(pattern: str) -> Node:
-    """Return the syntax tree of a pattern.
+def parse(pattern: str, alphabet: frozenset[str] = TOPIC_ALPHABET) -> Node:
+    """Return the syntax tree of a pattern over names of these characters.
 
     Raises:
         TidelogError: INVALID_REGULAR_EXPRESSION, with the problem and its position.
     """
     if len(pattern) > MAX_LENGTH:
         raise invalid(pattern, f"it has {len(pattern)} characters, and the limit is {MAX_LENGTH}")
-    return _Parser(pattern).parse()
+    return _Parser(pattern, alphabet).parse()
 
 
 class _Parser:
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, alphabet: frozenset[str]) -> None:
         self._pattern = pattern
+        self._alphabet = alphabet
         self._at = 0
         self._nesting = 0
         self._ignores_case = False
@@ -195,7 +200,7 @@ class _Parser:
             case "[":
                 return Chars(self._class())
             case ".":
-                return Chars(_ALPHABET)
+                return Chars(self._alphabet)
             case "^":
                 return Look("A")
             case "$":
@@ -266,14 +271,17 @@ class _Parser:
         char = self._next("an escape")
         if char.lower() in _CLASSES:
             chars = _CLASSES[char.lower()]
-            return chars if char.islower() else _ALPHABET - chars
+            return chars if char.islower() else self._alphabet - chars
         if char in _CONTROLS:
             return frozenset(_CONTROLS[char])
         if char == "x":
             digits = self._until("}") if self._takes("{") else self._next("a digit") + self._next("a digit")
             if not digits or len(digits) > 6 or not set(digits) <= set(string.hexdigits) or int(digits, 16) > 0x10FFFF:
                 raise self._error(f"\\x{digits}")
-            return frozenset(chr(int(digits, 16)))
+            char = chr(int(digits, 16))
+            if OTHER in self._alphabet and char not in self._alphabet:
+                raise self._error(f"\\x{digits} beyond ASCII is not supported")
+            return frozenset(char)
         if char.isascii() and char.isalnum():
             raise self._error(f"\\{char} is not supported")
         return frozenset(char)
@@ -287,14 +295,14 @@ class _Parser:
             chars |= self._class_item()
         if self._ignores_case:
             chars = set(_both_cases(chars))
-        return _ALPHABET - chars if negated else frozenset(chars)
+        return self._alphabet - chars if negated else frozenset(chars)
 
     def _class_item(self) -> frozenset[str]:
         if self._takes("[:"):
             negated, name = self._takes("^"), self._until(":]")
             if name not in _POSIX:
                 raise self._error(f"the class [:{name}:]")
-            return _ALPHABET - _POSIX[name] if negated else _POSIX[name]
+            return self._alphabet - _POSIX[name] if negated else _POSIX[name]
         first = self._class_char()
         if not self._sees("-") or self._sees("-]"):
             return first
@@ -302,7 +310,9 @@ class _Parser:
         last = self._class_char()
         if len(first) != 1 or len(last) != 1 or max(first) > min(last):
             raise self._error("the range of a class")
-        return frozenset(char for char in _ALPHABET if min(first) <= char <= min(last))
+        if OTHER in self._alphabet and not max(last).isascii():
+            raise self._error("a range of a class beyond ASCII is not supported")
+        return frozenset(char for char in self._alphabet if min(first) <= char <= min(last))
 
     def _class_char(self) -> frozenset[str]:
         char = self._next("]")

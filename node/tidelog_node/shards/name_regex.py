@@ -1,6 +1,6 @@
-"""Regular expressions over topic names, matched in time linear in the length of the name.
+"""Regular expressions over names, matched in time linear in the length of the name.
 
-A subscription comes from any client, and one coordinator serves many. A pattern such as ``(a+)+b`` could stop a
+A pattern comes from any client, and one coordinator serves many. A pattern such as ``(a+)+b`` could stop a
 backtracking matcher such as Python's ``re``. Like RE2, this module simulates an automaton on sets of states without
 backtracking and caches the transitions of each set.
 """
@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog_node.groups.consumer.regex_syntax import WORD, Chars, Choice, Look, Node, Repeat, Sequence, invalid, parse
+from tidelog_node.shards.regex_syntax import (
+    OTHER,
+    TOPIC_ALPHABET,
+    WORD,
+    Chars,
+    Choice,
+    Look,
+    Node,
+    Repeat,
+    Sequence,
+    invalid,
+    parse,
+)
 
 MAX_STATES = 1_000
 _MAX_CACHED = 10_000
@@ -19,15 +31,23 @@ _Place = tuple[frozenset[int], _End]
 """The states before their empty matches are followed, and the previous character, None at the start."""
 
 
-class TopicRegex:
+_PRINTABLE = frozenset(map(chr, range(32, 127)))
+
+
+class NameRegex:
     """A compiled pattern that matches whole names.
+
+    Names of topics have few characters. With ``is_any_text``, names may have all characters.
 
     Raises:
         TidelogError: INVALID_REGULAR_EXPRESSION, see :func:`.regex_syntax.parse`, or if it needs more than 1000 states.
     """
 
-    def __init__(self, pattern: str) -> None:
-        self._program = _Program(pattern, parse(pattern))
+    def __init__(self, pattern: str, *, is_any_text: bool = False) -> None:
+        texts = _PRINTABLE.union(pattern, pattern.lower(), pattern.upper(), {OTHER})
+        self._alphabet = texts if is_any_text else TOPIC_ALPHABET
+        self._program = _Program(pattern, parse(pattern, self._alphabet))
+        self._is_any_text = is_any_text
         self._followers: dict[tuple[frozenset[int], _End, str], frozenset[int]] = {}
 
     def matching(self, names: Iterable[str]) -> list[str]:
@@ -37,7 +57,7 @@ class TopicRegex:
     def matches(self, name: str) -> bool:
         """Return whether the whole name matches."""
         states, before = self._program.start, None
-        for char in name:
+        for char in self._known(name):
             key = states, _kind(before), char
             following = self._followers.get(key)
             if following is None:
@@ -49,6 +69,10 @@ class TopicRegex:
                 return False
             states, before = following, char
         return self._program.accepts(states, before)
+
+    def _known(self, name: str) -> Iterable[str]:
+        """Return the characters of a name, with OTHER for those outside of the alphabet."""
+        return (c if c in self._alphabet else OTHER for c in name) if self._is_any_text else name
 
 
 def _kind(char: _End) -> _End:

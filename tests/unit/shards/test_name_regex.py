@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_node.groups.consumer.regex_syntax import MAX_LENGTH, MAX_NESTING
-from tidelog_node.groups.consumer.topic_regex import TopicRegex
+from tidelog_node.shards.name_regex import NameRegex
+from tidelog_node.shards.regex_syntax import MAX_LENGTH, MAX_NESTING
 
 names = st.text(alphabet="abAB1._-", min_size=1, max_size=8)
 atoms = st.sampled_from(
@@ -69,7 +69,7 @@ patterns = st.recursive(
 def test_regex_matches_what_python_matches(pattern: str, tried: list[str]) -> None:
     # Newer Pythons read {,2} as a repetition; to RE2 it is text.
     expected = re.compile(pattern.replace("{,2}", r"\{,2}"), re.ASCII)
-    regex = TopicRegex(pattern)
+    regex = NameRegex(pattern)
     assert regex.matching(tried) == [name for name in tried if expected.fullmatch(name)]
 
 
@@ -98,7 +98,7 @@ def test_regex_matches_what_python_matches(pattern: str, tried: list[str]) -> No
 def test_regex_knows_res_syntax(pattern: str, matching: list[str], other: list[str]) -> None:
     # A brace is no character of a topic's name, so it never matches.
     legal = [name for name in matching if "{" not in name]
-    assert TopicRegex(pattern).matching([*legal, *other]) == legal
+    assert NameRegex(pattern).matching([*legal, *other]) == legal
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_regex_knows_res_syntax(pattern: str, matching: list[str], other: list[s
 )
 def test_regex_refuses_with_a_reason(pattern: str, why: str) -> None:
     with pytest.raises(TidelogError) as error:
-        TopicRegex(pattern)
+        NameRegex(pattern)
     assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert why in error.value.message
 
@@ -143,7 +143,7 @@ def test_regex_refuses_with_a_reason(pattern: str, why: str) -> None:
 @given(st.text(alphabet="ab()[]{}|*+?^$\\.-:1,i<>PQEx", max_size=20))
 def test_regex_refuses_or_matches_whatever_comes(pattern: str) -> None:
     try:
-        regex = TopicRegex(pattern)
+        regex = NameRegex(pattern)
     except TidelogError as error:
         refusal = error.code
     else:
@@ -157,5 +157,28 @@ def test_regex_refuses_or_matches_whatever_comes(pattern: str) -> None:
 )
 def test_regex_takes_no_longer_for_patterns_that_stop_a_backtracking_matcher(pattern: str) -> None:
     began = time.process_time()
-    assert not TopicRegex(pattern).matches("a" * 199)
+    assert not NameRegex(pattern).matches("a" * 199)
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching"),
+    [
+        (".*", ["a b", "x:1", "ä-1", "日本"]),
+        ("x:.", ["x:1"]),
+        (r"\w+\s\w+", ["a b"]),
+        ("[^a].*", ["x:1", "ä-1", "日本"]),
+        ("(?i)Ä-[[:digit:]]", ["ä-1"]),
+        ("日.", ["日本"]),
+        ("[[:punct:][:alnum:]]+", ["x:1"]),
+    ],
+)
+def test_pattern_matches_names_of_any_characters(pattern: str, matching: list[str]) -> None:
+    assert NameRegex(pattern, is_any_text=True).matching(["a b", "x:1", "ä-1", "日本"]) == matching
+
+
+@pytest.mark.parametrize("pattern", ["[\u03b2-\u03c9]", r"\x{430}"])
+def test_pattern_beyond_ascii_is_refused_where_it_could_not_match(pattern: str) -> None:
+    with pytest.raises(TidelogError) as caught:
+        NameRegex(pattern, is_any_text=True)
+    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
