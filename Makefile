@@ -54,7 +54,7 @@ bench: $(VENV)/.dev ## Run the benchmarks and print their table (ARGS="--only lo
 bench-kafka: $(VENV)/.dev ## Measure next to Apache Kafka; needs Java and Maven, or KAFKA_HOME (ARGS=--quick, ARGS="--only produce")
 	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
-sim: $(VENV)/.dev ## Run the simulations over many seeds (SEEDS=20000, SIM=raft|cluster|bugs|tests), or one again (SEED=7, ACTIONS=3,5)
+sim: $(VENV)/.dev ## Run the simulations over many seeds (SEEDS=20000, SIM=raft|cluster|transactions|bugs|tests), or one again (SEED=7, ACTIONS=3,5)
 	@PYTHONPATH=tests:tests/support $(BIN)/python -m sim.campaign $(if $(SIM),--part $(SIM)) $(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(ACTIONS),--actions $(ACTIONS)) -- $(ARGS)
 

@@ -1,7 +1,8 @@
 """``make sim``: all simulations, one after the other, with one summary; or one seed of them again.
 
-The parts: ``raft`` and ``cluster`` run their seeds, ``bugs`` searches for what is planted into the cores of both,
-``tests`` are the tests that are marked ``sim``. ``--seeds`` are Raft's; the others get a share, or all when run alone.
+The parts: ``raft``, ``cluster`` and ``transactions`` run their seeds, ``bugs`` searches for what is planted into the
+cores of all of them, ``tests`` are the tests that are marked ``sim``. ``--seeds`` are Raft's; the others get a share,
+or all when run alone.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import sim.__main__
 import sim.cluster.__main__
 import sim.cluster.planted_bugs
 import sim.planted_bugs
+import sim.transactions.__main__
+import sim.transactions.planted_bugs
 
-PARTS = ("raft", "cluster", "bugs", "tests")
+PARTS = ("raft", "cluster", "transactions", "bugs", "tests")
 _SEEDS = 20_000
-_DIVISORS = {"raft": 1, "cluster": 4, "tests": 10}
+_DIVISORS = {"raft": 1, "cluster": 4, "transactions": 10, "tests": 10}
 """A seed of a cluster, or of the tests, takes many times as long as one of Raft."""
 
 
@@ -51,21 +54,27 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _steps(options: argparse.Namespace) -> list[Step]:
     raft, cluster = sim.__main__.main, sim.cluster.__main__.main
+    transactions = sim.transactions.__main__.main
     if options.seed is not None:
         one = ["--seed", str(options.seed), *([] if options.actions is None else ["--actions", options.actions])]
         steps = {
             "raft": [Step(f"Raft, seed {options.seed}", lambda: raft(one))],
             "cluster": [Step(f"clusters, seed {options.seed}", lambda: cluster(one))],
+            "transactions": [Step(f"transactions, seed {options.seed}", lambda: transactions(one))],
             "tests": [Step(f"tests, seed {options.seed}", lambda: _run_tests(options, str(options.seed), ""))],
         }
     else:
-        shares = [_share(options, part) for part in ("raft", "cluster", "tests")]
+        shares = [_share(options, part) for part in ("raft", "cluster", "tests", "transactions")]
         steps = {
             "raft": [Step(f"Raft, {shares[0]:,} seeds", lambda: raft(["--seeds", str(shares[0])]))],
             "cluster": [Step(f"clusters, {shares[1]:,} seeds", lambda: cluster(["--seeds", str(shares[1])]))],
+            "transactions": [
+                Step(f"transactions, {shares[3]:,} seeds", lambda: transactions(["--seeds", str(shares[3])]))
+            ],
             "bugs": [
                 Step("bugs planted into Raft", lambda: sim.planted_bugs.main([])),
                 Step("bugs planted into clusters", lambda: sim.cluster.planted_bugs.main([])),
+                Step("bugs planted into transactions", lambda: sim.transactions.planted_bugs.main([])),
             ],
             "tests": [Step(f"tests, {shares[2]:,} seeds", lambda: _run_tests(options, "", str(shares[2])))],
         }

@@ -15,9 +15,8 @@ from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.served import Api, KafkaNode
-from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.limits import ListenerLimits, RequestBudgets
 from tidelog_node.kafka.server.listener import KafkaListeners
-from tidelog_node.kafka.server.request_memory import RequestBudgets
 from tidelog_node.server.log_service import log_service
 
 _BUDGET_BYTES = 1 << 20

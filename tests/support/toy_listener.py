@@ -21,9 +21,8 @@ from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.reader import MalformedMessageError
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
-from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.limits import ListenerLimits, RequestBudgets
 from tidelog_node.kafka.server.listener import KafkaListeners
-from tidelog_node.kafka.server.request_memory import RequestBudgets
 from tidelog_quorum.metadata.image import MetadataImage
 
 DEADLINE_S = 10.0

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
 from tidelog.aio.callbacks import Callbacks, WakeUp
-from tidelog.message import Message
+from tidelog.message import Message, TopicPartition
 from tidelog.producer import Producer as BlockingProducer
 from tidelog.producer.calls import HeadersArgument
+from tidelog.producer.core.transaction_manager import TransactionManager
+from tidelog.producer.core.transaction_operations import Operation
+from tidelog.producer.core.transaction_requests import PreparedTransaction
+from tidelog.producer.transactional import Start, group_member, offsets_of, operation_timeout_s
 from tidelog.producer.written import WrittenRows
 from tidelog_foundation.errors import ConfigError, KafkaError, KafkaException
 from tidelog_foundation.transport import run_on_network
+
+if TYPE_CHECKING:
+    from tidelog.consumer.group import ConsumerGroupMetadata
 
 _CALLBACKS = frozenset(("error_cb", "stats_cb", "throttle_cb"))
 _MOST_AT_ONCE = 500
@@ -158,6 +166,60 @@ class Producer:
             await self._wake_up.wait_until(lambda: not reports.left or self._is_over, _timeout_s(timeout))
         return reports.left
 
+    async def init_transactions(self, timeout: float = -1, *, keep_prepared: bool = False) -> None:  # noqa: ASYNC109
+        """Fence older producers and end their transaction; as :meth:`tidelog.Producer.init_transactions`."""
+        self._producer._check_keeps_prepared(keep_prepared)
+        await self._complete(lambda manager: manager.initialize(keep_prepared=keep_prepared), timeout, factor=2)
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction, to which all records that are produced from now on belong."""
+        self._producer.begin_transaction()
+
+    async def send_offsets_to_transaction(
+        self,
+        positions: Sequence[TopicPartition],
+        group_metadata: ConsumerGroupMetadata,
+        timeout: float = -1,  # noqa: ASYNC109
+    ) -> None:
+        """Commit positions with the transaction; as :meth:`tidelog.Producer.send_offsets_to_transaction`."""
+        member, offsets = group_member(group_metadata), offsets_of(positions)
+        if offsets:
+            await self._complete(lambda manager: manager.send_offsets(member, offsets), timeout)
+
+    async def commit_transaction(self, timeout: float = -1) -> None:  # noqa: ASYNC109
+        """Wait until all records are stored, and commit; as :meth:`tidelog.Producer.commit_transaction`."""
+        await self._complete(TransactionManager.commit, timeout)
+
+    async def abort_transaction(self, timeout: float = -1) -> None:  # noqa: ASYNC109
+        """Abort the transaction; as :meth:`tidelog.Producer.abort_transaction`."""
+        await self._complete(TransactionManager.abort, timeout)
+
+    async def prepare_transaction(self, timeout: float = -1) -> PreparedTransaction:  # noqa: ASYNC109
+        """Store all records and keep the transaction; as :meth:`tidelog.Producer.prepare_transaction`."""
+        self._producer._check_is_two_phase("prepare_transaction()")
+        prepared = (await self._complete(TransactionManager.prepare, timeout)).prepared
+        assert prepared is not None
+        return prepared
+
+    async def complete_transaction(self, state: PreparedTransaction, timeout: float = -1) -> None:  # noqa: ASYNC109
+        """Commit or abort a prepared transaction; as :meth:`tidelog.Producer.complete_transaction`."""
+        await self._complete(lambda manager: manager.complete(state), timeout)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """Return a context manager that begins a transaction and commits it, or aborts it after an exception or a
+        cancellation; as :meth:`tidelog.Producer.transaction`.
+        """
+        await self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException:
+            if self._producer._is_open:
+                with contextlib.suppress(KafkaException):
+                    await self.abort_transaction()
+            raise
+
     async def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Discard records: their futures fail with _PURGE_QUEUE or _PURGE_INFLIGHT. Never waits."""
         self._producer.purge(in_queue, in_flight, blocking)
@@ -181,11 +243,25 @@ class Producer:
         left = 0
         if not self._is_over:
             try:
+                if self._producer._is_open:
+                    with contextlib.suppress(KafkaException):
+                        await self.abort_transaction(timeout)
                 left = await self.flush(timeout)
             finally:
                 await self._stop()
         await self._callbacks.ended()
         return left
+
+    async def _complete(self, start: Start, timeout: float, factor: int = 1) -> Operation:  # noqa: ASYNC109
+        operation = self._producer._start(start)
+        timeout_s = operation_timeout_s(self._producer._config, timeout, factor)
+        reports = self._producer._reports
+
+        def is_over() -> bool:
+            return self._is_over or (operation.is_done and not reports.left)
+
+        await self._wake_up.wait_until(is_over, timeout_s)
+        return self._producer._outcome(operation, timeout_s)
 
     async def _stop(self) -> None:
         if self._is_over:

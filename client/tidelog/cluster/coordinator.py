@@ -1,7 +1,8 @@
-"""Group coordinators: discovery, and requests that are retried if the coordinator has moved or is loading.
+"""Coordinators of groups and transactional ids: discovery, and requests that are retried if the coordinator has moved
+or is loading.
 
-Consumer and admin client each own one :class:`Coordinators` beside their :class:`ClusterClient`. All methods run on the
-network thread.
+Consumer, producer and admin client own their :class:`Coordinators` beside their :class:`ClusterClient`. All methods run
+on the network thread.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeVar
 
 from tidelog.cluster.answers import error_of
@@ -41,11 +43,32 @@ class _Located:
     connection: Connection
 
 
-class Coordinators:
-    """The known coordinators of groups. An entry is valid until it proves wrong."""
+class Coordinated(Enum):
+    """The kinds of names that have a coordinator, as texts call one of them."""
 
-    def __init__(self, cluster: ClusterClient) -> None:
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional id"
+
+    def request(self, names: Sequence[str]) -> pb.FindCoordinatorRequest:
+        """Return the request for the coordinators of names."""
+        if self is Coordinated.GROUP:
+            return pb.FindCoordinatorRequest(group_ids=names)
+        return pb.FindCoordinatorRequest(transactional_ids=names)
+
+    def name_of(self, found: pb.Coordinator) -> str:
+        """Return the name in an answer."""
+        return found.group_id if self is Coordinated.GROUP else found.transactional_id
+
+
+class Coordinators:
+    """The known coordinators of groups, or of transactional ids. An entry is valid until it proves wrong.
+
+    Arguments are called as for groups.
+    """
+
+    def __init__(self, cluster: ClusterClient, kind: Coordinated = Coordinated.GROUP) -> None:
         self._cluster = cluster
+        self._kind = kind
         self._located: dict[str, _Located] = {}
 
     async def find(self, group_id: str, *, timeout_ms: float | None = None) -> Connection:
@@ -69,7 +92,7 @@ class Coordinators:
             TidelogError: no node answered, as :meth:`ClusterClient.ask_any`.
         """
         wanted = list(dict.fromkeys(group_ids))
-        with ReportedWait(f"the coordinator of {_names(wanted)}") as wait:
+        with ReportedWait(f"the coordinator of {self._names(wanted)}") as wait:
             refused = await self._locate_all(wanted, self._deadline(timeout_ms), wait)
         located = self._located
         return {g: located[g].connection if g in located else refused[g] for g in wanted}
@@ -117,7 +140,7 @@ class Coordinators:
         Raises:
             TidelogError: an error that is not retriable, or the last one if the deadline passed without a response.
         """
-        with ReportedWait(f'the coordinator of group "{group_id}"') as wait:
+        with ReportedWait(f"the coordinator of {self._names([group_id])}") as wait:
             return await self._ask_until(group_id, ask, errors_of, self._deadline(timeout_ms), attempt_ms, wait)
 
     async def _ask_until(
@@ -175,22 +198,21 @@ class Coordinators:
         return refused
 
     async def _locate(self, group_ids: list[str], timeout_ms: float) -> dict[str, TidelogError]:
-        request = pb.FindCoordinatorRequest(group_ids=group_ids)
+        request = self._kind.request(group_ids)
 
         async def ask(connection: Connection, timeout_s: float) -> pb.FindCoordinatorResponse:
             return await connection.groups.FindCoordinator(request, timeout=timeout_s)
 
         response = await self._cluster.ask_any(ask, timeout_ms=max(timeout_ms, 1), attempt_ms=_FIND_ATTEMPT_MS)
-        refused: dict[str, TidelogError] = {}
-        for group_id in group_ids:
-            text = f'there is no coordinator of group "{group_id}" at the moment'
-            refused[group_id] = error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        text = "there is no coordinator of {} at the moment"
+        refused = {g: error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text.format(self._names([g]))) for g in group_ids}
         for found in response.coordinators:
+            name = self._kind.name_of(found)
             if (error := error_of(found)) is not None:
-                refused[found.group_id] = error
+                refused[name] = error
             else:
                 address = format_address(found.endpoint.host, found.endpoint.port)
-                self._located[found.group_id] = _Located(found.node_id, self._cluster.connection_to(address))
+                self._located[name] = _Located(found.node_id, self._cluster.connection_to(address))
         return refused
 
     def _forget_if(self, group_id: str, connection: Connection) -> None:
@@ -198,12 +220,12 @@ class Coordinators:
         if located is not None and located.connection is connection:
             self.forget(group_id)
 
+    def _names(self, names: Sequence[str]) -> str:
+        noun = self._kind.value
+        return f'{noun} "{names[0]}"' if len(names) == 1 else f"{len(names)} {noun}s"
+
     def _deadline(self, timeout_ms: float | None) -> float:
         return now_ms() + (self._cluster.request_timeout_ms if timeout_ms is None else timeout_ms)
-
-
-def _names(group_ids: Sequence[str]) -> str:
-    return f'group "{group_ids[0]}"' if len(group_ids) == 1 else f"{len(group_ids)} groups"
 
 
 def _is_final(error: TidelogError | None) -> bool:

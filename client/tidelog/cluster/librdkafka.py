@@ -239,14 +239,12 @@ def _producers() -> Iterator[Property]:
     yield from _works("P", "compression.codec", "compression.type", "compression.level", "batch.num.messages")
     yield from _works("P", "batch.size", "delivery.report.only.error", "request.required.acks", "acks")
     yield from _works("P", "request.timeout.ms", "message.timeout.ms", "delivery.timeout.ms", "partitioner")
-    yield from _works("P", "on_delivery")
-    yield _no_effect("P", "transaction.timeout.ms", "there are no transactional producers yet")
+    yield from _works("P", "on_delivery", "transactional.id", "transaction.timeout.ms")
     yield _no_effect("P", "queue.buffering.backpressure.threshold", "batches wait only for linger.ms and for room")
     yield _no_effect(
         "P", "sticky.partitioning.linger.ms", "records without a key change their partition with each batch"
     )
     yield _no_effect("P", "produce.offset.report", "offsets are always reported", "true")
-    yield _refused("P", "transactional.id", "there are no transactional producers yet")
     yield _refused("P", "enable.gapless.guarantee", "a failed record does not stop the producer", "false")
     yield _refused("P", "queuing.strategy", "records of a partition are sent in the order of produce()", "fifo")
     yield _refused("P", "dr_cb", "give on_delivery")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tidelog.cluster.config import MAX_INT32, TrackingConfig
@@ -93,6 +93,22 @@ class ProducerConfig(TrackingConfig):
         between(0, MAX_INT32),
         aliases=("message.send.max.retries",),
     )
+    transactional_id: str | None = setting(
+        None,
+        "The name under which the producer writes transactions. A newer producer with the same name fences this one "
+        "and ends its open transaction. Requires enable.idempotence.",
+    )
+    transaction_timeout_ms: int = setting(
+        60_000,
+        "The time after which the coordinator aborts an open transaction, in milliseconds, at most the nodes' "
+        "transaction.max.timeout.ms. message.timeout.ms must not be longer, and is this by default.",
+        between(1_000, MAX_INT32),
+    )
+    transaction_two_phase_commit_enable: bool = setting(
+        False,
+        "Whether the transactions take part in another system's two-phase commit: they can be prepared, and never "
+        "time out. The nodes must permit it, and transaction.timeout.ms must not be set.",
+    )
     compression_type: str = setting(
         "none", "The compression codec of batches.", one_of(*CODECS), aliases=("compression.codec",)
     )
@@ -136,6 +152,34 @@ class ProducerConfig(TrackingConfig):
             return f'"max.in.flight.requests.per.connection" to be at most {limit}, not {in_flight}'
         return None
 
+    def resolve_transactions(self, keys: Collection[str]) -> ProducerConfig:
+        """Return the settings with those adapted that transactions depend on; ``keys`` are the application's.
+
+        Raises:
+            ConfigError: transactions contradict another setting, or need ``transactional.id``.
+        """
+        if self.transactional_id is None:
+            if self.transaction_two_phase_commit_enable:
+                raise ConfigError('configuration "transaction.two.phase.commit.enable" needs "transactional.id"')
+            return self
+        if not self.enable_idempotence:
+            reason = replace(self, enable_idempotence=True)._conflict() or '"enable.idempotence" to be true'
+            raise ConfigError(f'configuration "transactional.id" needs {reason}')
+        if self.transaction_two_phase_commit_enable:
+            if "transaction.timeout.ms" in keys:
+                text = '"transaction.timeout.ms" has no effect with "transaction.two.phase.commit.enable": remove it'
+                raise ConfigError(f"configuration {text}")
+            return self
+        limit_ms = self.transaction_timeout_ms
+        if self.message_timeout_ms <= limit_ms:
+            return self
+        if {"message.timeout.ms", "delivery.timeout.ms"} & set(keys):
+            text = (
+                f'"message.timeout.ms" is {self.message_timeout_ms}, which exceeds "transaction.timeout.ms" {limit_ms}'
+            )
+            raise ConfigError(f"configuration {text}")
+        return replace(self, message_timeout_ms=limit_ms)
+
     @property
     def buffer_bytes(self) -> int:
         """The limit for the bytes of waiting keys, values and headers."""
@@ -159,4 +203,4 @@ def read_config(settings: Mapping[str, object]) -> ProducerConfig:
             'configurations "buffer.memory" and "queue.buffering.max.kbytes" are the same setting: set only one of them'
         )
     check_level(config.compression_type, config.level)
-    return config.resolve_idempotence("enable.idempotence" in settings)
+    return config.resolve_idempotence("enable.idempotence" in settings).resolve_transactions(settings.keys())

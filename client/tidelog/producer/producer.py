@@ -22,6 +22,7 @@ from tidelog.producer.config import ProducerConfig, read_config
 from tidelog.producer.core.accumulator import Accumulator
 from tidelog.producer.core.batch import DeliveryCallback
 from tidelog.producer.core.limits import AccumulatorLimits
+from tidelog.producer.core.transaction_manager import TransactionManager
 from tidelog.producer.hooks import (
     CALLBACKS,
     OBJECTS,
@@ -33,6 +34,7 @@ from tidelog.producer.hooks import (
 )
 from tidelog.producer.reports import DeliveryReports, Intercepted
 from tidelog.producer.sender import Sender
+from tidelog.producer.transactional import TransactionalCalls
 from tidelog.producer.written import WrittenRows
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog_foundation.transport import call_soon, run_sync
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 _MAX_INT64 = 2**63 - 1
 
 
-class Producer(ProduceCalls):
+class Producer(ProduceCalls, TransactionalCalls):
     """Sends records to topics. Thread-safe. Close it, or use it as a context manager.
 
     ::
@@ -56,6 +58,12 @@ class Producer(ProduceCalls):
     stored and reported in the order of ``produce()``, each exactly once unless ``enable.idempotence`` is false. A
     record that is reported as failed with _MSG_TIMED_OUT or _PURGE_INFLIGHT may still be stored, once and in order;
     the error's text says so if that is possible. Create another producer after a fork.
+
+    With ``transactional.id``, records are produced in transactions; :class:`TransactionalCalls` describes the errors::
+
+        producer.init_transactions()
+        with producer.transaction():
+            producer.produce("flights", value=b"...")
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **more: Any) -> None:
@@ -80,10 +88,15 @@ class Producer(ProduceCalls):
         self._lock = monitor.lock
         limits = _limits(self._config, self._hooks)
         self._accumulator = Accumulator(limits, self._cluster.backoff.wait_ms, random.Random().randrange)
+        self._manager = None
+        if self._accumulator.scope is not None:
+            self._manager = TransactionManager(self._accumulator, self._cluster.backoff.wait_ms)
         only_errors = self._config.delivery_report_only_error
         self._reports = DeliveryReports(self._accumulator, monitor, self._hooks, only_errors=only_errors)
         self._wait_for = self._reports.wait_for
-        self._sender = Sender(self._config, self._cluster, self._accumulator, self._lock, self._reports, self._hooks)
+        self._sender = Sender(
+            self._config, self._cluster, self._accumulator, self._lock, self._reports, self._hooks, self._manager
+        )
         call_soon(self._sender.start)
         self._lifetime = Lifetime(self, "producer", functools.partial(_stop, self._sender, self._cluster))
         is_plain = not self._hooks.interceptors
@@ -266,12 +279,15 @@ class Producer(ProduceCalls):
         return run_sync(self._cluster.refresh((), timeout_ms=timeout_ms)).cluster_id
 
     def close(self, timeout: float = -1) -> int:
-        """Flush and stop; return the number of records left, which are reported as purged.
+        """Flush and stop; return the number of records left, which are reported as purged. Abort an open transaction.
 
         A second call has no effect, and neither has a call in a forked child of the process that created the producer.
         """
         if self._lifetime.is_over:
             return 0
+        if self._is_open:
+            with contextlib.suppress(TidelogError):
+                self.abort_transaction(timeout)
         left = self.flush(timeout)
         self._end()
         try:
@@ -317,6 +333,7 @@ def _limits(config: ProducerConfig, hooks: Hooks) -> AccumulatorLimits:
         propagation_max_ms=config.topic_metadata_propagation_max_ms,
         retries=config.retries,
         idempotent=config.enable_idempotence,
+        transactional=config.transactional_id is not None,
         max_in_flight=config.max_in_flight_requests_per_connection,
         compression=config.compression_type,
         compression_level=config.level,

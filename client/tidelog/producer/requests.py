@@ -25,7 +25,7 @@ async def encode_batches(send: Send, *, in_thread: bool) -> list[bytes]:
 
 
 def produce_request(
-    batches: Sequence[Batch], encoded: Sequence[bytes], acks: pb.Acks.ValueType, timeout_ms: int
+    send: Send, encoded: Sequence[bytes], acks: pb.Acks.ValueType, timeout_ms: int, transactional_id: str | None
 ) -> pb.ProduceStreamRequest:
     """Return one request for batches of distinct partitions, without its correlation id.
 
@@ -35,8 +35,11 @@ def produce_request(
     request = message.request
     request.acks = acks
     request.timeout_ms = timeout_ms
+    if transactional_id is not None:
+        request.transactional_id = transactional_id
+        request.transaction_version = send.transaction_version
     topics: dict[str, pb.ProduceTopic] = {}
-    for batch, records in zip(batches, encoded, strict=True):
+    for batch, records in zip(send.batches, encoded, strict=True):
         topic = topics.get(batch.topic)
         if topic is None:
             topic = topics[batch.topic] = request.topics.add(name=batch.topic)

@@ -13,6 +13,7 @@ from tidelog.cluster import ClusterClient, Topic
 from tidelog.cluster.connections import Connection
 from tidelog.cluster.tasks import TaskSet
 from tidelog.producer.config import ProducerConfig
+from tidelog.producer.coordination import Coordination
 from tidelog.producer.core.accumulator import Accumulator
 from tidelog.producer.core.events import (
     AskMetadata,
@@ -29,6 +30,8 @@ from tidelog.producer.core.events import (
     TopicRefused,
 )
 from tidelog.producer.core.faults import fatal_error
+from tidelog.producer.core.transaction_manager import TransactionManager
+from tidelog.producer.core.transaction_requests import Answered, Ask, Unanswered
 from tidelog.producer.hooks import Hooks
 from tidelog.producer.reports import DeliveryReports
 from tidelog.producer.requests import ACKS, encode_batches, failures, outcomes, produce_request, unconfirmed
@@ -58,7 +61,10 @@ class Sender:
         lock: threading.RLock,
         reports: DeliveryReports,
         hooks: Hooks | None = None,
+        manager: TransactionManager | None = None,
     ) -> None:
+        self._manager = manager
+        self._coordination = None if manager is None else Coordination(cluster, config)
         self._hooks = hooks or Hooks()
         self._log = self._hooks.log
         self._reports = reports
@@ -121,10 +127,16 @@ class Sender:
     def _step(self) -> float | None:
         with self._lock:
             now_ms = monotonic_ms()
-            commands = self._accumulator.poll(now_ms, self._leader_of)
-            timer_ms = self._accumulator.next_timer_ms(now_ms)
+            commands: list[Command | Ask] = [*self._accumulator.poll(now_ms, self._leader_of)]
+            timers_ms = [self._accumulator.next_timer_ms(now_ms)]
+            if self._manager is not None:
+                commands += self._manager.poll(now_ms)
+                timers_ms.append(self._manager.next_timer_ms(now_ms))
         self._execute(commands)
-        return timer_ms
+        if self._manager is not None:
+            # The poll may have completed an operation.
+            self._reports.wake()
+        return min((time_ms for time_ms in timers_ms if time_ms is not None), default=None)
 
     def _leader_of(self, topic: str, partition: int) -> int | None:
         leader = self._cluster.metadata.leader(topic, partition)
@@ -134,7 +146,7 @@ class Sender:
         with self._lock:
             return self._accumulator.hindrances(self._leader_of)
 
-    def _execute(self, commands: Iterable[Command]) -> None:
+    def _execute(self, commands: Iterable[Command | Ask]) -> None:
         for command in commands:
             match command:
                 case Send():
@@ -145,6 +157,8 @@ class Sender:
                     self._ask_metadata(command.topics)
                 case AskProducerId():
                     self._ask_producer_id()
+                case Ask():
+                    self._tasks.start(self._coordinate(command), "producer-transaction")
                 case _:
                     assert_never(command)
 
@@ -153,6 +167,22 @@ class Sender:
             now_ms = monotonic_ms()
             commands = [c for event in events for c in self._accumulator.handle(event, now_ms)]
         self._execute(commands)
+        self._reports.wake()
+        self._awake.set()
+
+    async def _coordinate(self, ask: Ask) -> None:
+        assert self._manager is not None
+        assert self._coordination is not None
+        event: Answered | Unanswered
+        try:
+            event = Answered(ask.request_id, await self._coordination.execute(ask.request))
+        except TidelogError as error:
+            event = Unanswered(ask.request_id, error.detached())
+        except Exception as error:  # noqa: BLE001 the outermost loop of this task: the operation must end
+            self._log.exception("a request of a transaction failed")
+            event = Unanswered(ask.request_id, error_for(ErrorCode._FAIL, f"the producer failed: {error!r}"))
+        with self._lock:
+            self._manager.handle(event, monotonic_ms())
         self._reports.wake()
         self._awake.set()
 
@@ -195,7 +225,7 @@ class Sender:
     async def _request(self, send: Send, timeout_ms: int) -> pb.ProduceStreamRequest:
         encoded = await encode_batches(send, in_thread=self._config.compression_type != "none")
         self._tally.begin(send.node_id, send.batches, encoded)
-        return produce_request(send.batches, encoded, self._acks, timeout_ms)
+        return produce_request(send, encoded, self._acks, timeout_ms, self._config.transactional_id)
 
     async def _stream(self, node_id: int) -> NodeStream:
         stream = self._streams.get(node_id)

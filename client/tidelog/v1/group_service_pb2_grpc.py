@@ -69,6 +69,11 @@ class GroupServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_group__service__pb2.OffsetCommitRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_group__service__pb2.OffsetCommitResponse.FromString,
                 _registered_method=True)
+        self.TxnOffsetCommit = channel.unary_unary(
+                '/tidelog.v1.GroupService/TxnOffsetCommit',
+                request_serializer=tidelog_dot_v1_dot_group__service__pb2.TxnOffsetCommitRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_group__service__pb2.TxnOffsetCommitResponse.FromString,
+                _registered_method=True)
         self.OffsetFetch = channel.unary_unary(
                 '/tidelog.v1.GroupService/OffsetFetch',
                 request_serializer=tidelog_dot_v1_dot_group__service__pb2.OffsetFetchRequest.SerializeToString,
@@ -149,6 +154,13 @@ class GroupServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TxnOffsetCommit(self, request, context):
+        """Commits offsets as part of a transaction.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def OffsetFetch(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -223,6 +235,11 @@ def add_GroupServiceServicer_to_server(servicer, server):
                     servicer.OffsetCommit,
                     request_deserializer=tidelog_dot_v1_dot_group__service__pb2.OffsetCommitRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_group__service__pb2.OffsetCommitResponse.SerializeToString,
+            ),
+            'TxnOffsetCommit': grpc.unary_unary_rpc_method_handler(
+                    servicer.TxnOffsetCommit,
+                    request_deserializer=tidelog_dot_v1_dot_group__service__pb2.TxnOffsetCommitRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_group__service__pb2.TxnOffsetCommitResponse.SerializeToString,
             ),
             'OffsetFetch': grpc.unary_unary_rpc_method_handler(
                     servicer.OffsetFetch,
@@ -444,6 +461,33 @@ class GroupService(object):
             '/tidelog.v1.GroupService/OffsetCommit',
             tidelog_dot_v1_dot_group__service__pb2.OffsetCommitRequest.SerializeToString,
             tidelog_dot_v1_dot_group__service__pb2.OffsetCommitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TxnOffsetCommit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.GroupService/TxnOffsetCommit',
+            tidelog_dot_v1_dot_group__service__pb2.TxnOffsetCommitRequest.SerializeToString,
+            tidelog_dot_v1_dot_group__service__pb2.TxnOffsetCommitResponse.FromString,
             options,
             channel_credentials,
             insecure,

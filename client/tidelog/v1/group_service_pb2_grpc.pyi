@@ -44,6 +44,8 @@ class GroupServiceStub:
     ConsumerGroupHeartbeat: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.ConsumerGroupHeartbeatRequest, _group_service_pb2.ConsumerGroupHeartbeatResponse]
     """The protocol of KIP-848: it joins, keeps a member alive, returns its partitions, and leaves."""
     OffsetCommit: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.OffsetCommitRequest, _group_service_pb2.OffsetCommitResponse]
+    TxnOffsetCommit: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.TxnOffsetCommitRequest, _group_service_pb2.TxnOffsetCommitResponse]
+    """Commits offsets as part of a transaction."""
     OffsetFetch: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.OffsetFetchRequest, _group_service_pb2.OffsetFetchResponse]
     OffsetDelete: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.OffsetDeleteRequest, _group_service_pb2.OffsetDeleteResponse]
     ListGroups: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.ListGroupsRequest, _group_service_pb2.ListGroupsResponse]
@@ -65,6 +67,8 @@ class GroupServiceAsyncStub(GroupServiceStub):
     ConsumerGroupHeartbeat: _aio.UnaryUnaryMultiCallable[_group_service_pb2.ConsumerGroupHeartbeatRequest, _group_service_pb2.ConsumerGroupHeartbeatResponse]  # type: ignore[assignment]
     """The protocol of KIP-848: it joins, keeps a member alive, returns its partitions, and leaves."""
     OffsetCommit: _aio.UnaryUnaryMultiCallable[_group_service_pb2.OffsetCommitRequest, _group_service_pb2.OffsetCommitResponse]  # type: ignore[assignment]
+    TxnOffsetCommit: _aio.UnaryUnaryMultiCallable[_group_service_pb2.TxnOffsetCommitRequest, _group_service_pb2.TxnOffsetCommitResponse]  # type: ignore[assignment]
+    """Commits offsets as part of a transaction."""
     OffsetFetch: _aio.UnaryUnaryMultiCallable[_group_service_pb2.OffsetFetchRequest, _group_service_pb2.OffsetFetchResponse]  # type: ignore[assignment]
     OffsetDelete: _aio.UnaryUnaryMultiCallable[_group_service_pb2.OffsetDeleteRequest, _group_service_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
     ListGroups: _aio.UnaryUnaryMultiCallable[_group_service_pb2.ListGroupsRequest, _group_service_pb2.ListGroupsResponse]  # type: ignore[assignment]
@@ -125,6 +129,14 @@ class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_service_pb2.OffsetCommitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_service_pb2.OffsetCommitResponse, _abc.Awaitable[_group_service_pb2.OffsetCommitResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def TxnOffsetCommit(
+        self,
+        request: _group_service_pb2.TxnOffsetCommitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_group_service_pb2.TxnOffsetCommitResponse, _abc.Awaitable[_group_service_pb2.TxnOffsetCommitResponse]]:
+        """Commits offsets as part of a transaction."""
 
     @_abc_1.abstractmethod
     def OffsetFetch(

@@ -47,6 +47,20 @@ async def offset_commit(
     return await answer_of_group(coordinator, request, client, messages.OffsetCommitResponse)
 
 
+async def txn_offset_commit(
+    coordinator: GroupCoordinator, request: messages.TxnOffsetCommitRequest, client: ClientIdentity
+) -> messages.TxnOffsetCommitResponse:
+    """Refuse all offsets with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: there are no transactions."""
+    text = "transactions are not supported, remove transactional.id"
+    refusal = error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+    topics: list[messages.OffsetCommitTopicResult] = []
+    slices = TimeSlices()
+    async for topic in slices.of(request.topics):
+        results = [messages.OffsetCommitPartitionResult(p.index, refusal) async for p in slices.of(topic.partitions)]
+        topics.append(messages.OffsetCommitTopicResult(topic.name, tuple(results)))
+    return messages.TxnOffsetCommitResponse(tuple(topics))
+
+
 async def offset_fetch(
     coordinator: GroupCoordinator, request: messages.OffsetFetchRequest, client: ClientIdentity
 ) -> messages.OffsetFetchResponse:

@@ -113,17 +113,14 @@ async def get_metadata(context: NodeContext, request: GetMetadataRequest) -> Get
     topics = [_topic(image, name) async for name in TimeSlices().of(names)]
     if request.allow_auto_topic_creation and context.topic_creator is not None:
         # An invalid name has a different error.
-        context.topic_creator.want(t.name for t in topics if _is_unknown(t))
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        context.topic_creator.want(t.name for t in topics if t.error is not None and t.error.code is unknown)
     return GetMetadataResponse(
         cluster_id=context.cluster_id,
         controller_id=context.metadata.controller_id,
         brokers=_brokers(image),
         topics=tuple(topics),
     )
-
-
-def _is_unknown(topic: requests.TopicMetadata) -> bool:
-    return topic.error is not None and topic.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _topic(image: MetadataImage, name: str) -> requests.TopicMetadata:

@@ -121,7 +121,7 @@ class LocalLog:
         """
         active = self.segments.active
         base_offset = self.log_end_offset
-        if active.size == 0 or not _is_in_reach(base_offset, first_offset):
+        if active.size == 0 or first_offset - base_offset > MAX_RELATIVE_OFFSET:
             base_offset = first_offset
         is_below_recovery_point = active.base_offset < self._rewritten_below
         with self._offline_on_failure("Flushing"):
@@ -361,10 +361,6 @@ class LocalLog:
         except TidelogError as error:
             self.failure = error
             raise
-
-
-def _is_in_reach(base_offset: int, offset: int) -> bool:
-    return offset - base_offset <= MAX_RELATIVE_OFFSET
 
 
 def roll_jitter_ms(config: LogConfig, name: str, base_offset: int) -> int:

@@ -21,7 +21,7 @@ from tidelog_node.log.append_rules import AppendInfo, CheckedBatch, ProduceRules
 from tidelog_node.log.appender import Appender
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.directory.deletion import delete_directory, rename_for_deletion
-from tidelog_node.log.directory.new_folder import NewFolder
+from tidelog_node.log.directory.partition_folder import NewFolder
 from tidelog_node.log.disk.files import OS_FILES, Buffer, Files, storage_errors
 from tidelog_node.log.epochs import EPOCH_CHECKPOINT, LeaderEpochCache
 from tidelog_node.log.local_log import LocalLog
@@ -231,7 +231,8 @@ class PartitionLog(LogReader):
                     self.truncate_fully_and_start_at(start)
                     return
                 self._log_start_offset = start
-                self._reload_producers()
+                with storage_errors("Reading the producers of", self.directory):
+                    self._producers.load(list(self._local.segments), start, self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -431,10 +432,6 @@ class PartitionLog(LogReader):
         self._epochs.truncate_from_start(start)
         return info
 
-    def _reload_producers(self) -> None:
-        with storage_errors("Reading the producers of", self.directory):
-            self._producers.load(list(self._local.segments), self._log_start_offset, self.log_end_offset)
-
     @contextlib.contextmanager
     def _offline_on_failure(self) -> Iterator[None]:
         """Take the log offline after a partial truncation: its epochs and producers do not match its batches."""
@@ -452,12 +449,9 @@ class PartitionLog(LogReader):
             if is_needed or self.failure is not None:
                 raise
             return False
-        self._sync_directory()
-        return True
-
-    def _sync_directory(self) -> None:
         with storage_errors("Flushing", self.directory):
             self._files.fsync_directory(self.directory)
+        return True
 
 
 def _names_in(files: Files, directory: Path) -> Sequence[str]:

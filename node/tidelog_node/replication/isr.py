@@ -44,8 +44,8 @@ class _Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingExpand(_Pending):
-    """A proposal to add ``joining``. The controller may have stored it already."""
+class _PendingWithJoining(_Pending):
+    """A proposal while the controller may have stored the set with ``joining``."""
 
     joining: BrokerId
 
@@ -53,6 +53,11 @@ class PendingExpand(_Pending):
     def maximal(self) -> frozenset[BrokerId]:
         """Every replica that may be in the controller's set."""
         return self.committed.members | {self.joining}
+
+
+@dataclass(frozen=True, slots=True)
+class PendingExpand(_PendingWithJoining):
+    """A proposal to add ``joining``. The controller may have stored it already."""
 
     @property
     def proposed(self) -> frozenset[BrokerId]:
@@ -78,18 +83,11 @@ class PendingShrink(_Pending):
 
 
 @dataclass(frozen=True, slots=True)
-class PendingWithdrawal(_Pending):
+class PendingWithdrawal(_PendingWithJoining):
     """A proposal of the committed set that replaces an expand of unknown outcome.
 
     The controller stores it with a new partition epoch, so it cannot store a copy of the expand afterwards.
     """
-
-    joining: BrokerId
-
-    @property
-    def maximal(self) -> frozenset[BrokerId]:
-        """Every replica that may be in the controller's set."""
-        return self.committed.members | {self.joining}
 
     @property
     def proposed(self) -> frozenset[BrokerId]:

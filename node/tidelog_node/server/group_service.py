@@ -34,6 +34,7 @@ def group_service(coordinator: GroupCoordinator, transactions: TransactionCoordi
             "LeaveGroup": call(group_members.leave_group),
             "ConsumerGroupHeartbeat": call(group_members.consumer_group_heartbeat),
             "OffsetCommit": call(group_offsets.offset_commit),
+            "TxnOffsetCommit": call(group_offsets.txn_offset_commit),
             "OffsetFetch": call(group_offsets.offset_fetch),
             "OffsetDelete": call(group_offsets.offset_delete),
             "ListGroups": call(groups.list_groups),

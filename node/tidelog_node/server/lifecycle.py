@@ -83,7 +83,7 @@ class BrokerLifecycle:
         self._offline_log_dirs = offline_log_dirs
         self._clock = clock or SystemClock()
         self._on_heartbeat_answered = on_heard
-        self._on_registered: Callable[[BrokerEpoch], None] = _do_nothing
+        self._on_registered: Callable[[BrokerEpoch], None] = lambda _: None
         self._calls: asyncio.Queue[Register | SendHeartbeat | End] = asyncio.Queue(maxsize=1)
         self._may_stop = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -254,10 +254,6 @@ def heartbeat_answer(response: BrokerHeartbeatResponse) -> HeartbeatAnswered:
     return HeartbeatAnswered(
         response.is_fenced, response.should_shut_down, response.session_timeout_ms, response.metadata_offset
     )
-
-
-def _do_nothing(_: BrokerEpoch) -> None:
-    pass
 
 
 class LivenessConnection:

@@ -41,8 +41,8 @@ from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.client.node_calls import KafkaNodeCalls
 from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
 from tidelog_node.kafka.served import KafkaNode
+from tidelog_node.kafka.server.limits import RequestBudgets
 from tidelog_node.kafka.server.listener import KafkaListeners
-from tidelog_node.kafka.server.request_memory import RequestBudgets
 from tidelog_node.partitions import LogManager, MetadataCache, PartitionRegistry, ReplicationThrottles
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments

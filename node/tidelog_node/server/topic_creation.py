@@ -77,7 +77,9 @@ class TopicCreation:
                     logger.warning("Topics could not be created: %s: %s", ", ".join(part), error)
 
     async def _create(self, names: list[str]) -> None:
-        topics = [self._internal.get(name) or _default_topic(name) for name in names]
+        topics = [
+            self._internal.get(name) or CreatableTopic(name, num_partitions=-1, replication_factor=-1) for name in names
+        ]
         request = CreateTopicsRequest(
             topics=tuple(topics), timeout_ms=int(_TIMEOUT_S * 1000), request_id=os.urandom(REQUEST_ID_SIZE)
         )
@@ -99,7 +101,3 @@ class TopicCreation:
         known = {name: self._failures.get(name) for name in names}
         self._failures.update((name, failure) for name in known if name in self._internal)
         return any(text != failure for text in known.values())
-
-
-def _default_topic(name: str) -> CreatableTopic:
-    return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)

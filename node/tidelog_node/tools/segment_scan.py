@@ -103,7 +103,7 @@ class SegmentScan:
         try:
             header = parse_header(self._view(position, HEADER_SIZE))
         except CorruptRecordError as error:
-            self.fault = f"{remaining} bytes that are not a batch: {_reason(error)}"
+            self.fault = f"{remaining} bytes that are not a batch: {error.message or error}"
             return None
         if header.size_in_bytes > remaining:
             self.fault = (
@@ -158,7 +158,3 @@ class SegmentScan:
             if count == 0:
                 return
             self._length += count
-
-
-def _reason(error: CorruptRecordError) -> str:
-    return error.message or str(error)

@@ -82,7 +82,7 @@ class _Partition:
             try:
                 self._check_segment(segment, by_kind, is_last)
             except FileNotFoundError:
-                self._note(segment, "was removed while it was read")
+                self._report.notes.append(Note(segment.path, "was removed while it was read"))
         self._check_bounds(files)
         return self._report
 
@@ -216,9 +216,6 @@ class _Partition:
 
     def _problem(self, file: LogFile, text: str, position: int | None = None) -> None:
         self._report.problems.append(Problem(file.path, text, position))
-
-    def _note(self, file: LogFile, text: str) -> None:
-        self._report.notes.append(Note(file.path, text))
 
 
 class _AbortedCheck:

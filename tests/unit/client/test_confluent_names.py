@@ -21,22 +21,18 @@ import tidelog.admin
 import tidelog.aio
 import tidelog.serialization
 
-TRANSACTIONS = {
-    *("init_transactions", "begin_transaction", "commit_transaction", "abort_transaction"),
-    "send_offsets_to_transaction",
-}
 SECURITY = {"set_sasl_credentials"}
 SHARE_GROUPS = {"delivery_count"}
 LEFT_OUT: dict[str, set[str]] = {
-    "Producer": TRANSACTIONS | SECURITY,
-    "SerializingProducer": TRANSACTIONS | SECURITY,
+    "Producer": SECURITY,
+    "SerializingProducer": SECURITY,
     "Consumer": SECURITY,
     "DeserializingConsumer": SECURITY,
     "Message": SHARE_GROUPS,
     "AdminClient": SECURITY,
-    "AIOProducer": TRANSACTIONS | SECURITY,
+    "AIOProducer": SECURITY,
     "AIOConsumer": SECURITY,
-    "AsyncSerializingProducer": TRANSACTIONS | SECURITY,
+    "AsyncSerializingProducer": SECURITY,
     "AsyncDeserializingConsumer": SECURITY,
 }
 OTHER_ARGUMENTS = {

@@ -7,7 +7,7 @@ import pytest
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.server.request_memory import REQUEST_BYTES, SMALL_BYTES, RequestBudgets, Reservation
+from tidelog_node.kafka.server.limits import REQUEST_BYTES, SMALL_BYTES, RequestBudgets, Reservation
 
 
 def test_reservation_waits_its_turn_among_those_that_take() -> None:

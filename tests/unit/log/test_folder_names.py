@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog_node.log.directory.folder_names import (
+from tidelog_node.log.directory.partition_folder import (
     DELETED_SUFFIX,
     FUTURE_SUFFIX,
     MOVED_SUFFIX,

@@ -16,7 +16,7 @@ from tidelog_node.log.directory.offset_checkpoint_file import (
     read_offsets,
     write_offsets,
 )
-from tidelog_node.log.directory.partition_metadata import ensure_topic_id, read_topic_id, write_topic_id
+from tidelog_node.log.directory.partition_folder import ensure_topic_id, read_topic_id, write_topic_id
 from tidelog_node.log.disk.files import OS_FILES
 from tidelog_node.log.segments.indexes import CorruptIndexError, OffsetIndex, TimeIndex
 

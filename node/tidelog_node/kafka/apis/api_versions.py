@@ -64,7 +64,10 @@ class ApiVersionsApi:
 
     def _response(self, image: MetadataImage, version: int) -> ApiVersionsResponse:
         return ApiVersionsResponse(
-            api_keys=[_range_of(api) for _, api in sorted(self._all_apis().items())],
+            api_keys=[
+                ApiVersion(key, _ADVERTISED_FROM.get(key, api.versions[0]), api.versions[1])
+                for key, api in sorted(self._all_apis().items())
+            ],
             supported_features=[
                 SupportedFeature(name, known.min_level, known.max_level)
                 for name, known in sorted(SUPPORTED_FEATURES.items())
@@ -91,11 +94,6 @@ def _grpc_listener(node: KafkaNode, image: MetadataImage) -> str:
     """Return the registered gRPC address of this node, which may have restarted on other ports, or an empty string."""
     broker = image.brokers.get(node.context.broker_id)
     return "" if broker is None else format_address(broker.endpoint.host, broker.endpoint.port)
-
-
-def _range_of(api: Api) -> ApiVersion:
-    first, last = api.versions
-    return ApiVersion(api.key, _ADVERTISED_FROM.get(api.key, first), last)
 
 
 def _encoded(response: ApiVersionsResponse, version: int) -> Body:

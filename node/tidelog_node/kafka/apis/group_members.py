@@ -145,13 +145,11 @@ async def consumer_group_heartbeat(
         subscribed_topic_names=None if names is None else tuple(names),
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
-        topic_partitions=None if owned is None else tuple(map(_owned, owned)),
+        topic_partitions=None
+        if owned is None
+        else tuple(messages.MemberTopicPartitions(t.topic_id, tuple(t.partitions)) for t in owned),
     )
     return _beaten(await group_members.consumer_group_heartbeat(node.groups, asked, caller.client))
-
-
-def _owned(topic: wire.HeartbeatTopicPartitions) -> messages.MemberTopicPartitions:
-    return messages.MemberTopicPartitions(topic.topic_id, tuple(topic.partitions))
 
 
 def _beaten(answer: messages.ConsumerGroupHeartbeatResponse) -> wire.ConsumerGroupHeartbeatResponse:

@@ -19,10 +19,8 @@ from tidelog_node.kafka.protocol.headers import RequestHeader, read_request_head
 from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
 from tidelog_node.kafka.served import Api, Body, Caller, CloseConnection, KafkaNode, Request
-from tidelog_node.kafka.server.limits import ConnectionTimeouts, ListenerLimits
-from tidelog_node.kafka.server.log_limit import LogLimit
+from tidelog_node.kafka.server.limits import ConnectionTimeouts, ListenerLimits, LogLimit, RequestBudgets, Reservation
 from tidelog_node.kafka.server.outbox import Outbox
-from tidelog_node.kafka.server.request_memory import RequestBudgets, Reservation
 from tidelog_node.shards.events import ClientIdentity
 
 _BURST: Final = 32

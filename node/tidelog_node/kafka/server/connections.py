@@ -11,8 +11,7 @@ from collections import Counter
 from typing import Final
 
 from tidelog_node.kafka.server.connection import Connection
-from tidelog_node.kafka.server.limits import ListenerLimits
-from tidelog_node.kafka.server.log_limit import LogLimit
+from tidelog_node.kafka.server.limits import ListenerLimits, LogLimit
 
 _CHECK_INTERVAL_S: Final = 1.0
 _CHECKS_PER_TIME: Final = 4

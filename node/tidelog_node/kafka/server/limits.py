@@ -1,8 +1,22 @@
-"""Limits on the resources that network clients can use at the Kafka listeners, and the timeouts of a connection."""
+"""Limits on what network clients can use at the Kafka listeners: connections, time, memory and log lines."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+
+_PER_PERIOD: Final = 10
+_PERIOD_S: Final = 10.0
+REQUEST_BYTES: Final = 4 * 1024
+"""The memory of a request in progress in addition to its frame: messages, tasks, futures."""
+SMALL_BYTES: Final = 64 * 1024
+"""Frames up to this size are received without a reservation, except those of Produce."""
+_OTHERS_SHARE: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,3 +113,88 @@ class ConnectionTimeouts:
         if now - self.last_active > self._limits.max_idle_s:
             return f"the connection was idle for {self._limits.max_idle_s:g} s"
         return None
+
+
+class LogLimit:
+    """A limit of ten lines per ten seconds. The first line after that states how many were omitted."""
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._period_ends = float("-inf")
+        self._passed = 0
+        self._suppressed = 0
+
+    def warning(self, text: str, *values: object) -> None:
+        """Log a line, or count it as omitted."""
+        self.log(logging.WARNING, text, *values)
+
+    def log(self, level: int, text: str, *values: object, error: BaseException | None = None) -> None:
+        """Log a line at this level with the traceback of ``error``, or count it as omitted."""
+        if not self._logger.isEnabledFor(level):
+            return
+        now = self._clock()
+        if now >= self._period_ends:
+            self._period_ends = now + _PERIOD_S
+            self._passed = 0
+        if self._passed >= _PER_PERIOD:
+            self._suppressed += 1
+            return
+        self._passed += 1
+        if self._suppressed:
+            self._logger.log(level, "%d lines like the next were suppressed", self._suppressed)
+            self._suppressed = 0
+        self._logger.log(level, text, *values, exc_info=error)
+
+
+class RequestBudgets:
+    """The budgets of a node's requests, shared with gRPC. Produce requests wait for memory in ``produced``.
+
+    All other requests share a separate quarter of ``limit``, and only large frames wait for it. Produce requests that
+    use the whole budget may depend on the fetches of followers, and members of a group on the request of another
+    member.
+    """
+
+    def __init__(self, produced: ByteBudget, limit: int) -> None:
+        self._produced = produced
+        self.others = ByteBudget(max(1, limit // _OTHERS_SHARE))
+        """The budget of both protocols' large requests other than Produce."""
+
+    def reserve(self, api_key: int, size: int) -> Reservation | None:
+        """Reserve the memory of a frame, or return None if it needs none."""
+        if api_key == ApiKey.PRODUCE:
+            return Reservation(self._produced, size + REQUEST_BYTES)
+        return Reservation(self.others, size + REQUEST_BYTES) if size > SMALL_BYTES else None
+
+
+class Reservation:
+    """The memory of one frame, reserved or waited for. :meth:`release` is called once, at any time."""
+
+    __slots__ = ("_budget", "_place", "_size")
+
+    def __init__(self, budget: ByteBudget, size: int) -> None:
+        self._budget = budget
+        self._size = size
+        self._place = budget.reserve(size)
+
+    @property
+    def is_taken(self) -> bool:
+        """True if the frame may be received."""
+        return self._place is None or self._place.done()
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if later requests wait for this memory."""
+        return self.is_taken and self._budget.is_contended
+
+    def call_when_taken(self, call: Callable[[], None]) -> None:
+        """Call ``call`` once the memory is reserved or the wait is given up."""
+        if self._place is not None:
+            self._place.add_done_callback(lambda _: call())
+
+    def release(self) -> None:
+        """Release the memory, or stop waiting for it."""
+        if self._place is None:
+            self._budget.give_back(self._size)
+        else:
+            self._budget.withdraw(self._place, self._size)

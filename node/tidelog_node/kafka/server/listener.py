@@ -15,9 +15,7 @@ from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.served import Api, KafkaNode
 from tidelog_node.kafka.server.connection import Connection, Served
 from tidelog_node.kafka.server.connections import Connections
-from tidelog_node.kafka.server.limits import ListenerLimits
-from tidelog_node.kafka.server.log_limit import LogLimit
-from tidelog_node.kafka.server.request_memory import RequestBudgets
+from tidelog_node.kafka.server.limits import ListenerLimits, LogLimit, RequestBudgets
 
 logger = logging.getLogger(__name__)
 _BACKLOG: Final = 512

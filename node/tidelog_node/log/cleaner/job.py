@@ -15,6 +15,8 @@ from tidelog_node.log.segments.segment import Segment
 from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 _MEBIBYTE = 1024 * 1024
+_ROOMY_LOAD = 0.5
+"""The maximum fill of the map if memory allows; a search then takes one or two steps."""
 
 
 @dataclass(slots=True)
@@ -52,10 +54,6 @@ class CleaningStatistics:
 
 def _reduction(before: int, after: int) -> float:
     return 1 - after / before if before else 0.0
-
-
-_ROOMY_LOAD = 0.5
-"""The maximum fill of the map if memory allows; a search then takes one or two steps."""
 
 
 @dataclass(frozen=True, slots=True)

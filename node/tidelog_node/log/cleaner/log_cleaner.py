@@ -41,10 +41,6 @@ error it may be in use.
 """
 
 
-def _go_on() -> None:
-    pass
-
-
 class LogCleaner:
     """The cleaner of one thread, for one log after another. It holds the offset map only during a cleaning."""
 
@@ -64,7 +60,7 @@ class LogCleaner:
         self._clock = clock
 
     def clean(
-        self, log: LogToClean, now_ms: int, replace: ReplaceSegments, check: Callable[[], None] = _go_on
+        self, log: LogToClean, now_ms: int, replace: ReplaceSegments, check: Callable[[], None] = lambda: None
     ) -> Cleaning:
         """Clean a log until the offset map is full; ``check`` runs often and may raise CleaningAborted.
 

@@ -23,6 +23,7 @@ from typing import TypeVar
 from tidelog_foundation.config.topic import TopicConfig
 
 K = TypeVar("K")
+MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +129,6 @@ def _recent(dirty: Iterable[SealedSegment], min_lag_ms: int, now_ms: int) -> lis
 def _overdue_ms(dirty: Iterable[SealedSegment], max_lag_ms: int, now_ms: int) -> int:
     oldest = min((segment.first_timestamp for segment in dirty if segment.first_timestamp > 0), default=now_ms)
     return max(0, now_ms - max_lag_ms - oldest)
-
-
-MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)

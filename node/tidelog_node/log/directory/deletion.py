@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_node.log.directory.folder_names import DELETED_SUFFIX, suffixed_folder
+from tidelog_node.log.directory.partition_folder import DELETED_SUFFIX, suffixed_folder
 from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.log.disk.files import Files, remove_if_there, storage_errors
 from tidelog_node.log.segments.file_names import DELETED_FILE_SUFFIX, deleted_name

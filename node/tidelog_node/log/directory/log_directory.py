@@ -19,14 +19,6 @@ from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.directory.deletion import remove_deleted, remove_directory, rename_for_deletion
-from tidelog_node.log.directory.folder_names import (
-    PARTITION_NAME,
-    CopyName,
-    copy_folder,
-    parse_copy_folder,
-    parse_partition_folder,
-    partition_folder,
-)
 from tidelog_node.log.directory.meta_properties import (
     META_PROPERTIES,
     NO_BROKER_EPOCH,
@@ -35,7 +27,6 @@ from tidelog_node.log.directory.meta_properties import (
     take_clean_shutdown,
     write_clean_shutdown,
 )
-from tidelog_node.log.directory.new_folder import NewFolder
 from tidelog_node.log.directory.offset_checkpoint_file import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -44,7 +35,17 @@ from tidelog_node.log.directory.offset_checkpoint_file import (
     OffsetCheckpointFile,
     TopicPartitionKey,
 )
-from tidelog_node.log.directory.partition_metadata import ensure_topic_id, read_topic_id
+from tidelog_node.log.directory.partition_folder import (
+    PARTITION_NAME,
+    CopyName,
+    NewFolder,
+    copy_folder,
+    ensure_topic_id,
+    parse_copy_folder,
+    parse_partition_folder,
+    partition_folder,
+    read_topic_id,
+)
 from tidelog_node.log.disk.files import OS_FILES, Files, read_file, replace_file, storage_errors
 from tidelog_node.log.disk.moving_files import MovingFiles
 from tidelog_node.log.log import PartitionLog

@@ -98,10 +98,6 @@ class OperatingSystemFiles:
         """Open for reading and writing."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
 
-    def close(self, handle: int) -> None:
-        """Close a handle."""
-        os.close(handle)
-
     def size(self, handle: int) -> int:
         """Return the file's size in bytes."""
         return os.fstat(handle).st_size
@@ -110,6 +106,12 @@ class OperatingSystemFiles:
     pwrite = staticmethod(os.pwrite)
     pwritev = staticmethod(os.pwritev)
     pread = staticmethod(os.pread)
+    close = staticmethod(os.close)
+    truncate = staticmethod(os.ftruncate)
+    rename = staticmethod(os.replace)
+    listdir = staticmethod(os.listdir)
+    remove = staticmethod(os.remove)
+    rmdir = staticmethod(os.rmdir)
 
     def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
         """Read at a position into a buffer."""
@@ -128,10 +130,6 @@ class OperatingSystemFiles:
             return memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if os.fstat(handle).st_size else b"")
         finally:
             os.close(handle)
-
-    def truncate(self, handle: int, size: int) -> None:
-        """Truncate the file to a size."""
-        os.ftruncate(handle, size)
 
     def allocate(self, handle: int, size: int) -> None:
         """Reserve space; a file system without support gets a sparse file, as in Kafka."""
@@ -162,25 +160,9 @@ class OperatingSystemFiles:
         finally:
             os.close(handle)
 
-    def rename(self, source: Path, target: Path) -> None:
-        """Rename, replacing a file at the target."""
-        os.replace(source, target)
-
-    def listdir(self, path: Path) -> list[str]:
-        """Return the names in a directory."""
-        return os.listdir(path)
-
-    def remove(self, path: Path) -> None:
-        """Remove a file."""
-        os.remove(path)
-
     def mkdir(self, path: Path) -> None:
         """Create a directory and its parents."""
         os.makedirs(path, exist_ok=True)
-
-    def rmdir(self, path: Path) -> None:
-        """Remove an empty directory."""
-        os.rmdir(path)
 
     def lock(self, path: Path) -> int:
         """Lock a file, creating it if it is missing, until its handle is closed or the process ends."""

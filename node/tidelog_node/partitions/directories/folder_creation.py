@@ -1,4 +1,4 @@
-"""Creation of the folders of new replicas in threads, for many replicas at once (see ``log.directory.new_folder``).
+"""Creation of the folders of new replicas in threads, many at once (see ``log.directory.partition_folder``).
 
 A folder takes several flushes of the disk, and the event loop must not wait for them. The node creates folders in the
 background, or immediately for replicas that are about to receive their first records.

@@ -19,8 +19,7 @@ from tidelog_foundation.errors import ConfigError, TidelogError
 from tidelog_foundation.ids import DirectoryId, TopicId
 from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import Files, LogConfig, LogDirectory, PartitionLog
-from tidelog_node.log.directory.folder_names import PARTITION_NAME
-from tidelog_node.log.directory.partition_metadata import read_topic_id
+from tidelog_node.log.directory.partition_folder import PARTITION_NAME, read_topic_id
 from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.log.disk.files import remove_if_there, storage_errors
 from tidelog_node.partitions.directories.closing_logs import close_offline

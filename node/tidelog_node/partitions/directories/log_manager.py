@@ -22,7 +22,7 @@ from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.hosting.placement import Candidate, place
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory
 from tidelog_node.log.directory.deletion import rename_for_deletion
-from tidelog_node.log.directory.folder_names import STRAY_SUFFIX, suffixed_folder
+from tidelog_node.log.directory.partition_folder import STRAY_SUFFIX, suffixed_folder
 from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.partitions.directories.loading import EndedMove, FoundPartition, load_partitions
 

@@ -29,8 +29,8 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.directory.deletion import delete_directory
-from tidelog_node.log.directory.folder_names import PARTITION_NAME, moved_folder
 from tidelog_node.log.directory.log_directory import PartitionCheckpoint
+from tidelog_node.log.directory.partition_folder import PARTITION_NAME, moved_folder
 from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.log.disk.files import Files, remove_if_there, storage_errors
 from tidelog_node.log.disk.moving_files import MovingFiles
