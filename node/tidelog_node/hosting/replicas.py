@@ -29,19 +29,8 @@ from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LOST_DIRECTORY, NO_BROKER, BrokerId, DirectoryId, TopicId
 from tidelog_node.broker.report import Level, Report
-from tidelog_node.hosting import commands, events
+from tidelog_node.hosting import commands, events, plan
 from tidelog_node.hosting.fetch_sources import FetchSources
-from tidelog_node.hosting.plan import (
-    BrokersStep,
-    ConfigsStep,
-    CreationStep,
-    PauseStep,
-    Plan,
-    RemovalStep,
-    ReplicaStep,
-    ResumeStep,
-    Step,
-)
 from tidelog_node.hosting.states import (
     Offline,
     OfflineReason,
@@ -75,8 +64,8 @@ class HostedReplicas:
         self._configs = TopicConfigs(defaults)
         self._image = MetadataImage()
         self._brokers = EligibleBrokersChanged({}, {})
-        self._plan: Plan | None = None
-        self._removal: RemovalStep | None = None
+        self._plan: plan.Plan | None = None
+        self._removal: plan.RemovalStep | None = None
         self._replicas: dict[PartitionKey, ReplicaState] = {}
         self._sources = FetchSources()
         self._preferred: dict[PartitionKey, Path] = {}
@@ -134,7 +123,7 @@ class HostedReplicas:
                 assert not self.is_changing, "the changes of the last image are not complete"
                 self._image = event.image
                 concerns_all = self._configs.follow(event.image)
-                self._plan = Plan(self._broker_id, event.delta, concerns_all=concerns_all)
+                self._plan = plan.Plan(self._broker_id, event.delta, concerns_all=concerns_all)
                 return []
             case events.DefaultsChanged():
                 self._configs.change_defaults(event.defaults)
@@ -210,21 +199,21 @@ class HostedReplicas:
         step = None if self._plan is None else self._plan.next_step()
         return [] if step is None else self._begin(step)
 
-    def _begin(self, step: Step) -> Sequence[commands.Command]:
+    def _begin(self, step: plan.Step) -> Sequence[commands.Command]:
         match step:
-            case ReplicaStep():
+            case plan.ReplicaStep():
                 return self._ensure(step)
-            case RemovalStep():
+            case plan.RemovalStep():
                 return self._begin_removal(step)
-            case BrokersStep():
+            case plan.BrokersStep():
                 return self._change_brokers()
-            case ConfigsStep():
+            case plan.ConfigsStep():
                 return self._change_configs(step.topics)
-            case CreationStep():
+            case plan.CreationStep():
                 return self._create(step)
-            case PauseStep():
+            case plan.PauseStep():
                 return [commands.PauseFetches()]
-            case ResumeStep():
+            case plan.ResumeStep():
                 return [commands.ResumeFetches()]
             case _:
                 assert_never(step)
@@ -241,14 +230,14 @@ class HostedReplicas:
         configs = tuple((key, self._configs.of(key[0])) for key in changed if topics is None or key[0] in topics)
         return [commands.ChangeConfigs(configs)] if configs else []
 
-    def _create(self, step: CreationStep) -> Sequence[commands.Command]:
+    def _create(self, step: plan.CreationStep) -> Sequence[commands.Command]:
         keys = [((c.topic_name, c.index), c.topic_id) for c in step.changes]
         new = [(key, topic_id) for key, topic_id in keys if key not in self._replicas and key not in self._preferred]
         if len(new) < _MANY_NEW:
             return []
         return [commands.CreateLogs(tuple(self._open_log(key, Opening(topic_id)) for key, topic_id in new))]
 
-    def _ensure(self, step: ReplicaStep) -> Sequence[commands.Command]:
+    def _ensure(self, step: plan.ReplicaStep) -> Sequence[commands.Command]:
         state = self._replicas.get(step.key)
         if isinstance(state, Online | SteppedBack):
             return [commands.ChangeRegistration(step.key, self._registration(step.key))]
@@ -256,7 +245,7 @@ class HostedReplicas:
             return []
         return self._open(step.key, step.topic_id)
 
-    def _begin_removal(self, step: RemovalStep) -> Sequence[commands.Command]:
+    def _begin_removal(self, step: plan.RemovalStep) -> Sequence[commands.Command]:
         """End a move of the replica first; the replica may change its state by that."""
         state = self._replicas.get(step.key)
         if isinstance(state, Online | SteppedBack) and state.topic_id == step.topic_id:
@@ -264,7 +253,7 @@ class HostedReplicas:
             return [commands.CancelMove(step.key)]
         return self._remove(step)
 
-    def _remove(self, step: RemovalStep) -> Sequence[commands.Command]:
+    def _remove(self, step: plan.RemovalStep) -> Sequence[commands.Command]:
         key = step.key
         state = self._replicas.get(key)
         if state is None or state.topic_id != step.topic_id:

@@ -34,44 +34,17 @@ from tidelog_node.partitions.reads import (
     read_for_follower,
 )
 from tidelog_node.partitions.throttles import ThrottledSides
-from tidelog_node.replication import EpochEnd, LeaderState, PartitionState
-from tidelog_node.replication.commands import (
-    AdvanceHighWatermark,
-    AdvanceLogStart,
-    AssignEpochStart,
-    Command,
-    LeadershipLost,
-    ProposeIsr,
-    RestartLogAt,
-    StartFetching,
-    StopFetching,
-    TruncateTo,
-)
-from tidelog_node.replication.events import (
-    EligibleBrokersChanged,
-    Event,
-    FetchLeaseEnded,
-    FollowerFetched,
-    IsrChangeAccepted,
-    IsrChangeRefused,
-    LogDiverged,
-    LogOutOfRange,
-    MinIsrChanged,
-    RecordsAppended,
-    RecordsReplicated,
-    RegistrationChanged,
-    TimePassed,
-)
+from tidelog_node.replication import EpochEnd, LeaderState, PartitionState, commands, events
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 logger = logging.getLogger(__name__)
 
 _MARKING_READERS = (
-    RegistrationChanged,
-    EligibleBrokersChanged,
-    MinIsrChanged,
-    IsrChangeAccepted,
-    IsrChangeRefused,
+    events.RegistrationChanged,
+    events.EligibleBrokersChanged,
+    events.MinIsrChanged,
+    events.IsrChangeAccepted,
+    events.IsrChangeRefused,
 )
 """Events after which a fetch may find another leader, fail, or let its follower join the ISR."""
 
@@ -117,7 +90,7 @@ class Partition:
     def change_registration(self, registration: PartitionRegistration) -> None:
         """Apply the partition's registration from the metadata."""
         self.step(
-            RegistrationChanged(
+            events.RegistrationChanged(
                 registration.replicas,
                 frozenset(registration.isr),
                 registration.leader,
@@ -131,11 +104,11 @@ class Partition:
         """Apply the topic's settings."""
         self.log.config = config
         self.throttled = ThrottledSides.of(config, self.index, self.state.local_id)
-        self.step(MinIsrChanged(config.min_insync_replicas))
+        self.step(events.MinIsrChanged(config.min_insync_replicas))
 
     def pass_time(self) -> None:
         """Let a leader check for lagging followers."""
-        self.step(TimePassed())
+        self.step(events.TimePassed())
 
     def append(self, batch: bytes | memoryview | CheckedBatch, needs_all_replicas: bool) -> AppendInfo:
         """Append one batch as the leader, unless it is a duplicate of an idempotent producer.
@@ -300,7 +273,7 @@ class Partition:
                 self.log.append_as_follower(records, self._clock.wall_ms())
             self.waiters.log_end.wake()
         self.step(
-            RecordsReplicated(
+            events.RecordsReplicated(
                 leader_epoch, self.log.log_end_offset, self.log.log_start_offset, high_watermark, log_start_offset
             )
         )
@@ -312,13 +285,13 @@ class Partition:
                 return
             own = epoch_end(self.log.end_offset_for_epoch(leader_end.epoch))
             logger.info("%s: the log diverges after epoch %d, offset %d", self, leader_end.epoch, leader_end.end_offset)
-            self.step(LogDiverged(leader_epoch, leader_end, own, self.log.log_end_offset))
+            self.step(events.LogDiverged(leader_epoch, leader_end, own, self.log.log_end_offset))
 
     async def restart_out_of_range(self, leader_epoch: LeaderEpoch, fetch_offset: int, leader_log_start: int) -> None:
         """Restart the log at the leader's log start, because the leader no longer has this log's next offset."""
         async with self.disk:
             if self._is_expected(leader_epoch, fetch_offset):
-                event = LogOutOfRange(
+                event = events.LogOutOfRange(
                     leader_epoch, leader_log_start, self.log.log_start_offset, self.log.log_end_offset
                 )
                 self.step(event)
@@ -395,7 +368,7 @@ class Partition:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._abandon(f"{self} was removed from node {self.state.local_id}", code)
 
-    def step(self, event: Event) -> None:
+    def step(self, event: events.Event) -> None:
         """Pass an event to the state machine and execute its commands."""
         with self._disk_watch:
             for command in self.state.step(event, self._clock.monotonic_ms()):
@@ -408,37 +381,37 @@ class Partition:
     def end_lease(self, follower: FollowerIdentity) -> None:
         """Stop counting the fetches of a follower's session for this partition until the follower reads it again."""
         if follower.lease is not None:
-            self.step(FetchLeaseEnded(follower.replica_id, follower.lease))
+            self.step(events.FetchLeaseEnded(follower.replica_id, follower.lease))
 
-    def _execute(self, command: Command) -> None:
+    def _execute(self, command: commands.Command) -> None:
         match command:
-            case AdvanceHighWatermark():
+            case commands.AdvanceHighWatermark():
                 self.waiters.complete_producers(self.state.leader)
                 self.waiters.log_end.mark()
                 self.waiters.high_watermark.wake()
-            case ProposeIsr():
+            case commands.ProposeIsr():
                 self._effects.propose_isr(self, command)
-            case AdvanceLogStart():
+            case commands.AdvanceLogStart():
                 self.log.advance_log_start_offset(command.offset)
                 self.waiters.mark_readers()
-            case AssignEpochStart():
+            case commands.AssignEpochStart():
                 self.log.assign_epoch_start(command.leader_epoch, command.offset)
                 self.waiters.wake_readers()
-            case LeadershipLost():
+            case commands.LeadershipLost():
                 text = (
                     f"{self}: node {self.state.local_id} is no longer the leader, the leader is {self.state.leader_id}"
                 )
                 self.waiters.fail(error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
                 self.waiters.wake_readers()
-            case StartFetching():
+            case commands.StartFetching():
                 self._effects.start_fetching(self, command.leader_id, command.leader_epoch)
-            case StopFetching():
+            case commands.StopFetching():
                 self._effects.stop_fetching(self)
-            case TruncateTo():
+            case commands.TruncateTo():
                 self._note_truncation(command.offset)
                 self.log.truncate_to(command.offset)
                 self.waiters.mark_readers()
-            case RestartLogAt():
+            case commands.RestartLogAt():
                 self._note_truncation(min(command.offset, self.log.log_start_offset))
                 self.log.truncate_fully_and_start_at(command.offset)
                 self.waiters.mark_readers()
@@ -446,7 +419,7 @@ class Partition:
                 assert_never(command)
 
     def _appended(self) -> None:
-        self.step(RecordsAppended(self.log.log_end_offset))
+        self.step(events.RecordsAppended(self.log.log_end_offset))
         self.waiters.log_end.wake()
 
     def _note_truncation(self, offset: int) -> None:
@@ -461,7 +434,7 @@ class Partition:
             records = read_for_follower(self.log, request)
         if not (request.is_repeated and records):
             self.step(
-                FollowerFetched(
+                events.FollowerFetched(
                     follower.replica_id,
                     follower.replica_epoch,
                     request.fetch_offset,

@@ -27,14 +27,8 @@ from collections.abc import Iterator, Mapping
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_node.replication import events
 from tidelog_node.replication.commands import AdvanceHighWatermark, Command, ProposeIsr
-from tidelog_node.replication.events import (
-    FetchLeaseEnded,
-    FollowerFetched,
-    IsrChangeAccepted,
-    IsrChangeRefused,
-    RegistrationChanged,
-)
 from tidelog_node.replication.isr import (
     CommittedIsr,
     IsrState,
@@ -64,7 +58,7 @@ class LeaderState:
     def __init__(
         self,
         local_id: BrokerId,
-        registration: RegistrationChanged,
+        registration: events.RegistrationChanged,
         high_watermark: int,
         min_insync_replicas: int,
         max_lag_ms: int,
@@ -108,7 +102,7 @@ class LeaderState:
         """The other members of the ISR that may lead: neither fenced nor shutting down."""
         return frozenset(self.isr.members & self.eligible.keys() - {self.local_id})
 
-    def change_registration(self, registration: RegistrationChanged, now_ms: int) -> list[Command]:
+    def change_registration(self, registration: events.RegistrationChanged, now_ms: int) -> list[Command]:
         """Apply the controller's newer state of the partition within the same leader epoch."""
         for taken_out in self.followers.keys() & (self.isr.members - registration.isr):
             self.followers[taken_out].expect_nothing()
@@ -124,7 +118,7 @@ class LeaderState:
         self.log_end_offset = log_end_offset
         return self.advance(now_ms)
 
-    def record_fetch(self, event: FollowerFetched, now_ms: int) -> list[Command]:
+    def record_fetch(self, event: events.FollowerFetched, now_ms: int) -> list[Command]:
         """Process a follower's fetch that matched this log, after ``check_follower`` passed."""
         self.check_follower(event.replica_id, event.replica_epoch)
         progress = self.followers[event.replica_id]
@@ -133,7 +127,7 @@ class LeaderState:
         )
         return [*self._maybe_expand(event.replica_id), *self.advance(now_ms)]
 
-    def end_lease(self, event: FetchLeaseEnded) -> None:
+    def end_lease(self, event: events.FetchLeaseEnded) -> None:
         """Stop counting fetches of the session as fetches of this partition."""
         progress = self.followers.get(event.replica_id)
         if progress is not None and progress.lease is event.lease:
@@ -168,7 +162,7 @@ class LeaderState:
         self._is_in_doubt = False
         return self._propose(PendingShrink(self.isr, lagging))
 
-    def accept(self, event: IsrChangeAccepted, now_ms: int) -> list[Command]:
+    def accept(self, event: events.IsrChangeAccepted, now_ms: int) -> list[Command]:
         """Apply the controller's answer to the proposal in flight, unless it removes a member."""
         if not self._is_current(event.proposal_id) or event.leader_epoch != self.leader_epoch:
             return []
@@ -181,7 +175,7 @@ class LeaderState:
         self.isr = CommittedIsr(event.isr, event.partition_epoch)
         return self.advance(now_ms)
 
-    def refuse(self, event: IsrChangeRefused) -> list[Command]:
+    def refuse(self, event: events.IsrChangeRefused) -> list[Command]:
         """Forget the proposal when it was certainly not stored, withdraw it, wait for metadata, or send it again."""
         if not self._is_current(event.proposal_id):
             return []

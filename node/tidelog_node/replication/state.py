@@ -15,27 +15,20 @@ from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import NO_BROKER, NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_node.replication import events
 from tidelog_node.replication.commands import AssignEpochStart, Command, LeadershipLost, StartFetching, StopFetching
-from tidelog_node.replication.events import (
-    EligibleBrokersChanged,
-    Event,
-    FetchLeaseEnded,
-    FollowerFetched,
-    IsrChangeAccepted,
-    IsrChangeRefused,
-    LogDiverged,
-    LogOutOfRange,
-    MinIsrChanged,
-    RecordsAppended,
-    RecordsReplicated,
-    RegistrationChanged,
-    TimePassed,
-)
 from tidelog_node.replication.follower import FollowerState
 from tidelog_node.replication.leader import LeaderState
 
-_LeaderEvent = RecordsAppended | FollowerFetched | FetchLeaseEnded | TimePassed | IsrChangeAccepted | IsrChangeRefused
-_FollowerEvent = RecordsReplicated | LogDiverged | LogOutOfRange
+_LeaderEvent = (
+    events.RecordsAppended
+    | events.FollowerFetched
+    | events.FetchLeaseEnded
+    | events.TimePassed
+    | events.IsrChangeAccepted
+    | events.IsrChangeRefused
+)
+_FollowerEvent = events.RecordsReplicated | events.LogDiverged | events.LogOutOfRange
 
 
 class PartitionState:
@@ -72,16 +65,16 @@ class PartitionState:
         """The exclusive end of the committed records."""
         return self.role.high_watermark
 
-    def step(self, event: Event, now_ms: int) -> list[Command]:
+    def step(self, event: events.Event, now_ms: int) -> list[Command]:
         """Process ``event`` and return the commands in order."""
         match event:
-            case RegistrationChanged():
+            case events.RegistrationChanged():
                 return self._change_registration(event, now_ms)
-            case EligibleBrokersChanged():
+            case events.EligibleBrokersChanged():
                 return self._change_eligible(event, now_ms)
-            case MinIsrChanged():
+            case events.MinIsrChanged():
                 return self._change_min_isr(event, now_ms)
-            case RecordsReplicated() | LogDiverged() | LogOutOfRange():
+            case events.RecordsReplicated() | events.LogDiverged() | events.LogOutOfRange():
                 return self._step_follower(self.role, event) if isinstance(self.role, FollowerState) else []
             case _:
                 return self._step_leader(self.role, event, now_ms) if isinstance(self.role, LeaderState) else []
@@ -105,7 +98,7 @@ class PartitionState:
         """Assert what must hold after every step."""
         self.role.check_invariants()
 
-    def _change_registration(self, event: RegistrationChanged, now_ms: int) -> list[Command]:
+    def _change_registration(self, event: events.RegistrationChanged, now_ms: int) -> list[Command]:
         if event.partition_epoch <= self.partition_epoch:
             return []
         self.partition_epoch = event.partition_epoch
@@ -113,7 +106,7 @@ class PartitionState:
             return self._lead(event, now_ms)
         return self._follow(event)
 
-    def _lead(self, event: RegistrationChanged, now_ms: int) -> list[Command]:
+    def _lead(self, event: events.RegistrationChanged, now_ms: int) -> list[Command]:
         if isinstance(self.role, LeaderState) and event.leader_epoch == self.leader_epoch:
             return self.role.change_registration(event, now_ms)
         self.role = LeaderState(
@@ -129,7 +122,7 @@ class PartitionState:
         begin: list[Command] = [StopFetching(), AssignEpochStart(event.leader_epoch, event.log_end_offset)]
         return begin + self.role.advance(now_ms)
 
-    def _follow(self, event: RegistrationChanged) -> list[Command]:
+    def _follow(self, event: events.RegistrationChanged) -> list[Command]:
         commands: list[Command] = [LeadershipLost()] if isinstance(self.role, LeaderState) else []
         is_same_term = isinstance(self.role, FollowerState) and self.role.leader_epoch == event.leader_epoch
         if is_same_term and self.leader_id == event.leader_id:
@@ -139,14 +132,14 @@ class PartitionState:
             return [*commands, StopFetching()]
         return [*commands, StartFetching(event.leader_id, event.leader_epoch)]
 
-    def _change_eligible(self, event: EligibleBrokersChanged, now_ms: int) -> list[Command]:
+    def _change_eligible(self, event: events.EligibleBrokersChanged, now_ms: int) -> list[Command]:
         self._eligible, self._registered = event.epochs, event.registered
         if not isinstance(self.role, LeaderState):
             return []
         self.role.eligible, self.role.registered = event.epochs, event.registered
         return self.role.advance(now_ms)
 
-    def _change_min_isr(self, event: MinIsrChanged, now_ms: int) -> list[Command]:
+    def _change_min_isr(self, event: events.MinIsrChanged, now_ms: int) -> list[Command]:
         self._min_insync_replicas = event.min_insync_replicas
         if not isinstance(self.role, LeaderState):
             return []
@@ -155,31 +148,31 @@ class PartitionState:
 
     def _step_leader(self, leader: LeaderState, event: _LeaderEvent, now_ms: int) -> list[Command]:
         match event:
-            case FollowerFetched():
+            case events.FollowerFetched():
                 return leader.record_fetch(event, now_ms)
-            case FetchLeaseEnded():
+            case events.FetchLeaseEnded():
                 leader.end_lease(event)
                 return []
-            case RecordsAppended():
+            case events.RecordsAppended():
                 return leader.record_append(event.log_end_offset, now_ms)
-            case TimePassed():
+            case events.TimePassed():
                 return [*leader.advance(now_ms), *leader.shrink(now_ms)]
-            case IsrChangeAccepted():
+            case events.IsrChangeAccepted():
                 commands = leader.accept(event, now_ms)
                 self.partition_epoch = max(self.partition_epoch, leader.partition_epoch)
                 return commands
-            case IsrChangeRefused():
+            case events.IsrChangeRefused():
                 return leader.refuse(event)
             case _:
                 assert_never(event)
 
     def _step_follower(self, follower: FollowerState, event: _FollowerEvent) -> list[Command]:
         match event:
-            case RecordsReplicated():
+            case events.RecordsReplicated():
                 return follower.record_replicated(event)
-            case LogDiverged():
+            case events.LogDiverged():
                 return follower.truncate(event)
-            case LogOutOfRange():
+            case events.LogOutOfRange():
                 return follower.restart_log(event)
             case _:
                 assert_never(event)

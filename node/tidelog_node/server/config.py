@@ -7,18 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidelog_foundation.config import any_of, at_least, between, int_setting, not_empty, one_of, setting
-from tidelog_foundation.config.endpoints import (
-    DEFAULT_PROTOCOL_MAP,
-    BrokerListeners,
-    NamedListener,
-    parse_addresses,
-    parse_advertised_listeners,
-    parse_broker_listeners,
-    parse_listeners,
-    parse_protocol_map,
-    parse_voters,
-)
+from tidelog_foundation.config import any_of, at_least, between, endpoints, int_setting, not_empty, one_of, setting
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, SELECTORS
 from tidelog_node.server.kafka_config import KafkaListenerConfig
 
@@ -41,19 +30,19 @@ class NodeConfig(KafkaListenerConfig):
         " the protocol of each name. Exactly one listener speaks gRPC, and any number speak Kafka's protocol,"
         " for example GRPC://host:9094,PLAINTEXT://host:9092. Without a host, NAME://:port listens on all "
         "addresses and advertises the machine's canonical name.",
-        check=parse_listeners,
+        check=endpoints.parse_listeners,
     )
     listener_security_protocol_map: str = setting(
-        DEFAULT_PROTOCOL_MAP,
+        endpoints.DEFAULT_PROTOCOL_MAP,
         "The protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL,... with the protocol GRPC, or PLAINTEXT "
         "for Kafka's. SSL, SASL_PLAINTEXT and SASL_SSL are refused.",
-        parse_protocol_map,
+        endpoints.parse_protocol_map,
     )
     advertised_listeners: str | None = setting(
         None,
         "The addresses under which clients and other nodes reach this node's listeners, by name; a listener "
         "without one is not advertised. Defaults to listeners.",
-        parse_advertised_listeners,
+        endpoints.parse_advertised_listeners,
     )
     inter_broker_listener_name: str | None = setting(
         None,
@@ -64,13 +53,13 @@ class NodeConfig(KafkaListenerConfig):
         not_empty,
     )
     controller_quorum_voters: str | None = setting(
-        None, "The controllers, as id@host:port,id@host:port,...", parse_voters, config_type="LIST"
+        None, "The controllers, as id@host:port,id@host:port,...", endpoints.parse_voters, config_type="LIST"
     )
     controller_quorum_bootstrap_servers: str | None = setting(
         None,
         "Addresses of controllers, as host:port,host:port,..., from which the node learns the others. Set "
         "this or controller.quorum.voters.",
-        parse_addresses,
+        endpoints.parse_addresses,
         config_type="LIST",
     )
     log_dirs: tuple[str, ...] = setting(
@@ -190,37 +179,37 @@ class NodeConfig(KafkaListenerConfig):
     @property
     def voters(self) -> dict[int, tuple[str, int]]:
         """The (host, port) of each controller by id, empty if only bootstrap servers are configured."""
-        return parse_voters(self.controller_quorum_voters) if self.controller_quorum_voters else {}
+        return endpoints.parse_voters(self.controller_quorum_voters) if self.controller_quorum_voters else {}
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
         """The (host, port) of each bootstrap controller."""
-        return parse_addresses(self.controller_quorum_bootstrap_servers or "")
+        return endpoints.parse_addresses(self.controller_quorum_bootstrap_servers or "")
 
     @property
-    def grpc_listener(self) -> NamedListener:
+    def grpc_listener(self) -> endpoints.NamedListener:
         """The gRPC listener. Port 0 lets the system choose."""
         return self._listeners().grpc
 
     @property
-    def kafka_listeners(self) -> tuple[NamedListener, ...]:
+    def kafka_listeners(self) -> tuple[endpoints.NamedListener, ...]:
         """The Kafka listeners. Port 0 lets the system choose."""
         return self._listeners().kafka
 
     @property
-    def inter_broker_listener(self) -> NamedListener:
+    def inter_broker_listener(self) -> endpoints.NamedListener:
         """The listener for fetches between nodes, with its advertised address."""
         return self._listeners().inter_broker
 
-    def advertised_endpoints(self, ports: Mapping[str, int]) -> tuple[NamedListener, ...]:
+    def advertised_endpoints(self, ports: Mapping[str, int]) -> tuple[endpoints.NamedListener, ...]:
         """Return the advertised listeners of this node, given the bound ports by listener name."""
         return tuple(
             dataclasses.replace(x, host=x.host or socket.getfqdn(), port=x.port or ports.get(x.name, 0))
             for x in self._listeners().advertised
         )
 
-    def _listeners(self) -> BrokerListeners:
-        return parse_broker_listeners(
+    def _listeners(self) -> endpoints.BrokerListeners:
+        return endpoints.parse_broker_listeners(
             self.listeners,
             self.listener_security_protocol_map,
             self.advertised_listeners,

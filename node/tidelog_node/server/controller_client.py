@@ -18,22 +18,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog_foundation.config.endpoints import format_address
-from tidelog_foundation.requests.brokers import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    HoldConnectionRequest,
-    RegisterBrokerRequest,
-    RegisterBrokerResponse,
-)
+from tidelog_foundation.requests import brokers, replicas
 from tidelog_foundation.requests.quorum import DescribeQuorumRequest
-from tidelog_foundation.requests.replicas import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-)
 from tidelog_foundation.requests.request import Request, response_type
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport import error_from_rpc, open_channel
@@ -99,13 +85,15 @@ class ControllerClient:
         remaining_s = max(0.0, deadline - time.monotonic()) + _ANSWER_SLACK_S
         return await self._call(request, remaining_s, remaining_s, repeats=False)
 
-    async def register_broker(self, request: RegisterBrokerRequest, timeout_s: float) -> RegisterBrokerResponse:
+    async def register_broker(
+        self, request: brokers.RegisterBrokerRequest, timeout_s: float
+    ) -> brokers.RegisterBrokerResponse:
         """Register this node."""
         return await self._call(request, timeout_s, _ATTEMPT_TIMEOUT_S)
 
     async def broker_heartbeat(
-        self, request: BrokerHeartbeatRequest, timeout_s: float, attempt_timeout_s: float | None = None
-    ) -> BrokerHeartbeatResponse:
+        self, request: brokers.BrokerHeartbeatRequest, timeout_s: float, attempt_timeout_s: float | None = None
+    ) -> brokers.BrokerHeartbeatResponse:
         """Send a heartbeat. A controller that does not answer within ``attempt_timeout_s`` is skipped."""
         return await self._call(request, timeout_s, attempt_timeout_s or _ATTEMPT_TIMEOUT_S)
 
@@ -114,32 +102,34 @@ class ControllerClient:
         """The first controller to call: the last one that answered, or the one that it pointed to."""
         return self._choice.next
 
-    async def hold_connection(self, address: str, request: HoldConnectionRequest) -> None:
+    async def hold_connection(self, address: str, request: brokers.HoldConnectionRequest) -> None:
         """Keep a call without an answer open at one controller.
 
         Raises:
             TidelogError: The reason for its end: NOT_CONTROLLER or a lost connection.
         """
-        method = method_of(HoldConnectionRequest)
+        method = method_of(brokers.HoldConnectionRequest)
         try:
             await method.call(self.channel(address), await method.encode(request), None)
         except grpc.aio.AioRpcError as rpc_error:
             raise error_from_rpc(rpc_error) from rpc_error
 
-    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    async def alter_partition(self, request: replicas.AlterPartitionRequest) -> replicas.AlterPartitionResponse:
         """Propose ISRs to one controller. If that fails, the next call goes to another one.
 
         The caller retries, which the compare-and-set makes safe, since it must know that an outcome was unknown.
         """
         return await self._call(request, _ATTEMPT_TIMEOUT_S, _ATTEMPT_TIMEOUT_S, repeats=False)
 
-    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+    async def assign_replicas_to_dirs(
+        self, request: replicas.AssignReplicasToDirsRequest
+    ) -> replicas.AssignReplicasToDirsResponse:
         """Report the log directories of replicas. Repeated reports are safe."""
         return await self._call(request, 3 * _ATTEMPT_TIMEOUT_S, _ATTEMPT_TIMEOUT_S)
 
     async def allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest, timeout_s: float
-    ) -> AllocateProducerIdsResponse:
+        self, request: brokers.AllocateProducerIdsRequest, timeout_s: float
+    ) -> brokers.AllocateProducerIdsResponse:
         """Request a block of producer ids. A block whose answer is lost is never used."""
         return await self._call(request, timeout_s, _ATTEMPT_TIMEOUT_S)
 

@@ -24,27 +24,7 @@ from tidelog_foundation.requests.brokers import (
     RegisterBrokerRequest,
 )
 from tidelog_foundation.waiting import ReportedWait
-from tidelog_node.broker.lifecycle import (
-    CallFailed,
-    Command,
-    End,
-    Event,
-    HeartbeatAnswered,
-    HeartbeatRequested,
-    HoldConnection,
-    Lifecycle,
-    LifecycleTimings,
-    MetadataApplied,
-    Register,
-    Registered,
-    SendHeartbeat,
-    ServingStarted,
-    ShutdownRequested,
-    Started,
-    Stop,
-    TimePassed,
-    UseBrokerEpoch,
-)
+from tidelog_node.broker import lifecycle as core
 from tidelog_node.broker.report import Report
 from tidelog_node.event_loop import Clock, SystemClock
 from tidelog_node.server.controller_client import ControllerClient
@@ -68,7 +48,7 @@ class BrokerLifecycle:
         rack: str,
         log_dirs: Sequence[bytes],
         previous_broker_epoch: BrokerEpoch,
-        timings: LifecycleTimings,
+        timings: core.LifecycleTimings,
         controller: ControllerClient,
         offline_log_dirs: Callable[[], Sequence[bytes]] = tuple,
         clock: Clock | None = None,
@@ -78,13 +58,13 @@ class BrokerLifecycle:
         self._registration = registration_request(
             broker_id, cluster_id, self.incarnation_id, listeners, rack, log_dirs, previous_broker_epoch
         )
-        self._core = Lifecycle(timings)
+        self._core = core.Lifecycle(timings)
         self._controller = controller
         self._offline_log_dirs = offline_log_dirs
         self._clock = clock or SystemClock()
         self._on_heartbeat_answered = on_heard
         self._on_registered: Callable[[BrokerEpoch], None] = lambda _: None
-        self._calls: asyncio.Queue[Register | SendHeartbeat | End] = asyncio.Queue(maxsize=1)
+        self._calls: asyncio.Queue[core.Register | core.SendHeartbeat | core.End] = asyncio.Queue(maxsize=1)
         self._may_stop = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -121,7 +101,7 @@ class BrokerLifecycle:
                 invalid address.
         """
         self._on_registered = on_registered
-        self._step(Started(self._registration.previous_broker_epoch))
+        self._step(core.Started(self._registration.previous_broker_epoch))
         try:
             while True:
                 if self._core.is_registering:
@@ -135,22 +115,22 @@ class BrokerLifecycle:
 
     def note_applied(self, offset: int) -> None:
         """Note the metadata offset that the partitions have reached."""
-        self._step(MetadataApplied(offset))
+        self._step(core.MetadataApplied(offset))
 
     def note_serving(self) -> None:
         """Note that clients are served from now on."""
-        self._step(ServingStarted())
+        self._step(core.ServingStarted())
 
     def request_heartbeat(self) -> None:
         """Send the next heartbeat at once, since it has information that the controller waits for."""
-        self._step(HeartbeatRequested())
+        self._step(core.HeartbeatRequested())
 
     async def shut_down(self, timeout_s: float) -> None:
         """Request the move of all leaderships, and wait until they have moved, for ``timeout_s`` at most.
 
         It ends early if no controller answers a heartbeat for some seconds or if the node is no longer registered.
         """
-        self._step(ShutdownRequested(round(timeout_s * 1000)))
+        self._step(core.ShutdownRequested(round(timeout_s * 1000)))
         with ReportedWait("the controller to move this node's leaderships away"):
             await self._may_stop.wait()
 
@@ -164,39 +144,41 @@ class BrokerLifecycle:
     async def _make_call(self) -> TidelogError | None:
         """Make the next call and process its answer. Return its error, if any."""
         call = await self._calls.get()
-        if isinstance(call, End):
+        if isinstance(call, core.End):
             raise call.error
         try:
-            answer = await (self._register_broker(call) if isinstance(call, Register) else self._send_heartbeat(call))
+            answer = await (
+                self._register_broker(call) if isinstance(call, core.Register) else self._send_heartbeat(call)
+            )
         except TidelogError as error:
-            self._step(CallFailed(error))
+            self._step(core.CallFailed(error))
             return error
         self._step(answer)
         return None
 
-    async def _register_broker(self, command: Register) -> Registered:
+    async def _register_broker(self, command: core.Register) -> core.Registered:
         response = await self._controller.register_broker(self._registration, command.timeout_ms / 1000)
-        return Registered(response.broker_epoch)
+        return core.Registered(response.broker_epoch)
 
-    async def _send_heartbeat(self, command: SendHeartbeat) -> HeartbeatAnswered:
+    async def _send_heartbeat(self, command: core.SendHeartbeat) -> core.HeartbeatAnswered:
         request = heartbeat_request(self._registration.broker_id, command, self._offline_log_dirs())
         timeouts_s = command.timeout_ms / 1000, command.attempt_timeout_ms / 1000
         return heartbeat_answer(await self._controller.broker_heartbeat(request, *timeouts_s))
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: core.Event) -> None:
         for command in self._core.step(event, self._clock.monotonic_ms()):
             self._perform(command)
         self._set_timer()
 
-    def _perform(self, command: Command) -> None:
+    def _perform(self, command: core.Command) -> None:
         match command:
-            case Register() | SendHeartbeat() | End():
+            case core.Register() | core.SendHeartbeat() | core.End():
                 self._calls.put_nowait(command)
-            case UseBrokerEpoch():
+            case core.UseBrokerEpoch():
                 self._on_registered(command.broker_epoch)
-            case HoldConnection():
+            case core.HoldConnection():
                 self._on_heartbeat_answered(command.broker_epoch)
-            case Stop():
+            case core.Stop():
                 self._may_stop.set()
             case Report():
                 logger.log(command.level, command.text, *command.arguments)
@@ -210,7 +192,7 @@ class BrokerLifecycle:
         self._timer = None
         if deadline_ms is not None:
             delay_s = max(0, deadline_ms - self._clock.monotonic_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._step, TimePassed())
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._step, core.TimePassed())
 
 
 def registration_request(
@@ -237,7 +219,7 @@ def registration_request(
 
 
 def heartbeat_request(
-    broker_id: BrokerId, command: SendHeartbeat, offline_log_dirs: Sequence[bytes]
+    broker_id: BrokerId, command: core.SendHeartbeat, offline_log_dirs: Sequence[bytes]
 ) -> BrokerHeartbeatRequest:
     """Return a heartbeat, with the log directories that have failed since the registration (KIP-858)."""
     return BrokerHeartbeatRequest(
@@ -249,9 +231,9 @@ def heartbeat_request(
     )
 
 
-def heartbeat_answer(response: BrokerHeartbeatResponse) -> HeartbeatAnswered:
+def heartbeat_answer(response: BrokerHeartbeatResponse) -> core.HeartbeatAnswered:
     """Return the event for a controller's answer to a heartbeat."""
-    return HeartbeatAnswered(
+    return core.HeartbeatAnswered(
         response.is_fenced, response.should_shut_down, response.session_timeout_ms, response.metadata_offset
     )
 

@@ -16,14 +16,7 @@ from tidelog_foundation.requests.replicas import (
     DirectoryAssignmentTopic,
 )
 from tidelog_node.event_loop.clock import Clock
-from tidelog_node.hosting.assignments import (
-    OBSOLETE,
-    AssignmentQueue,
-    AssignmentsAnswered,
-    AssignmentsDue,
-    AssignmentsFailed,
-    SendAssignments,
-)
+from tidelog_node.hosting import assignments as core
 from tidelog_node.hosting.commands import AssignDirectory
 
 logger = logging.getLogger(__name__)
@@ -50,7 +43,7 @@ class DirectoryAssignments:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._clock = clock
-        self._queue = AssignmentQueue()
+        self._queue = core.AssignmentQueue()
         self._has_work = asyncio.Event()
 
     def submit(self, assignment: AssignDirectory) -> None:
@@ -62,7 +55,7 @@ class DirectoryAssignments:
         """Send the queued assignments until cancelled."""
         while True:
             await self._wait()
-            for command in self._queue.step(AssignmentsDue(), self._clock.monotonic_ms()):
+            for command in self._queue.step(core.AssignmentsDue(), self._clock.monotonic_ms()):
                 event = await self._send(command)
                 self._queue.step(event, self._clock.monotonic_ms())
 
@@ -74,7 +67,7 @@ class DirectoryAssignments:
         else:
             await asyncio.sleep(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000)
 
-    async def _send(self, command: SendAssignments) -> AssignmentsAnswered | AssignmentsFailed:
+    async def _send(self, command: core.SendAssignments) -> core.AssignmentsAnswered | core.AssignmentsFailed:
         request = assignments_request(self._broker_id, self._broker_epoch(), command.assignments)
         try:
             response = await self._controller.assign_replicas_to_dirs(request)
@@ -82,9 +75,9 @@ class DirectoryAssignments:
             log = logger.debug if self._queue.is_retrying else logger.warning
             count = len(command.assignments)
             log("Reporting the log directories of %d replicas failed, retrying: %s", count, error)
-            return AssignmentsFailed()
+            return core.AssignmentsFailed()
         for result in (result for topic in response.topics for result in topic.partitions):
-            if result.error is not None and result.error.code not in OBSOLETE:
+            if result.error is not None and result.error.code not in core.OBSOLETE:
                 logger.warning("The controller rejected the log directory of a replica: %s", result.error.message)
         return assignments_answered(response)
 
@@ -102,9 +95,9 @@ def assignments_request(
     )
 
 
-def assignments_answered(response: AssignReplicasToDirsResponse) -> AssignmentsAnswered:
+def assignments_answered(response: AssignReplicasToDirsResponse) -> core.AssignmentsAnswered:
     """Return the controller's answer for each replica."""
-    return AssignmentsAnswered(
+    return core.AssignmentsAnswered(
         {
             (topic.topic_id, result.index): None if result.error is None else result.error.code
             for topic in response.topics

@@ -13,17 +13,7 @@ from typing import Final, TypeAlias
 
 from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.fetching import FetchRequest, FetchSpec, PartitionKey, SessionStep, TopicRef
-from tidelog_node.kafka.protocol.messages.fetch_parts import (
-    FLEXIBLE,
-    WITH_LEADER_EPOCH,
-    WITH_LOG_START,
-    WITH_RACK,
-    WITH_REPLICA_STATE,
-    WITH_SESSIONS,
-    WITH_TOPIC_IDS,
-    read_topic,
-    write_topic,
-)
+from tidelog_node.kafka.protocol.messages import fetch_parts as parts
 from tidelog_node.kafka.protocol.primitives import Tags, read_count, read_string, skip_tags, write_count, write_string
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
@@ -64,9 +54,9 @@ def decode_request_in_steps(reader: Reader, version: int) -> Generator[None, Non
         MalformedMessageError: The bytes are not such a request.
     """
     request = _decode_head(reader, version)
-    is_flexible, read = version >= FLEXIBLE, _partition_reader(version)
+    is_flexible, read = version >= parts.FLEXIBLE, _partition_reader(version)
     for _ in range(read_count(reader, is_flexible=is_flexible)):
-        topic = read_topic(reader, version)
+        topic = parts.read_topic(reader, version)
         topic_id = topic if isinstance(topic, bytes) else b""
         for _ in range(read_count(reader, is_flexible=is_flexible)):
             index, spec = read(reader, topic_id)
@@ -84,24 +74,24 @@ def decode_request_in_steps(reader: Reader, version: int) -> Generator[None, Non
 def encode_request(request: FetchRequest, writer: Writer, version: int) -> None:
     """Write a request's body. Its topics must have the names or ids that the version uses."""
     replica_id, replica_epoch = request.replica or (NO_BROKER, _NONE)
-    if version < WITH_REPLICA_STATE:
+    if version < parts.WITH_REPLICA_STATE:
         writer.int32(replica_id)
     isolation = _READ_COMMITTED if request.is_read_committed else 0
     writer.buffer += _LIMITS.pack(request.max_wait_ms, request.min_bytes, request.max_bytes, isolation)
     session = request.session or SessionStep(epoch=_NONE)
-    if version >= WITH_SESSIONS:
+    if version >= parts.WITH_SESSIONS:
         writer.buffer += _SESSION.pack(session.id, session.epoch)
     _encode_wanted(request.wanted, writer, version)
-    if version >= WITH_SESSIONS:
+    if version >= parts.WITH_SESSIONS:
         _encode_forgotten(request.forgotten, writer, version)
-    if version >= WITH_RACK:
-        write_string(writer, request.rack_id, is_flexible=version >= FLEXIBLE)
-    if version < FLEXIBLE:
+    if version >= parts.WITH_RACK:
+        write_string(writer, request.rack_id, is_flexible=version >= parts.FLEXIBLE)
+    if version < parts.FLEXIBLE:
         return
     tags = Tags()
     if request.cluster_id:
         tags.add(_CLUSTER_ID_TAG, _compact(request.cluster_id))
-    if version >= WITH_REPLICA_STATE and request.replica is not None:
+    if version >= parts.WITH_REPLICA_STATE and request.replica is not None:
         tags.add(_REPLICA_STATE_TAG, _REPLICA_STATE.pack(replica_id, replica_epoch) + b"\0")
     if session.ends_wait:
         tags.add(ENDS_WAIT_TAG, b"")
@@ -109,10 +99,10 @@ def encode_request(request: FetchRequest, writer: Writer, version: int) -> None:
 
 
 def _decode_head(reader: Reader, version: int) -> FetchRequest:
-    replica_id = reader.int32() if version < WITH_REPLICA_STATE else NO_BROKER
+    replica_id = reader.int32() if version < parts.WITH_REPLICA_STATE else NO_BROKER
     max_wait_ms, min_bytes, max_bytes, isolation = _LIMITS.unpack_from(reader.view, reader.advance(_LIMITS.size))
     session = None
-    if version >= WITH_SESSIONS:
+    if version >= parts.WITH_SESSIONS:
         session = SessionStep(*_SESSION.unpack_from(reader.view, reader.advance(_SESSION.size)))
     return FetchRequest(
         {},
@@ -122,25 +112,25 @@ def _decode_head(reader: Reader, version: int) -> FetchRequest:
         _replica(replica_id, _NONE),
         isolation == _READ_COMMITTED,
         session=session,
-        uses_topic_ids=version >= WITH_TOPIC_IDS,
-        may_read_followers=version >= WITH_RACK,
+        uses_topic_ids=version >= parts.WITH_TOPIC_IDS,
+        may_read_followers=version >= parts.WITH_RACK,
     )
 
 
 def _decode_rest(reader: Reader, version: int, request: FetchRequest) -> None:
     if request.session is not None:
         request.forgotten = _decode_forgotten(reader, version)
-    if version >= WITH_RACK:
-        request.rack_id = read_string(reader, is_flexible=version >= FLEXIBLE) or ""
-    if version >= FLEXIBLE:
+    if version >= parts.WITH_RACK:
+        request.rack_id = read_string(reader, is_flexible=version >= parts.FLEXIBLE) or ""
+    if version >= parts.FLEXIBLE:
         _decode_tags(reader, version, request)
 
 
 def _decode_wanted(reader: Reader, version: int) -> dict[PartitionKey, FetchSpec]:
     wanted: dict[PartitionKey, FetchSpec] = {}
-    is_flexible, read = version >= FLEXIBLE, _partition_reader(version)
+    is_flexible, read = version >= parts.FLEXIBLE, _partition_reader(version)
     for _ in range(read_count(reader, is_flexible=is_flexible)):
-        topic = read_topic(reader, version)
+        topic = parts.read_topic(reader, version)
         topic_id = topic if isinstance(topic, bytes) else b""
         for _ in range(read_count(reader, is_flexible=is_flexible)):
             index, spec = read(reader, topic_id)
@@ -153,11 +143,11 @@ def _decode_wanted(reader: Reader, version: int) -> dict[PartitionKey, FetchSpec
 
 
 def _partition_reader(version: int) -> _ReadPartition:
-    if version >= FLEXIBLE:
+    if version >= parts.FLEXIBLE:
         return _read_partition_12
-    if version >= WITH_LEADER_EPOCH:
+    if version >= parts.WITH_LEADER_EPOCH:
         return _read_partition_9
-    return _read_partition_5 if version >= WITH_LOG_START else _read_partition_4
+    return _read_partition_5 if version >= parts.WITH_LOG_START else _read_partition_4
 
 
 def _read_partition_12(reader: Reader, topic_id: bytes) -> tuple[int, FetchSpec]:
@@ -185,13 +175,13 @@ def _read_partition_4(reader: Reader, topic_id: bytes) -> tuple[int, FetchSpec]:
 
 
 def _encode_wanted(wanted: dict[PartitionKey, FetchSpec], writer: Writer, version: int) -> None:
-    is_flexible = version >= FLEXIBLE
+    is_flexible = version >= parts.FLEXIBLE
     topics: dict[TopicRef, list[tuple[int, FetchSpec]]] = {}
     for (topic, index), spec in wanted.items():
         topics.setdefault(topic, []).append((index, spec))
     write_count(writer, len(topics), is_flexible=is_flexible)
     for topic, partitions in topics.items():
-        write_topic(writer, topic, version)
+        parts.write_topic(writer, topic, version)
         write_count(writer, len(partitions), is_flexible=is_flexible)
         for index, spec in partitions:
             writer.buffer += _pack_partition(index, spec, version)
@@ -201,21 +191,21 @@ def _encode_wanted(wanted: dict[PartitionKey, FetchSpec], writer: Writer, versio
 
 def _pack_partition(index: int, spec: FetchSpec, version: int) -> bytes:
     epoch = _NONE if spec.leader_epoch is None else spec.leader_epoch
-    if version >= FLEXIBLE:
+    if version >= parts.FLEXIBLE:
         last_epoch = _NONE if spec.last_fetched_epoch is None else spec.last_fetched_epoch
         packed = _PARTITION_12.pack(index, epoch, spec.fetch_offset, last_epoch, spec.log_start_offset, spec.max_bytes)
         return packed + b"\0"
-    if version >= WITH_LEADER_EPOCH:
+    if version >= parts.WITH_LEADER_EPOCH:
         return _PARTITION_9.pack(index, epoch, spec.fetch_offset, spec.log_start_offset, spec.max_bytes)
-    if version >= WITH_LOG_START:
+    if version >= parts.WITH_LOG_START:
         return _PARTITION_5.pack(index, spec.fetch_offset, spec.log_start_offset, spec.max_bytes)
     return _PARTITION_4.pack(index, spec.fetch_offset, spec.max_bytes)
 
 
 def _decode_forgotten(reader: Reader, version: int) -> list[PartitionKey]:
-    is_flexible, forgotten = version >= FLEXIBLE, []
+    is_flexible, forgotten = version >= parts.FLEXIBLE, []
     for _ in range(read_count(reader, is_flexible=is_flexible)):
-        topic = read_topic(reader, version)
+        topic = parts.read_topic(reader, version)
         indexes = [reader.int32() for _ in range(read_count(reader, is_flexible=is_flexible))]
         forgotten += [(topic, index) for index in indexes]
         if is_flexible:
@@ -224,13 +214,13 @@ def _decode_forgotten(reader: Reader, version: int) -> list[PartitionKey]:
 
 
 def _encode_forgotten(forgotten: Sequence[PartitionKey], writer: Writer, version: int) -> None:
-    is_flexible = version >= FLEXIBLE
+    is_flexible = version >= parts.FLEXIBLE
     topics: dict[TopicRef, list[int]] = {}
     for topic, index in forgotten:
         topics.setdefault(topic, []).append(index)
     write_count(writer, len(topics), is_flexible=is_flexible)
     for topic, indexes in topics.items():
-        write_topic(writer, topic, version)
+        parts.write_topic(writer, topic, version)
         write_count(writer, len(indexes), is_flexible=is_flexible)
         for index in indexes:
             writer.buffer += _INT32.pack(index)
@@ -245,7 +235,7 @@ def _decode_tags(reader: Reader, version: int, request: FetchRequest) -> None:
         end, reader.position = reader.position, begin
         if tag == _CLUSTER_ID_TAG:
             request.cluster_id = read_string(reader, is_flexible=True) or ""
-        elif tag == _REPLICA_STATE_TAG and version >= WITH_REPLICA_STATE:
+        elif tag == _REPLICA_STATE_TAG and version >= parts.WITH_REPLICA_STATE:
             request.replica = _replica(reader.int32(), reader.int64())
             skip_tags(reader)
         elif tag == ENDS_WAIT_TAG and size == 0 and request.session is not None:

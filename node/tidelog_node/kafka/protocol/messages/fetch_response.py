@@ -12,15 +12,7 @@ from typing import Final
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_node.fetching import CurrentLeader, FetchResponse, FetchResult
-from tidelog_node.kafka.protocol.messages.fetch_parts import (
-    FLEXIBLE,
-    WITH_ENDPOINTS,
-    WITH_LOG_START,
-    WITH_RACK,
-    WITH_SESSIONS,
-    read_topic,
-    write_topic,
-)
+from tidelog_node.kafka.protocol.messages import fetch_parts as parts
 from tidelog_node.kafka.protocol.primitives import (
     NodeEndpoint,
     Tags,
@@ -52,17 +44,17 @@ def encode_response(
     response: FetchResponse, writer: Writer, version: int, endpoints: Sequence[NodeEndpoint] = ()
 ) -> None:
     """Write a response's body. ``endpoints`` are the addresses of the named leaders."""
-    is_flexible = version >= FLEXIBLE
+    is_flexible = version >= parts.FLEXIBLE
     _encode_head(response, writer, version)
     for topic, results in response.topics.items():
-        write_topic(writer, topic, version)
+        parts.write_topic(writer, topic, version)
         write_count(writer, len(results), is_flexible=is_flexible)
         for result in results:
             _encode_result(result, writer, version)
         if is_flexible:
             writer.buffer.append(0)
     if is_flexible:
-        write_endpoints(writer, endpoints if version >= WITH_ENDPOINTS else ())
+        write_endpoints(writer, endpoints if version >= parts.WITH_ENDPOINTS else ())
 
 
 def encode_response_in_steps(
@@ -72,10 +64,10 @@ def encode_response_in_steps(
 
     The response is consumed, since freeing all of it at once takes long.
     """
-    is_flexible = version >= FLEXIBLE
+    is_flexible = version >= parts.FLEXIBLE
     _encode_head(response, writer, version)
     for topic, results in response.topics.items():
-        write_topic(writer, topic, version)
+        parts.write_topic(writer, topic, version)
         write_count(writer, len(results), is_flexible=is_flexible)
         results.reverse()
         while results:
@@ -84,7 +76,7 @@ def encode_response_in_steps(
         if is_flexible:
             writer.buffer.append(0)
     if is_flexible:
-        write_endpoints(writer, endpoints if version >= WITH_ENDPOINTS else ())
+        write_endpoints(writer, endpoints if version >= parts.WITH_ENDPOINTS else ())
 
 
 def decode_response(reader: Reader, version: int) -> FetchResponse:
@@ -94,11 +86,11 @@ def decode_response(reader: Reader, version: int) -> FetchResponse:
         MalformedMessageError: The bytes are not such a response.
     """
     reader.int32()
-    is_flexible = version >= FLEXIBLE
-    error, session_id = (reader.int16(), reader.int32()) if version >= WITH_SESSIONS else (0, 0)
+    is_flexible = version >= parts.FLEXIBLE
+    error, session_id = (reader.int16(), reader.int32()) if version >= parts.WITH_SESSIONS else (0, 0)
     response = FetchResponse({}, session_id, _error(error))
     for _ in range(read_count(reader, is_flexible=is_flexible)):
-        results = response.topics.setdefault(read_topic(reader, version), [])
+        results = response.topics.setdefault(parts.read_topic(reader, version), [])
         for _ in range(read_count(reader, is_flexible=is_flexible)):
             results.append(_decode_result(reader, version))
         if is_flexible:
@@ -110,25 +102,25 @@ def decode_response(reader: Reader, version: int) -> FetchResponse:
 
 def _encode_head(response: FetchResponse, writer: Writer, version: int) -> None:
     writer.int32(0)
-    if version >= WITH_SESSIONS:
+    if version >= parts.WITH_SESSIONS:
         writer.int16(0 if response.error is None else response.error.code.code)
         writer.int32(response.session_id)
-    write_count(writer, len(response.topics), is_flexible=version >= FLEXIBLE)
+    write_count(writer, len(response.topics), is_flexible=version >= parts.FLEXIBLE)
 
 
 def _encode_result(result: FetchResult, writer: Writer, version: int) -> None:
-    is_flexible, code = version >= FLEXIBLE, 0
+    is_flexible, code = version >= parts.FLEXIBLE, 0
     if result.error is not None:
         code = result.error.code.code
         if version < _STORAGE_ERROR_SINCE and code == ErrorCode.KAFKA_STORAGE_ERROR.code:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER.code
     watermarks = (result.index, code, result.high_watermark, result.last_stable_offset)
-    if version >= WITH_LOG_START:
+    if version >= parts.WITH_LOG_START:
         writer.buffer += _RESULT_5.pack(*watermarks, result.log_start_offset)
     else:
         writer.buffer += _RESULT_4.pack(*watermarks)
     _encode_aborted(result.aborted, writer, is_flexible=is_flexible)
-    if version >= WITH_RACK:
+    if version >= parts.WITH_RACK:
         writer.int32(_NONE if result.preferred_replica is None else result.preferred_replica)
     if not is_flexible:
         writer.int32(len(result.records))
@@ -155,14 +147,14 @@ def _encode_result_tags(result: FetchResult, writer: Writer, version: int) -> No
     if result.diverging is not None:
         tags.add(_DIVERGING_TAG, _EPOCH_END.pack(result.diverging.epoch, result.diverging.end_offset) + b"\0")
     leader = result.current_leader
-    if leader is not None and version >= WITH_ENDPOINTS:
+    if leader is not None and version >= parts.WITH_ENDPOINTS:
         tags.add(_LEADER_TAG, _LEADER.pack(leader.leader_id, leader.leader_epoch) + b"\0")
     tags.write(writer)
 
 
 def _decode_result(reader: Reader, version: int) -> FetchResult:
-    is_flexible, log_start_offset = version >= FLEXIBLE, _NONE
-    if version >= WITH_LOG_START:
+    is_flexible, log_start_offset = version >= parts.FLEXIBLE, _NONE
+    if version >= parts.WITH_LOG_START:
         index, code, high_watermark, last_stable, log_start_offset = _RESULT_5.unpack_from(
             reader.view, reader.advance(_RESULT_5.size)
         )
@@ -170,7 +162,7 @@ def _decode_result(reader: Reader, version: int) -> FetchResult:
         index, code, high_watermark, last_stable = _RESULT_4.unpack_from(reader.view, reader.advance(_RESULT_4.size))
     result = FetchResult(index, _error(code), high_watermark, last_stable, log_start_offset)
     result.aborted = _decode_aborted(reader, is_flexible=is_flexible)
-    preferred = reader.int32() if version >= WITH_RACK else _NONE
+    preferred = reader.int32() if version >= parts.WITH_RACK else _NONE
     result.preferred_replica = None if preferred < 0 else BrokerId(preferred)
     length = reader.unsigned_varint() - 1 if is_flexible else reader.int32()
     result.records = reader.blob(max(length, 0))
