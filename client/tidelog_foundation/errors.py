@@ -40,6 +40,10 @@ def _bad(code: int, text: str) -> _Row:
     return _Row(code, text, grpc_status="INVALID_ARGUMENT")
 
 
+def _denied(code: int, text: str) -> _Row:
+    return _Row(code, text, grpc_status="PERMISSION_DENIED")
+
+
 class ErrorCode(enum.Enum):
     """One row per error: Kafka's name, code and text, whether to retry, and the gRPC status."""
 
@@ -138,9 +142,9 @@ class ErrorCode(enum.Enum):
     INVALID_SESSION_TIMEOUT = _bad(26, "The session timeout is out of bounds")
     REBALANCE_IN_PROGRESS = _Row(27, "The group is rebalancing")
     INVALID_COMMIT_OFFSET_SIZE = _bad(28, "The committed offsets are too large")
-    TOPIC_AUTHORIZATION_FAILED = _Row(29, "Not authorized for the topic", grpc_status="PERMISSION_DENIED")
-    GROUP_AUTHORIZATION_FAILED = _Row(30, "Not authorized for the group", grpc_status="PERMISSION_DENIED")
-    CLUSTER_AUTHORIZATION_FAILED = _Row(31, "Not authorized for the cluster", grpc_status="PERMISSION_DENIED")
+    TOPIC_AUTHORIZATION_FAILED = _denied(29, "Not authorized for the topic")
+    GROUP_AUTHORIZATION_FAILED = _denied(30, "Not authorized for the group")
+    CLUSTER_AUTHORIZATION_FAILED = _denied(31, "Not authorized for the cluster")
     INVALID_TIMESTAMP = _bad(32, "The record's timestamp is out of range")
     UNSUPPORTED_SASL_MECHANISM = _bad(33, "The SASL mechanism is not supported")
     ILLEGAL_SASL_STATE = _Row(34, "The request is not valid in this SASL state")
@@ -162,9 +166,7 @@ class ErrorCode(enum.Enum):
     INVALID_TRANSACTION_TIMEOUT = _bad(50, "The transaction timeout is out of bounds")
     CONCURRENT_TRANSACTIONS = _retry(51, "The transaction is being completed")
     TRANSACTION_COORDINATOR_FENCED = _Row(52, "A newer transaction coordinator has taken over")
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = _Row(
-        53, "Not authorized for the transactional id", grpc_status="PERMISSION_DENIED"
-    )
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = _denied(53, "Not authorized for the transactional id")
     SECURITY_DISABLED = _Row(54, "Security is disabled", grpc_status="UNIMPLEMENTED")
     OPERATION_NOT_ATTEMPTED = _Row(55, "The operation was not attempted")
     KAFKA_STORAGE_ERROR = _refresh(56, "A disk error while accessing the log")
@@ -176,9 +178,7 @@ class ErrorCode(enum.Enum):
     DELEGATION_TOKEN_NOT_FOUND = _Row(62, "There is no such delegation token", grpc_status="NOT_FOUND")
     DELEGATION_TOKEN_OWNER_MISMATCH = _Row(63, "The delegation token belongs to another principal")
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = _Row(64, "Delegation tokens cannot be requested on this connection")
-    DELEGATION_TOKEN_AUTHORIZATION_FAILED = _Row(
-        65, "Not authorized for the delegation token", grpc_status="PERMISSION_DENIED"
-    )
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = _denied(65, "Not authorized for the delegation token")
     DELEGATION_TOKEN_EXPIRED = _Row(66, "The delegation token has expired")
     INVALID_PRINCIPAL_TYPE = _bad(67, "The type of the principal is not supported")
     NON_EMPTY_GROUP = _Row(68, "The group is not empty")

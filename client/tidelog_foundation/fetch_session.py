@@ -50,9 +50,12 @@ class FetchSessionHandler(Generic[K, V]):
         self._changed: dict[K, None] = {}
         self._forgotten: dict[K, None] = {}
         self._sent: dict[K, V] = {}
-        self._was_refused = False
-        self._session_id = NO_SESSION
-        self._epoch = FULL_EPOCH
+        self.was_refused = False
+        """True if the node kept no session after the last answer, and probably will not after the next."""
+        self.session_id = NO_SESSION
+        """The session to continue, 0 without one."""
+        self.epoch = FULL_EPOCH
+        """The epoch of the next request."""
         self._asked: SessionRequest[K, V] | None = None
 
     def __len__(self) -> int:
@@ -60,21 +63,6 @@ class FetchSessionHandler(Generic[K, V]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._wanted
-
-    @property
-    def session_id(self) -> int:
-        """The session to continue, 0 without one."""
-        return self._session_id
-
-    @property
-    def was_refused(self) -> bool:
-        """True if the node kept no session after the last answer, and probably will not after the next."""
-        return self._was_refused
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the next request."""
-        return self._epoch
 
     def want(self, key: K, value: V) -> None:
         """Fetch a partition with this value from now on."""
@@ -106,14 +94,14 @@ class FetchSessionHandler(Generic[K, V]):
 
     def build(self) -> SessionRequest[K, V]:
         """Return the next request."""
-        if self._epoch == FULL_EPOCH:
+        if self.epoch == FULL_EPOCH:
             # The latest changes come last, so that partitions that have waited longer get their records first.
             order = dict.fromkeys(k for k in self._wanted if k not in self._changed) | self._changed
-            request = SessionRequest(self._session_id, FULL_EPOCH, {k: self._wanted[k] for k in order}, ())
+            request = SessionRequest(self.session_id, FULL_EPOCH, {k: self._wanted[k] for k in order}, ())
             self._sent = dict(request.wanted)
         else:
             wanted = {k: self._wanted[k] for k in self._changed}
-            request = SessionRequest(self._session_id, self._epoch, wanted, tuple(self._forgotten))
+            request = SessionRequest(self.session_id, self.epoch, wanted, tuple(self._forgotten))
             for key in self._forgotten:
                 del self._sent[key]
             self._sent.update(wanted)
@@ -133,12 +121,12 @@ class FetchSessionHandler(Generic[K, V]):
         if not is_whole:
             self.take_failure()
         elif session_id == NO_SESSION:
-            self._was_refused = True
+            self.was_refused = True
             self._begin_anew()
         else:
-            self._was_refused = False
-            self._session_id = session_id
-            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+            self.was_refused = False
+            self.session_id = session_id
+            self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
         return is_whole
 
     def take_error(self, code: ErrorCode) -> None:
@@ -150,16 +138,16 @@ class FetchSessionHandler(Generic[K, V]):
 
     def take_failure(self) -> None:
         """Handle a lost request or answer: the node's state is unknown, so the next request closes the session."""
-        self._epoch = FULL_EPOCH
+        self.epoch = FULL_EPOCH
 
     def check_invariants(self) -> None:
         """Assert the invariants of the fields."""
         assert self._changed.keys() <= self._wanted.keys()
         assert not self._forgotten.keys() & self._wanted.keys()
-        assert self._epoch == FULL_EPOCH or self._session_id != NO_SESSION
+        assert self.epoch == FULL_EPOCH or self.session_id != NO_SESSION
         unnamed = self._wanted.keys() - self._changed.keys()
-        assert self._epoch == FULL_EPOCH or unnamed <= self._sent.keys()
+        assert self.epoch == FULL_EPOCH or unnamed <= self._sent.keys()
 
     def _begin_anew(self) -> None:
-        self._session_id = NO_SESSION
-        self._epoch = FULL_EPOCH
+        self.session_id = NO_SESSION
+        self.epoch = FULL_EPOCH

@@ -21,6 +21,7 @@ class LogBounds:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._timeout_ms = min(options.poll_timeout_ms, _MAX_TIMEOUT_MS)
+        self._client = cluster_client(options.bootstrap_servers)
 
     def latest(self, tolerate_missing: bool = False) -> Offsets:
         """Return the high watermark of every partition; ``tolerate_missing`` leaves out deleted topics.
@@ -28,7 +29,7 @@ class LogBounds:
         Raises:
             TidelogError: UNKNOWN_TOPIC_OR_PARTITION, or no node answered.
         """
-        partitions = run_sync(self._partitions(self._client(), tolerate_missing))
+        partitions = run_sync(self._partitions(tolerate_missing))
         return self._lookup(partitions, LATEST_TIMESTAMP)
 
     def resolve(self, *bounds: tuple[str, OffsetBound]) -> list[Offsets]:
@@ -38,31 +39,23 @@ class LogBounds:
             ConfigError: a bound does not name exactly the existing partitions.
             TidelogError: UNKNOWN_TOPIC_OR_PARTITION, no answer, or OFFSET_OUT_OF_RANGE for an offset outside the log.
         """
-        partitions = run_sync(self._partitions(self._client(), tolerate_missing=False))
+        partitions = run_sync(self._partitions(tolerate_missing=False))
         wanted = [bound.of(partitions, option) for option, bound in bounds]
         earliest = self._lookup(partitions, EARLIEST_TIMESTAMP)
         latest = self._lookup(partitions, LATEST_TIMESTAMP)
+        fails = self._options.fail_on_data_loss
         return [
-            check_within_log(
-                option,
-                resolve_offsets(offsets, earliest, latest),
-                earliest,
-                latest,
-                self._options.fail_on_data_loss,
-            )
+            check_within_log(option, resolve_offsets(offsets, earliest, latest), earliest, latest, fails)
             for (option, _), offsets in zip(bounds, wanted, strict=True)
         ]
 
-    def _client(self) -> ClusterClient:
-        return cluster_client(self._options.bootstrap_servers)
-
-    async def _partitions(self, client: ClusterClient, tolerate_missing: bool) -> list[PartitionKey]:
+    async def _partitions(self, tolerate_missing: bool) -> list[PartitionKey]:
         # Refresh each time: a topic may have new partitions.
-        await client.refresh(self._options.subscribe, timeout_ms=self._timeout_ms)
+        await self._client.refresh(self._options.subscribe, timeout_ms=self._timeout_ms)
         found: list[PartitionKey] = []
         for name in dict.fromkeys(self._options.subscribe):
             try:
-                topic = await client.topic(name, timeout_ms=self._timeout_ms)
+                topic = await self._client.topic(name, timeout_ms=self._timeout_ms)
             except TidelogError as error:
                 if not tolerate_missing or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
@@ -74,7 +67,7 @@ class LogBounds:
         if not partitions:
             return {}
         wanted = dict.fromkeys(partitions, timestamp_ms)
-        found = run_sync(self._client().list_offsets(wanted, timeout_ms=self._timeout_ms))
+        found = run_sync(self._client.list_offsets(wanted, timeout_ms=self._timeout_ms))
         return {key: position.offset for key, position in found.items()}
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 
 LATEST = -1
 EARLIEST = -2
@@ -178,16 +178,11 @@ def advance_offsets(start: Offsets, latest: Offsets, fail_on_data_loss: bool) ->
 def report_data_loss(text: str, fail_on_data_loss: bool) -> None:
     """Raise OFFSET_OUT_OF_RANGE with advice, unless data loss is allowed."""
     if fail_on_data_loss:
-        raise data_loss(text)
-
-
-def data_loss(text: str) -> TidelogError:
-    """Return the error for offsets that can no longer be read."""
-    return error_for(
-        ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"{text}. Records may have been deleted by retention, or the topic was deleted and created again. "
-        'Set the option failOnDataLoss to "false" to skip what is missing',
-    )
+        raise error_for(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{text}. Records may have been deleted by retention, or the topic was deleted and created again. "
+            'Set the option failOnDataLoss to "false" to skip what is missing',
+        )
 
 
 def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:

@@ -7,9 +7,9 @@ error that names it: nothing is accepted and ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from tidelog_foundation.config import at_least, config_key, not_empty, parse_config, setting
+from tidelog_foundation.config import at_least, config_keys, not_empty, parse_config, setting
 from tidelog_foundation.errors import ConfigError
 from tidelog_spark.offsets import EARLIEST, LATEST, OffsetBound, parse_bound
 
@@ -77,10 +77,8 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
     Raises:
         ConfigError: a key is unknown (the nearest is named), missing or given twice, or a value is out of its limits.
     """
-    spelling = {key.lower(): key for key in _known_keys()}
-    named: dict[str, object] = {}
-    for key, value in raw.items():
-        named[spelling.get(key.lower(), key)] = value
+    spelling = {key.lower(): key for key in config_keys(SourceOptions)}
+    named = {spelling.get(key.lower(), key): value for key, value in raw.items()}
     if "bootstrap.servers" in named and "kafka.bootstrap.servers" in named:
         raise ConfigError("both bootstrap.servers and kafka.bootstrap.servers are given; they mean the same")
     return parse_config(SourceOptions, named)
@@ -113,8 +111,3 @@ def stream_plan(options: SourceOptions) -> ReadPlan:
         raise ConfigError("endingOffsets is for batch queries; a stream has no end")
     starting = parse_bound("startingOffsets", options.starting_offsets or "latest", options.subscribe)
     return ReadPlan(options, starting, OffsetBound(default=LATEST))
-
-
-def _known_keys() -> list[str]:
-    keys = [config_key(f) for f in fields(SourceOptions)]
-    return [*keys, "kafka.bootstrap.servers"]

@@ -1,19 +1,40 @@
-"""The batch reader: plans the ranges once, and reads each in its own task."""
+"""The readers: the batch reader plans ranges once, the micro-batch reader for each batch; a task reads each range.
+
+Rules of micro-batches:
+
+- An uncommitted batch is replayed with the same end, and with the same start except for batch 0, whose start Spark
+  requests again. With ``startingOffsets=latest`` that start may have moved, so batch 0 is empty: its end, which Spark
+  has logged, anchors the stream. Batch 1 reads the records appended since then.
+- A batch never ends above the high watermark, nor, under Trigger.AvailableNow, above the high watermark at its start.
+- The same offsets give the same JSON text: Spark takes a different text for new data.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_spark.bounds import LogBounds
 from tidelog_spark.fetcher import fetch_range
-from tidelog_spark.offsets import OffsetRange, plan_ranges, split_ranges
-from tidelog_spark.options import ReadPlan, SourceOptions
+from tidelog_spark.offsets import (
+    LATEST,
+    OffsetRange,
+    Offsets,
+    advance_offsets,
+    limit_offsets,
+    offsets_from_json,
+    offsets_to_json,
+    plan_ranges,
+    split_ranges,
+)
+from tidelog_spark.options import ReadPlan
 from tidelog_spark.schema import read_rows
 
 
@@ -24,15 +45,32 @@ class RangePartition(InputPartition):
         super().__init__(planned)
 
 
-class TidelogReader(DataSourceReader):
-    """Reads the committed records between two sets of offsets.
-
-    Spark builds it in a planning process, calls `partitions` there, and pickles it to the workers, which call `read`.
-    """
+class _RangeReader:
+    """The part common to both readers, which every task calls."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         self._plan = plan
         self._schema = to_arrow_schema(schema, timezone="UTC")
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a `RangePartition`; Spark creates one with None when nothing was planned.
+
+        Raises:
+            TidelogError: as `tidelog_spark.fetcher.fetch_range`.
+            CorruptRecordError: a batch does not match its CRC.
+        """
+        planned = partition.value
+        if planned is None:
+            return
+        for fetched in fetch_range(self._plan.options, planned):
+            yield from read_rows(fetched.records, replace(planned, start_offset=fetched.offset), self._schema)
+
+
+class TidelogReader(_RangeReader, DataSourceReader):
+    """Reads the committed records between two sets of offsets.
+
+    Spark builds it in a planning process, calls `partitions` there, and pickles it to the workers, which call `read`.
+    """
 
     def partitions(self) -> list[InputPartition]:
         """Return one range per partition with offsets to read, more with ``minPartitions``.
@@ -46,20 +84,89 @@ class TidelogReader(DataSourceReader):
         ranges = split_ranges(plan_ranges(start, end), plan.options.min_partitions)
         return [RangePartition(planned) for planned in ranges]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one range."""
-        return read_range(self._plan.options, partition, self._schema)
+
+OffsetTree = dict[str, dict[str, int]]
 
 
-def read_range(options: SourceOptions, partition: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a `RangePartition`; Spark creates one with None when nothing was planned.
+class TidelogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a stream of micro-batches.
 
-    Raises:
-        TidelogError: as `tidelog_spark.fetcher.fetch_range`.
-        CorruptRecordError: a batch does not match its CRC.
+    One instance plans a whole query in its own process; its pickled copies only `read`.
     """
-    planned = partition.value
-    if planned is None:
-        return
-    for fetched in fetch_range(options, planned):
-        yield from read_rows(fetched.records, replace(planned, start_offset=fetched.offset), schema)
+
+    def __init__(self, plan: ReadPlan, schema: StructType) -> None:
+        super().__init__(plan, schema)
+        self._initial: OffsetTree | None = None
+        self._must_anchor = False
+        self._target: Offsets | None = None
+        self._latest: Offsets | None = None
+
+    def initialOffset(self) -> OffsetTree:  # noqa: N802
+        """Return the start of a new query; the same at each call of one instance.
+
+        Raises:
+            TidelogError: a topic does not exist, no node answers, or startingOffsets are not in the log.
+        """
+        if self._initial is None:
+            [start] = LogBounds(self._plan.options).resolve(("startingOffsets", self._plan.starting))
+            self._initial = offsets_to_json(start)
+            self._must_anchor = self._plan.starting.asks_for(LATEST)
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return ``maxOffsetsPerTrigger`` as Spark's own limit."""
+        limit = self._plan.options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Record the high watermarks: this query reads up to them and ends."""
+        self._target = LogBounds(self._plan.options).latest(tolerate_missing=not self._plan.options.fail_on_data_loss)
+
+    def latestOffset(self, start: OffsetTree, limit: ReadLimit) -> OffsetTree:  # noqa: N802
+        """Return the end of the next micro-batch, or ``start`` if there is nothing new.
+
+        Raises:
+            TidelogError: no node answers, or offsets at which the stream stands are gone (see failOnDataLoss).
+        """
+        if self._must_anchor:
+            self._must_anchor = False
+            # After a crash in batch 0 the offsets that Spark logged then anchor the stream already.
+            if start == self._initial:
+                return start
+        begin = offsets_from_json(start)
+        fail_on_data_loss = self._plan.options.fail_on_data_loss
+        self._latest = LogBounds(self._plan.options).latest(tolerate_missing=not fail_on_data_loss)
+        end = advance_offsets(begin, self._capped(self._latest, begin), fail_on_data_loss)
+        return offsets_to_json(_limited(begin, end, limit))
+
+    def reportLatestOffset(self) -> OffsetTree | None:  # noqa: N802
+        """Return the high watermarks of the last planning, for the query's progress."""
+        return None if self._latest is None else offsets_to_json(self._latest)
+
+    def partitions(self, start: OffsetTree, end: OffsetTree) -> list[InputPartition]:
+        """Return the ranges of one micro-batch; none if the end is not after the start."""
+        ranges = plan_ranges(offsets_from_json(start), offsets_from_json(end))
+        return [RangePartition(planned) for planned in split_ranges(ranges, self._plan.options.min_partitions)]
+
+    def commit(self, end: Mapping[str, Mapping[str, int]]) -> None:
+        """Do nothing: Spark's checkpoint has the offsets, and the cluster need not know them."""
+
+    def _capped(self, latest: Offsets, begin: Offsets) -> Offsets:
+        if self._target is None:
+            return latest
+        # In an earlier run a restarted query may have read beyond the target; it never goes back.
+        return {
+            key: min(offset, max(self._target[key], begin.get(key, 0)))
+            for key, offset in latest.items()
+            if key in self._target
+        }
+
+
+def _limited(begin: Offsets, end: Offsets, limit: ReadLimit) -> Offsets:
+    match limit:
+        case ReadAllAvailable():
+            return end
+        case ReadMaxRows(max_rows=max_rows):
+            return limit_offsets(begin, end, max_rows)
+        case _:
+            raise error_for(ErrorCode._NOT_IMPLEMENTED, f"the read limit {limit} is not supported")

@@ -7,9 +7,8 @@ from pyspark.sql.types import StructType
 
 from tidelog_foundation.errors import ConfigError
 from tidelog_spark.options import batch_plan, parse_options, stream_plan
-from tidelog_spark.reader import TidelogReader
+from tidelog_spark.reader import TidelogReader, TidelogStreamReader
 from tidelog_spark.schema import spark_schema
-from tidelog_spark.stream_reader import TidelogStreamReader
 
 
 class TidelogDataSource(DataSource):

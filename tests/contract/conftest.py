@@ -92,7 +92,7 @@ class Deployment:
 
         async def call() -> pb.ProduceResponse:
             leader = await self.client.leader(topic, 0)
-            response: pb.ProduceResponse = await self.client.stub(leader.node_id).Produce(request, timeout=10)
+            response: pb.ProduceResponse = await self.client.connection(leader.node_id).log.Produce(request, timeout=10)
             return response
 
         return run_sync(call(), 20).topics[0].partitions[0]
@@ -116,7 +116,8 @@ class Deployment:
 
         async def call() -> pb.ListOffsetsResponse:
             leader = await self.client.leader(topic, 0)
-            response: pb.ListOffsetsResponse = await self.client.stub(leader.node_id).ListOffsets(request, timeout=10)
+            log = self.client.connection(leader.node_id).log
+            response: pb.ListOffsetsResponse = await log.ListOffsets(request, timeout=10)
             return response
 
         return run_sync(call(), 20).topics[0].partitions[0]

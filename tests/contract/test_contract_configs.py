@@ -254,7 +254,7 @@ def test_create_partitions_follows_an_assignment_and_only_validates_when_asked_t
 def test_init_producer_id_gives_each_an_id_of_its_own(cluster: Deployment) -> None:
     async def ids() -> list[tuple[int, int]]:
         metadata = await cluster.client.refresh([])
-        stub = cluster.client.stub(next(iter(metadata.brokers)))
+        stub = cluster.client.connection(next(iter(metadata.brokers))).log
         answers = [await stub.InitProducerId(pb.InitProducerIdRequest(), timeout=10) for _ in range(3)]
         return [(a.producer_id, a.producer_epoch) for a in answers]
 

@@ -116,7 +116,7 @@ def test_every_request_with_a_leader_epoch_is_checked(cluster: Deployment) -> No
 
     async def call() -> list[int]:
         leader = await cluster.client.leader(topic, 0)
-        log = cluster.client.stub(leader.node_id)
+        log = cluster.client.connection(leader.node_id).log
         answers: list[Any] = [
             await log.Fetch(request),
             await log.ListOffsets(offsets),

@@ -139,7 +139,7 @@ def test_every_producer_id_is_given_once(cluster: Deployment) -> None:
     async def ask() -> set[int]:
         client = cluster.client
         await client.refresh([])
-        stub = client.stub(next(iter(client.metadata.brokers)))
+        stub = client.connection(next(iter(client.metadata.brokers))).log
         return {(await stub.InitProducerId(pb.InitProducerIdRequest(), timeout=10)).producer_id for _ in range(20)}
 
     ids = run_sync(ask(), 30)

@@ -6,32 +6,29 @@ from __future__ import annotations
 
 from typing import Self
 
-from tidelog.admin.cluster import ClusterAdmin, FeatureAdmin
+from tidelog.admin.cluster import ClusterAdmin
 from tidelog.admin.configs import ConfigAdmin
 from tidelog.admin.groups.group_admin import GroupAdmin
 from tidelog.admin.log_dirs import LogDirAdmin
 from tidelog.admin.metadata import ClusterMetadata, GroupMetadata, cluster_id, group_metadata, list_topics
 from tidelog.admin.offsets import OffsetAdmin
 from tidelog.admin.quorum import QuorumOperations
-from tidelog.admin.reassignments import ElectionAdmin, ReassignmentAdmin
+from tidelog.admin.reassignments import ReplicaAdmin
 from tidelog.admin.records import RecordAdmin
 from tidelog.admin.security import SecurityAdmin
-from tidelog.admin.topics import PartitionAdmin, TopicAdmin
+from tidelog.admin.topics import TopicAdmin
 from tidelog_foundation.transport import run_sync
 
 
 class AdminOperations(
     ClusterAdmin,
     ConfigAdmin,
-    ElectionAdmin,
-    FeatureAdmin,
     GroupAdmin,
     LogDirAdmin,
     OffsetAdmin,
-    PartitionAdmin,
     QuorumOperations,
-    ReassignmentAdmin,
     RecordAdmin,
+    ReplicaAdmin,
     SecurityAdmin,
     TopicAdmin,
 ):

@@ -13,38 +13,6 @@ from tidelog.admin.topics import DescribeClusterResult
 from tidelog.v1 import admin_service_pb2 as pb
 
 
-class ClusterAdmin(Operations):
-    """Operations on the cluster as a whole."""
-
-    def describe_cluster(
-        self, *, include_authorized_operations: bool = False, request_timeout: float | None = None
-    ) -> Future[DescribeClusterResult]:
-        """Describe the cluster: its id, the active controller, nodes and voters.
-
-        ``include_authorized_operations`` adds the client's permissions: all operations.
-        """
-
-        async def describe() -> DescribeClusterResult:
-            request = pb.DescribeClusterRequest()
-            response = await self._ask(lambda c, t: c.admin.DescribeCluster(request, timeout=t), request_timeout)
-            operations = list(CLUSTER_OPERATIONS) if include_authorized_operations else None
-            return dataclasses.replace(DescribeClusterResult.from_proto(response), authorized_operations=operations)
-
-        return self._future(describe())
-
-    def unregister_broker(self, broker_id: int, *, request_timeout: float | None = None) -> Future[None]:
-        """Remove the registration of a fenced node that will not return (KIP-631); named as in Kafka's Java client.
-
-        The future fails with KafkaException if the controller refuses, for example with BROKER_ID_NOT_REGISTERED.
-        """
-
-        async def unregister() -> None:
-            request = pb.UnregisterBrokerRequest(broker_id=broker_id)
-            await self._change(lambda c, t: c.admin.UnregisterBroker(request, timeout=t), request_timeout)
-
-        return self._future(unregister())
-
-
 class UpgradeType(enum.Enum):
     """The permitted change of a level: a rise, or a fall without or with loss of metadata."""
 
@@ -78,8 +46,36 @@ class FeatureMetadata:
     supported_features: dict[str, SupportedVersionRange]
 
 
-class FeatureAdmin(Operations):
-    """Operations on features."""
+class ClusterAdmin(Operations):
+    """Operations on the cluster as a whole, and on its features."""
+
+    def describe_cluster(
+        self, *, include_authorized_operations: bool = False, request_timeout: float | None = None
+    ) -> Future[DescribeClusterResult]:
+        """Describe the cluster: its id, the active controller, nodes and voters.
+
+        ``include_authorized_operations`` adds the client's permissions: all operations.
+        """
+
+        async def describe() -> DescribeClusterResult:
+            request = pb.DescribeClusterRequest()
+            response = await self._ask(lambda c, t: c.admin.DescribeCluster(request, timeout=t), request_timeout)
+            operations = list(CLUSTER_OPERATIONS) if include_authorized_operations else None
+            return dataclasses.replace(DescribeClusterResult.from_proto(response), authorized_operations=operations)
+
+        return self._future(describe())
+
+    def unregister_broker(self, broker_id: int, *, request_timeout: float | None = None) -> Future[None]:
+        """Remove the registration of a fenced node that will not return (KIP-631); named as in Kafka's Java client.
+
+        The future fails with KafkaException if the controller refuses, for example with BROKER_ID_NOT_REGISTERED.
+        """
+
+        async def unregister() -> None:
+            request = pb.UnregisterBrokerRequest(broker_id=broker_id)
+            await self._change(lambda c, t: c.admin.UnregisterBroker(request, timeout=t), request_timeout)
+
+        return self._future(unregister())
 
     def describe_features(self, *, request_timeout: float | None = None) -> Future[FeatureMetadata]:
         """Describe the features. ``request_timeout`` is in seconds (default: request.timeout.ms)."""

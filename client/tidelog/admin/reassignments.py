@@ -38,8 +38,18 @@ class PartitionReassignment:
         return tuple(r for r in self.replicas if r not in self.removing_replicas)
 
 
-class ReassignmentAdmin(Operations):
-    """Operations on reassignments."""
+class ElectionType(enum.Enum):
+    """The kind of election: preferred leaders, or any running replicas for partitions without a leader.
+
+    The latter can lose records.
+    """
+
+    PREFERRED = pb.ELECTION_TYPE_PREFERRED
+    UNCLEAN = pb.ELECTION_TYPE_UNCLEAN
+
+
+class ReplicaAdmin(Operations):
+    """Operations that move replicas and elect leaders."""
 
     def alter_partition_reassignments(
         self,
@@ -98,20 +108,6 @@ class ReassignmentAdmin(Operations):
             }
 
         return self._future(list_ongoing())
-
-
-class ElectionType(enum.Enum):
-    """The kind of election: preferred leaders, or any running replicas for partitions without a leader.
-
-    The latter can lose records.
-    """
-
-    PREFERRED = pb.ELECTION_TYPE_PREFERRED
-    UNCLEAN = pb.ELECTION_TYPE_UNCLEAN
-
-
-class ElectionAdmin(Operations):
-    """Operations that elect leaders."""
 
     def elect_leaders(
         self,

@@ -58,6 +58,31 @@ class NewTopic:
         )
 
 
+@dataclass(slots=True)
+class NewPartitions:
+    """The new number of partitions of a topic, which must be larger than the current one.
+
+    ``replica_assignment`` lists the node ids of each added partition; if it is empty, the controller chooses them.
+    """
+
+    topic: str
+    new_total_count: int
+    replica_assignment: Sequence[Sequence[int]] = ()
+
+    def to_proto(self) -> pb.NewPartitions:
+        """Return the protobuf message.
+
+        Raises:
+            TidelogError: _INVALID_ARG for a value that a request cannot carry, such as a number beyond 32 bits.
+        """
+        try:
+            assignments = [pb.ReplicaAssignment(broker_ids=ids) for ids in self.replica_assignment]
+            return pb.NewPartitions(name=self.topic, count=self.new_total_count, assignments=assignments)
+        except (TypeError, ValueError) as error:
+            text = f"new partitions of topic {self.topic!r} are not valid: {error}"
+            raise error_for(ErrorCode._INVALID_ARG, text) from error
+
+
 @dataclass(frozen=True, slots=True)
 class TopicCollection:
     """The topics to describe, by name."""
@@ -173,7 +198,7 @@ _VISIBLE_TIMEOUT_MS = 5_000
 
 
 class TopicAdmin(Operations):
-    """Operations on topics."""
+    """Operations on topics and their numbers of partitions."""
 
     def create_topics(
         self,
@@ -242,52 +267,6 @@ class TopicAdmin(Operations):
 
         return self._futures(names, describe())
 
-
-async def _await_visible(cluster: ClusterClient, names: Sequence[str]) -> None:
-    # Creation has succeeded in any case; this wait only lets the next node that answers know the topic and its leaders.
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _VISIBLE_TIMEOUT_MS / 1000
-    attempt = 0
-    while loop.time() < deadline:
-        try:
-            metadata = await cluster.refresh(names, timeout_ms=_VISIBLE_TIMEOUT_MS)
-        except TidelogError:
-            return
-        topics = [metadata.topics.get(name) for name in names]
-        if all(t and t.partitions and all(p.leader_id >= 0 for p in t.partitions.values()) for t in topics):
-            return
-        attempt += 1
-        await asyncio.sleep(cluster.backoff.wait_ms(attempt) / 1000)
-
-
-@dataclass(slots=True)
-class NewPartitions:
-    """The new number of partitions of a topic, which must be larger than the current one.
-
-    ``replica_assignment`` lists the node ids of each added partition; if it is empty, the controller chooses them.
-    """
-
-    topic: str
-    new_total_count: int
-    replica_assignment: Sequence[Sequence[int]] = ()
-
-    def to_proto(self) -> pb.NewPartitions:
-        """Return the protobuf message.
-
-        Raises:
-            TidelogError: _INVALID_ARG for a value that a request cannot carry, such as a number beyond 32 bits.
-        """
-        try:
-            assignments = [pb.ReplicaAssignment(broker_ids=ids) for ids in self.replica_assignment]
-            return pb.NewPartitions(name=self.topic, count=self.new_total_count, assignments=assignments)
-        except (TypeError, ValueError) as error:
-            text = f"new partitions of topic {self.topic!r} are not valid: {error}"
-            raise error_for(ErrorCode._INVALID_ARG, text) from error
-
-
-class PartitionAdmin(Operations):
-    """Operations on the partitions of topics."""
-
     def create_partitions(
         self,
         new_partitions: Iterable[NewPartitions],
@@ -314,3 +293,20 @@ class PartitionAdmin(Operations):
             return {r.name: error_of(r) for r in response.topics}
 
         return self._futures([topic.topic for topic in wanted], create())
+
+
+async def _await_visible(cluster: ClusterClient, names: Sequence[str]) -> None:
+    # Creation has succeeded in any case; this wait only lets the next node that answers know the topic and its leaders.
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _VISIBLE_TIMEOUT_MS / 1000
+    attempt = 0
+    while loop.time() < deadline:
+        try:
+            metadata = await cluster.refresh(names, timeout_ms=_VISIBLE_TIMEOUT_MS)
+        except TidelogError:
+            return
+        topics = [metadata.topics.get(name) for name in names]
+        if all(t and t.partitions and all(p.leader_id >= 0 for p in t.partitions.values()) for t in topics):
+            return
+        attempt += 1
+        await asyncio.sleep(cluster.backoff.wait_ms(attempt) / 1000)

@@ -12,7 +12,6 @@ from tidelog.consumer.consumer import MAX_MESSAGES, given_offsets
 from tidelog.consumer.core.commits import CommitDone
 from tidelog.consumer.group import LEAVE_TIMEOUT_S, ConsumerGroup, ConsumerGroupMetadata, committed_partitions
 from tidelog.consumer.partitions import answer, key_of
-from tidelog.consumer.unread import unread, unread_messages
 from tidelog.message import Message, TopicPartition
 from tidelog_foundation.errors import ErrorCode, KafkaException
 from tidelog_foundation.transport import run_on_network
@@ -124,7 +123,7 @@ class Consumer(AssignedConsumer):
             messages.extend(self._consumer._queue.take(most))
             return len(messages) >= num_messages
 
-        await self._gather(take, lambda: len(messages), timeout, lambda: unread_messages(self._consumer, messages))
+        await self._gather(take, lambda: len(messages), timeout, lambda: self._consumer._unread_messages(messages))
         return messages
 
     async def consume_arrow(self, max_records: int = 100_000, timeout: float | None = -1) -> pyarrow.Table:  # noqa: ASYNC109
@@ -135,7 +134,7 @@ class Consumer(AssignedConsumer):
             lambda: gatherer.take(_ROWS_AT_ONCE),
             lambda: gatherer.count,
             timeout,
-            lambda: unread(self._consumer, gatherer.first_offsets()),
+            lambda: self._consumer._unread(gatherer.first_offsets()),
         )
         return gatherer.table()
 

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 
 from tidelog.aio.consumer import Consumer
 from tidelog.aio.producer import Producer
-from tidelog.consumer.unread import unread_messages
 from tidelog.message import Message
 from tidelog.producer.calls import HeadersArgument
 from tidelog.serialization import (
@@ -195,9 +194,9 @@ class AsyncDeserializingConsumer(_AwaitedClient, AIOConsumer):
                     await self._deserialize(message)
             except ConsumeError:
                 if index:
-                    unread_messages(self._consumer, messages[index:])
+                    self._consumer._unread_messages(messages[index:])
                     return messages[:index]
-                unread_messages(self._consumer, messages[1:])
+                self._consumer._unread_messages(messages[1:])
                 raise
         return messages
 

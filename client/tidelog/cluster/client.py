@@ -10,22 +10,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tidelog.cluster.attempts import TopicPartitionKey
 from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.bootstrap import PROBED, Bootstrap, parse_bootstrap_servers, with_address
 from tidelog.cluster.connections import Connection, Connections, ConnectTiming
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
-from tidelog.cluster.offsets import EpochEnd, OffsetAndTimestamp, ask_epoch_ends, search_offsets
+from tidelog.cluster.offsets import OffsetAndTimestamp, search_offsets
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.waiting import ReportedWait
-
-if TYPE_CHECKING:
-    from tidelog.v1.log_service_pb2_grpc import LogServiceAsyncStub
 
 T = TypeVar("T")
 _METADATA_ATTEMPT_MS = 3_000
@@ -53,25 +50,17 @@ class ClusterClient:
         self._dice = random.Random()
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, self._dice.random)
         self._connections = Connections(client_id, connect_timing)
-        self._metadata = ClusterMetadata()
-        self._answered_last: str | None = None
-        self._doubted: str | None = None
-
-    @property
-    def metadata(self) -> ClusterMetadata:
+        self.metadata = ClusterMetadata()
         """The current metadata."""
-        return self._metadata
-
-    @property
-    def answered_last(self) -> str | None:
+        self.answered_last: str | None = None
         """The address of the node that last answered a request that any node can answer."""
-        return self._answered_last
+        self._doubted: str | None = None
 
     def learn_leader(self, topic: str, partition: int, leader: LeaderIdAndEpoch) -> bool:
         """Note a leader named in a node's error (KIP-951); return True if it is news."""
-        before = self._metadata
-        self._metadata = before.with_leader(topic, partition, leader.leader_id, leader.leader_epoch)
-        return self._metadata is not before
+        before = self.metadata
+        self.metadata = before.with_leader(topic, partition, leader.leader_id, leader.leader_epoch)
+        return self.metadata is not before
 
     def doubt(self, node_id: int) -> None:
         """Ask a node only after all others, until one of them has answered: it may have lost the leadership
@@ -79,12 +68,12 @@ class ClusterClient:
 
         A leader that is cut off from the others keeps answering, and names itself as the leader.
         """
-        broker = self._metadata.brokers.get(BrokerId(node_id))
+        broker = self.metadata.brokers.get(BrokerId(node_id))
         self._doubted = self._doubted if broker is None else broker.address
 
     def metadata_error(self, topic: str, partition: int) -> TidelogError | None:
         """Return the error of a partition in the metadata: its topic's error, or that it does not exist."""
-        known = self._metadata.topics.get(topic)
+        known = self.metadata.topics.get(topic)
         if known is None or known.error is not None:
             return _topic_error(topic, known)
         return None if partition in known.partitions else unknown_partition(topic, partition, len(known.partitions))
@@ -116,8 +105,8 @@ class ClusterClient:
             return await connection.log.GetMetadata(request, timeout=timeout_s)
 
         response = await self.ask_any(ask, timeout_ms=timeout_ms, attempt_ms=_METADATA_ATTEMPT_MS)
-        self._metadata = self._metadata.apply(response, all_topics=topics is None)
-        return self._metadata
+        self.metadata = self.metadata.apply(response, all_topics=topics is None)
+        return self.metadata
 
     async def topic(self, name: str, *, timeout_ms: float | None = None) -> Topic:
         """Return a topic, after requesting its metadata if necessary.
@@ -125,7 +114,7 @@ class ClusterClient:
         Raises:
             TidelogError: the topic's own error, such as UNKNOWN_TOPIC_OR_PARTITION, or as :meth:`refresh`.
         """
-        known = self._metadata.topics.get(name)
+        known = self.metadata.topics.get(name)
         if known is not None and known.error is None:
             return known
         deadline = self._deadline(timeout_ms)
@@ -159,7 +148,7 @@ class ClusterClient:
                 known = await self.topic(topic, timeout_ms=deadline - now_ms())
                 if partition not in known.partitions:
                     raise unknown_partition(topic, partition, len(known.partitions))
-                leader = self._metadata.leader(topic, partition)
+                leader = self.metadata.leader(topic, partition)
                 if leader is not None:
                     return leader
                 attempt += 1
@@ -207,27 +196,13 @@ class ClusterClient:
         timeout_s = (self.request_timeout_ms + request.max_wait_ms if timeout_ms is None else timeout_ms) / 1000
         return await self.connection(node_id).call(lambda c: c.log.Fetch(request, timeout=timeout_s))
 
-    async def end_of_epochs(
-        self, node_id: int, epochs: Mapping[TopicPartitionKey, tuple[int, int]]
-    ) -> dict[TopicPartitionKey, EpochEnd | TidelogError]:
-        """Return the ends of epochs in a leader's log, in one call; values are (epoch, current leader epoch) (KIP-320).
-
-        Raises:
-            TidelogError: the whole call failed, or the node is unknown.
-        """
-        return await ask_epoch_ends(self.connection(node_id), epochs, self.request_timeout_ms)
-
-    def stub(self, node_id: int) -> LogServiceAsyncStub:
-        """Return the LogService of a broker.
+    def connection(self, node_id: int) -> Connection:
+        """Return the connection to a broker.
 
         Raises:
             TidelogError: LEADER_NOT_AVAILABLE if its address is unknown.
         """
-        return self.connection(node_id).log
-
-    def connection(self, node_id: int) -> Connection:
-        """Return the connection to a broker. Raise as :meth:`stub`."""
-        broker = self._metadata.brokers.get(BrokerId(node_id))
+        broker = self.metadata.brokers.get(BrokerId(node_id))
         if broker is None:
             raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"the address of broker {node_id} is not known")
         return self._connections.get(broker.address)
@@ -301,7 +276,7 @@ class ClusterClient:
                 raise
             await self._connections.drop(address)
             answer = await self._ask_at(target, ask, max(deadline - now_ms(), 1) / 1000)
-        self._answered_last = address
+        self.answered_last = address
         if not self._may_be_doubted(address):
             self._doubted = None
         return answer
@@ -313,12 +288,12 @@ class ClusterClient:
         brokers = self._broker_addresses()
         servers = self._bootstrap.servers
         self._dice.shuffle(brokers)
-        first = [self._answered_last] if self._answered_last in (*brokers, *servers) else []
+        first = [self.answered_last] if self.answered_last in (*brokers, *servers) else []
         addresses = dict.fromkeys(a for a in (*first, *brokers, *servers) if a)
         return sorted(addresses, key=self._may_be_doubted)
 
     def _broker_addresses(self) -> list[str]:
-        return [broker.address for broker in self._metadata.brokers.values()]
+        return [broker.address for broker in self.metadata.brokers.values()]
 
     def _may_be_doubted(self, address: str) -> bool:
         # A bootstrap server may be the same node under another name.

@@ -85,18 +85,21 @@ class EpochEnd:
 
 
 async def ask_epoch_ends(
-    connection: Connection, epochs: Mapping[TopicPartitionKey, tuple[int, int]], timeout_ms: float
+    cluster: ClusterClient, node_id: int, epochs: Mapping[TopicPartitionKey, tuple[int, int]]
 ) -> dict[TopicPartitionKey, EpochEnd | TidelogError]:
-    """Return the end or the error of each partition; requested values are (epoch, current leader epoch).
+    """Return the ends of epochs in a leader's log, or errors, in one call (KIP-320).
+
+    Requested values are (epoch, current leader epoch).
 
     Raises:
-        TidelogError: the whole call failed.
+        TidelogError: the whole call failed, or the node is unknown.
     """
     items = group_by_topic((name, _epoch_request(index, *wanted)) for (name, index), wanted in epochs.items())
     request = pb.OffsetForLeaderEpochRequest(
         topics=[pb.OffsetForLeaderTopic(name=name, partitions=partitions) for name, partitions in items.items()]
     )
-    timeout_s = min(timeout_ms, _ATTEMPT_MS) / 1000
+    timeout_s = min(cluster.request_timeout_ms, _ATTEMPT_MS) / 1000
+    connection = cluster.connection(node_id)
     response = await connection.call(lambda c: c.log.OffsetForLeaderEpoch(request, timeout=timeout_s))
     found = {
         (topic.name, r.index): error_of(r) or EpochEnd(r.leader_epoch, r.end_offset)

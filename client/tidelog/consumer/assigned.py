@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import threading
@@ -12,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Self
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient, Lifetime
 from tidelog.cluster.config import read_settings, take_callbacks, take_logger
 from tidelog.consumer.config import CALLBACKS, ConsumerConfig, merge_settings
-from tidelog.consumer.core.commits import Commits, CommitSettings
+from tidelog.consumer.core.commits import Commits, CommitSettings, OffsetAndMetadata
 from tidelog.consumer.core.events import PositionSettings, Report
 from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.fetcher import Fetcher
 from tidelog.consumer.group import ConsumerGroup
 from tidelog.consumer.partitions import MAX_INT64, Key, invalid, key_of, start_of, starts_of
 from tidelog.consumer.records import RecordQueue
-from tidelog.message import OFFSET_INVALID, TopicPartition
+from tidelog.message import OFFSET_INVALID, Message, TopicPartition
 from tidelog.monitor import Monitor
 from tidelog_foundation.config import parse_config
-from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon, network_loop, run_sync
 
 if TYPE_CHECKING:
@@ -235,6 +236,28 @@ class AssignedConsumer:
         """Return the cluster's id. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._check_open()
         return run_sync(self._cluster.refresh([], timeout_ms=timeout_in_ms(timeout))).cluster_id
+
+    def _unread_messages(self, messages: Iterable[Message]) -> None:
+        """Return these messages and events again, because a call ended before its application got them."""
+        taken = list(messages)
+        firsts: dict[Key, int] = {}
+        for message in taken:
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            if message.error() is None and topic is not None and partition is not None and offset is not None:
+                firsts.setdefault((topic, partition), offset)
+        self._unread(firsts)
+        for message in reversed(taken):
+            if message.error() is not None:
+                self._queue.put_back(message)
+
+    def _unread(self, firsts: Mapping[Key, int]) -> None:
+        """Go back to these offsets, also in the stored offsets."""
+        for key, offset in firsts.items():
+            # The partition may have been revoked in the meantime.
+            with contextlib.suppress(TidelogError):
+                self.seek(TopicPartition(*key, offset))
+                if self._group is not None and self._config.enable_auto_offset_store:
+                    self._group.store({key: OffsetAndMetadata(offset)}, self._positions)
 
     def _report(self, reports: Iterable[Report]) -> None:
         for report in reports:

@@ -145,12 +145,9 @@ def readable_batches(item: Deliver) -> Iterator[tuple[int, RecordBatchHeader]]:
         while aborted and aborted[0][1] <= header.last_offset:
             skipped.add(aborted.popleft()[0])
         if header.is_control:
-            if header.producer_id in skipped and _is_abort(item.records, position):
-                skipped.discard(header.producer_id)
+            if header.producer_id in skipped:
+                control = read_control(item.records, position)
+                if control is not None and control.kind is ControlType.ABORT:
+                    skipped.discard(header.producer_id)
         elif header.next_offset > item.offset and not (header.is_transactional and header.producer_id in skipped):
             yield position, header
-
-
-def _is_abort(records: bytes, position: int) -> bool:
-    control = read_control(records, position)
-    return control is not None and control.kind is ControlType.ABORT

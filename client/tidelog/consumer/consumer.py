@@ -11,7 +11,6 @@ from tidelog.consumer.core.commits import OffsetAndMetadata
 from tidelog.consumer.group import ConsumerGroup, ConsumerGroupMetadata, RebalanceCallback
 from tidelog.consumer.partitions import Key, answer, key_of, offset_after, offsets_of
 from tidelog.consumer.records import Call
-from tidelog.consumer.unread import unread, unread_messages
 from tidelog.message import Message, TopicPartition
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.transport import run_sync
@@ -123,7 +122,7 @@ class Consumer(AssignedConsumer):
                 if len(messages) >= num_messages or not self._wait(deadline, is_reading=bool(messages)):
                     return messages
         except BaseException:
-            unread_messages(self, messages)
+            self._unread_messages(messages)
             raise
         finally:
             self._end_poll()
@@ -154,7 +153,7 @@ class Consumer(AssignedConsumer):
                 if gatherer.take() or not self._wait(deadline, is_reading=bool(gatherer.count)):
                     return gatherer.table()
         except BaseException:
-            unread(self, gatherer.first_offsets())
+            self._unread(gatherer.first_offsets())
             raise
         finally:
             self._end_poll()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import TypeVar, assert_never
 
 from tidelog.cluster import ClusterClient
+from tidelog.cluster.offsets import ask_epoch_ends
 from tidelog.cluster.tasks import TaskSet
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core.commits import Commits, OffsetAndMetadata
@@ -17,7 +18,6 @@ from tidelog.consumer.core.events import (
     AskMetadata,
     AssignedPartition,
     Command,
-    CommittedFound,
     Deliver,
     Event,
     Fetch,
@@ -27,9 +27,9 @@ from tidelog.consumer.core.events import (
     FetchFailed,
     FetchSpec,
     Interrupt,
-    LookedUp,
     LookUp,
     LookUpSpec,
+    OffsetFound,
     Refused,
     Report,
     RequestFailed,
@@ -254,7 +254,7 @@ class Fetcher:
     async def _validate(self, command: Validate) -> None:
         wanted = {(s.topic, s.partition): (s.offset_epoch, s.leader_epoch) for s in command.specs}
         found = await self._attempt(
-            self._cluster.end_of_epochs(command.node_id, wanted), f"validating positions at node {command.node_id}"
+            ask_epoch_ends(self._cluster, command.node_id, wanted), f"validating positions at node {command.node_id}"
         )
         self._handle(
             [_event(s, found, lambda s, end: Validated(s, end.leader_epoch, end.end_offset)) for s in command.specs]
@@ -270,7 +270,7 @@ class Fetcher:
         key = (spec.topic, spec.partition)
         search = self._cluster.list_offsets({key: spec.timestamp_ms}, read_committed=self._config.is_read_committed)
         found = await self._attempt(search, f"looking up an offset of {spec.topic}-{spec.partition}")
-        self._handle([_event(spec, found, lambda s, at: LookedUp(s, at.offset, at.leader_epoch))])
+        self._handle([_event(spec, found, lambda s, at: OffsetFound(s, at.offset, at.leader_epoch))])
 
     async def _attempt(self, work: Awaitable[T], what: str) -> T | TidelogError:
         """Return the result or the error of a request; an unexpected error is logged, and the consumer continues."""
@@ -343,8 +343,8 @@ def _event(
     return RequestFailed(spec, outcome) if isinstance(outcome, TidelogError) else answered(spec, outcome)
 
 
-def _committed(spec: AssignedPartition, found: OffsetAndMetadata | None) -> CommittedFound:
-    return CommittedFound(spec, None) if found is None else CommittedFound(spec, found.offset, found.leader_epoch)
+def _committed(spec: AssignedPartition, found: OffsetAndMetadata | None) -> OffsetFound:
+    return OffsetFound(spec, None) if found is None else OffsetFound(spec, found.offset, found.leader_epoch)
 
 
 def _telling(callback: Callable[[str], object], text: str, is_told: asyncio.Event) -> Call:

@@ -357,7 +357,8 @@ class ConsumerGroup:
         if self._on_commit is None:
             for partition in partitions:
                 if partition.error is not None:
-                    self._log.warning("offset %d of %s-%d was not committed: %s", *_details(partition))
+                    where = (partition.offset, partition.topic, partition.partition)
+                    self._log.warning("offset %d of %s-%d was not committed: %s", *where, partition.error.str())
         self._post(None if failure is None else failure.error, partitions)
 
     def _report(self, future: concurrent.futures.Future[CommitDone]) -> None:
@@ -394,8 +395,3 @@ def _settings(config: ConsumerConfig) -> MembershipSettings:
         max_poll_interval_ms=config.max_poll_interval_ms,
         request_timeout_ms=config.request_timeout_ms,
     )
-
-
-def _details(partition: TopicPartition) -> tuple[int, str, int, str]:
-    assert partition.error is not None
-    return partition.offset, partition.topic, partition.partition, partition.error.str()

@@ -176,7 +176,8 @@ class GroupOffsets:
                 lambda r: errors_in(r.topics),
                 timeout_ms=min(self._config.request_timeout_ms, _ATTEMPT_MS),
             )
-            outcome = _outcomes(response, command.offsets)
+            found = {(t.name, p.index): error_of(p) for t in response.topics for p in t.partitions}
+            outcome = {key: found.get(key, _left_out(key)) for key in command.offsets}
         except TidelogError as error:
             outcome = error
         except Exception as error:  # noqa: BLE001 any error is logged, and the consumer continues
@@ -222,11 +223,6 @@ def _commit_request(group_id: str, instance_id: str | None, command: SendCommit)
         group_instance_id=instance_id if command.member.member_id else None,
         topics=[pb.OffsetCommitTopic(name=name, partitions=items) for name, items in topics.items()],
     )
-
-
-def _outcomes(response: pb.OffsetCommitResponse, keys: Iterable[Key]) -> dict[Key, TidelogError | None]:
-    found = {(t.name, p.index): error_of(p) for t in response.topics for p in t.partitions}
-    return {key: found.get(key, _left_out(key)) for key in keys}
 
 
 def _fetch_errors(response: pb.OffsetFetchResponse) -> Iterator[Error]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tidelog.consumer.core.commits import Commits, OffsetAndMetadata
 from tidelog.consumer.core.events import Deliver, Report
@@ -21,6 +21,7 @@ _MADE_AT_ONCE = 500
 """The number of messages that poll() creates at once and returns one by one."""
 
 _Item: TypeAlias = Deliver | Report | Message
+R = TypeVar("R")
 Call: TypeAlias = Callable[[Any], None]
 """Called with the consumer, on the application's thread."""
 
@@ -155,22 +156,11 @@ class RecordQueue:
     def take(self, most: int) -> list[Message]:
         """Return up to ``most`` available records and events, and move the application's positions past them."""
         messages = self._take_made(most)
-        while len(messages) < most and not self._calls:
-            reading = self._next_reading()
-            if reading is None:
+        while len(messages) < most:
+            found = self._read(lambda reading: reading.messages(most - len(messages)), self._consume)
+            if found is None:
                 break
-            if isinstance(reading, Message):
-                messages.append(reading)
-                continue
-            try:
-                found = reading.messages(most - len(messages))
-            except TidelogError as error:
-                messages.append(self._fail(reading, error))
-                continue
-            if not found:
-                self._finish(reading)
-            elif self._consume(reading):
-                messages += found
+            messages.extend([found] if isinstance(found, Message) else found)
         return messages
 
     def take_ready(self) -> Message | None:
@@ -184,17 +174,9 @@ class RecordQueue:
             if (ready := self.take_ready()) is not None:
                 return ready
             self._forget_made()
-            reading = self._next_reading()
-            if reading is None or isinstance(reading, Message):
-                return reading
-            try:
-                made = reading.messages(_MADE_AT_ONCE)
-            except TidelogError as error:
-                return self._fail(reading, error)
-            if not made:
-                self._finish(reading)
-            else:
-                self._make_ready(reading, made)
+            found = self._read(lambda reading: reading.messages(_MADE_AT_ONCE), self._make_ready)
+            if not isinstance(found, list):
+                return found
         return None
 
     def take_rows(self, most: int) -> pyarrow.RecordBatch | Message | None:
@@ -204,19 +186,7 @@ class RecordQueue:
             ModuleNotFoundError: pyarrow is not installed.
         """
         self._go_back()
-        while not self._calls:
-            reading = self._next_reading()
-            if reading is None or isinstance(reading, Message):
-                return reading
-            try:
-                rows = reading.rows(most)
-            except TidelogError as error:
-                return self._fail(reading, error)
-            if rows is None:
-                self._finish(reading)
-            elif self._consume(reading):
-                return rows
-        return None
+        return self._read(lambda reading: reading.rows(most), self._consume)
 
     @property
     def waiting(self) -> int:
@@ -249,10 +219,30 @@ class RecordQueue:
             self.settle()
             return taken
 
-    def _make_ready(self, reading: Reading, made: list[Message]) -> None:
+    def _read(self, read: Callable[[Reading], R | None], take: Callable[[Reading, R], bool]) -> R | Message | None:
+        """Return what ``read`` finds next in a delivery, or an event; None if there is nothing, or a call is pending.
+
+        ``take`` returns False if a seek, pause or assignment has overtaken the result.
+        """
+        while not self._calls:
+            reading = self._next_reading()
+            if reading is None or isinstance(reading, Message):
+                return reading
+            try:
+                found = read(reading)
+            except TidelogError as error:
+                return self._fail(reading, error)
+            if not found:
+                self._finish(reading)
+            elif take(reading, found):
+                return found
+        return None
+
+    def _make_ready(self, reading: Reading, made: list[Message]) -> bool:
         with self._lock:
             if self._reading is reading:
                 self._made, self._ready = made, made[::-1]
+            return self._reading is reading
 
     def _forget_made(self) -> None:
         """Clear the created messages after all were returned."""
@@ -293,7 +283,7 @@ class RecordQueue:
                 self._release(item)
         return None
 
-    def _consume(self, reading: Reading) -> bool:
+    def _consume(self, reading: Reading, _: object) -> bool:
         with self._lock:
             return self._reading is reading and self._moved(reading)
 

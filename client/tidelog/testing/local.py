@@ -89,7 +89,7 @@ class LocalCluster:
         self._node_ports = node_ports[:nodes]
         self._kafka_ports = kafka_ports[:nodes]
         self._on_busy_port = on_busy_port
-        self._place = place or _on_loopback
+        self._place = place or (lambda *_: Place())
         self._log_dirs = ["data", *(f"data-{n}" for n in range(2, log_dirs_per_node + 1))]
         self._group: ProcessGroup | None = None
         self._locks: FolderLocks | None = None
@@ -336,10 +336,6 @@ def _internal_topics(nodes: int) -> dict[str, object]:
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": min(_INTERNAL_MIN_ISR, replicas),
     }
-
-
-def _on_loopback(kind: str, node_id: int) -> Place:
-    return Place()
 
 
 def _listeners(handle: ProcessHandle, module: str) -> str:

@@ -17,19 +17,11 @@ class ByteBudget:
     def __init__(self, limit: int, waiting_limit: int | None = None) -> None:
         self._limit = limit
         self._waiting_limit = limit // 4 if waiting_limit is None else waiting_limit
-        self._taken = 0
-        self._waiting: dict[asyncio.Future[None], tuple[int, bool]] = {}
-        self._waiting_bytes = 0
-
-    @property
-    def taken(self) -> int:
+        self.taken = 0
         """The bytes in use."""
-        return self._taken
-
-    @property
-    def waiting(self) -> int:
+        self._waiting: dict[asyncio.Future[None], tuple[int, bool]] = {}
+        self.waiting = 0
         """The waiting bytes that are in memory."""
-        return self._waiting_bytes
 
     @property
     def is_contended(self) -> bool:
@@ -42,11 +34,11 @@ class ByteBudget:
         Raises:
             TidelogError: THROTTLING_QUOTA_EXCEEDED: too many bytes wait already. Nothing is taken.
         """
-        if self._waiting and self._waiting_bytes + size > self._waiting_limit:
+        if self._waiting and self.waiting + size > self._waiting_limit:
             raise error_for(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"a request of {size} bytes is refused: {self._taken} bytes of {self._limit} are under way, and"
-                f" {self._waiting_bytes} of {self._waiting_limit} wait",
+                f"a request of {size} bytes is refused: {self.taken} bytes of {self._limit} are under way, and"
+                f" {self.waiting} of {self._waiting_limit} wait",
             )
         place = self._queue(size, is_in_memory=True)
         if place is None:
@@ -75,16 +67,16 @@ class ByteBudget:
 
     def give_back(self, size: int) -> None:
         """Return bytes to the budget and serve waiting requests."""
-        self._taken -= size
+        self.taken -= size
         self._serve()
 
     def _queue(self, size: int, *, is_in_memory: bool) -> asyncio.Future[None] | None:
         if not self._waiting and self._fits(size):
-            self._taken += size
+            self.taken += size
             return None
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[place] = (size, is_in_memory)
-        self._waiting_bytes += size if is_in_memory else 0
+        self.waiting += size if is_in_memory else 0
         return place
 
     def _serve(self) -> None:
@@ -94,12 +86,12 @@ class ByteBudget:
             if place.done() or not self._fits(size):
                 return
             self._leave(place)
-            self._taken += size
+            self.taken += size
             place.set_result(None)
 
     def _leave(self, place: asyncio.Future[None]) -> None:
         size, is_in_memory = self._waiting.pop(place)
-        self._waiting_bytes -= size if is_in_memory else 0
+        self.waiting -= size if is_in_memory else 0
 
     def _fits(self, size: int) -> bool:
-        return self._taken == 0 or self._taken + size <= self._limit
+        return self.taken == 0 or self.taken + size <= self._limit

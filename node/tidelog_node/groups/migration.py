@@ -51,9 +51,9 @@ from tidelog_node.groups.consumer_protocol import (
     read_assignment,
     read_subscription,
 )
+from tidelog_node.groups.consumer_value_formats import ClassicMemberMetadata
 from tidelog_node.groups.events import TopicInfo
 from tidelog_node.groups.records import (
-    ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog_node.groups.consumer_value_formats import (
-    ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataValue,
@@ -20,7 +19,6 @@ from tidelog_node.groups.consumer_value_formats import (
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataValue,
-    TopicPartitions,
     read_current_member_assignment,
     read_group,
     read_member_metadata,
@@ -30,7 +28,6 @@ from tidelog_node.groups.consumer_value_formats import (
     read_target_assignment_metadata,
 )
 from tidelog_node.groups.value_formats import (
-    GroupMetadataMember,
     GroupMetadataValue,
     OffsetCommitValue,
     read_group_metadata,
@@ -38,38 +35,6 @@ from tidelog_node.groups.value_formats import (
 )
 from tidelog_node.shards.events import ShardRecord
 from tidelog_node.shards.wire import Reader, Writer
-
-__all__ = [
-    "ClassicMemberMetadata",
-    "ConsumerGroupCurrentMemberAssignmentKey",
-    "ConsumerGroupCurrentMemberAssignmentValue",
-    "ConsumerGroupMemberMetadataKey",
-    "ConsumerGroupMemberMetadataValue",
-    "ConsumerGroupMetadataKey",
-    "ConsumerGroupMetadataValue",
-    "ConsumerGroupPartitionMetadataKey",
-    "ConsumerGroupPartitionMetadataValue",
-    "ConsumerGroupRegularExpressionKey",
-    "ConsumerGroupRegularExpressionValue",
-    "ConsumerGroupTargetAssignmentMemberKey",
-    "ConsumerGroupTargetAssignmentMemberValue",
-    "ConsumerGroupTargetAssignmentMetadataKey",
-    "ConsumerGroupTargetAssignmentMetadataValue",
-    "GroupMetadataKey",
-    "GroupMetadataMember",
-    "GroupMetadataValue",
-    "Key",
-    "OffsetCommitKey",
-    "OffsetCommitValue",
-    "TopicPartitions",
-    "Value",
-    "decode",
-    "decode_key",
-    "encode",
-    "encode_key",
-    "is_group_key",
-    "is_offset_key",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ from tidelog.consumer.core.events import (
     FetchFailed,
     FetchSpec,
     Interrupt,
-    LookedUp,
     LookUp,
     LookUpSpec,
+    OffsetFound,
     PositionSettings,
     Report,
     RequestFailed,
@@ -216,7 +216,7 @@ class Consumer(ClientProcess):
                 self._handle([RequestFailed(spec, result.error)])
             else:
                 self.checker.count("offsets looked up")
-                self._handle([LookedUp(spec, result.offset, result.leader_epoch)])
+                self._handle([OffsetFound(spec, result.offset, result.leader_epoch)])
 
         self.call(self.world.processes[leader[0]], "read", ("list_offsets", request), take, _CALL_MS)
 

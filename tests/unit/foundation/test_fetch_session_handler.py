@@ -100,7 +100,7 @@ def test_handler_takes_no_answer_that_does_not_fit() -> None:
 
 def test_handler_goes_on_with_one_after_the_last_epoch() -> None:
     handler = begun(a=1)
-    handler._epoch = MAX_EPOCH
+    handler.epoch = MAX_EPOCH
     handler.build()
     assert handler.take_answer(7, set())
     assert handler.epoch == 1

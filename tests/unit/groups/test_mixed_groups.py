@@ -21,6 +21,7 @@ from group_shards import (
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.consumer_protocol import encode_assignment, read_assignment
+from tidelog_node.groups.consumer_value_formats import ClassicMemberMetadata
 from tidelog_node.groups.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatResponse,
@@ -29,7 +30,6 @@ from tidelog_node.groups.messages import (
     MemberTopicPartitions,
 )
 from tidelog_node.groups.records import (
-    ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,

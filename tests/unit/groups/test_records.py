@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog_node.groups.consumer_value_formats import ClassicMemberMetadata, TopicPartitions
 from tidelog_node.groups.records import (
-    ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -23,18 +23,17 @@ from tidelog_node.groups.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
     GroupMetadataKey,
-    GroupMetadataMember,
     GroupMetadataValue,
     Key,
     OffsetCommitKey,
     OffsetCommitValue,
-    TopicPartitions,
     Value,
     decode,
     decode_key,
     encode,
     encode_key,
 )
+from tidelog_node.groups.value_formats import GroupMetadataMember
 from tidelog_node.shards.events import ShardRecord
 from tidelog_node.shards.store import owner_of
 

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tidelog.testing import FakeCluster
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_spark.options import parse_options, stream_plan
+from tidelog_spark.reader import OffsetTree, TidelogStreamReader
 from tidelog_spark.schema import spark_schema
-from tidelog_spark.stream_reader import OffsetTree, TidelogStreamReader
 
 PARTITIONS = 2
 Place = tuple[int, int]

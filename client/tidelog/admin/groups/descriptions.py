@@ -102,43 +102,35 @@ async def describe_groups(
     """
     deadline_ms = now_ms() + timeout_ms
     await cluster.refresh([], timeout_ms=timeout_ms)
+
+    async def ask_consumer(
+        connection: Connection, group_ids: list[str], timeout_s: float
+    ) -> Outcomes[str, ConsumerGroupDescription]:
+        request = pb.ConsumerGroupDescribeRequest(group_ids=group_ids)
+        response = await connection.groups.ConsumerGroupDescribe(request, timeout=timeout_s)
+        node = _node(cluster, connection)
+        return {g.group_id: error_of(g) or _consumer_group(g, node) for g in response.groups}
+
+    async def ask_classic(
+        connection: Connection, group_ids: list[str], timeout_s: float
+    ) -> Outcomes[str, ConsumerGroupDescription]:
+        request = pb.DescribeGroupsRequest(group_ids=group_ids)
+        response = await connection.groups.DescribeGroups(request, timeout=timeout_s)
+        node = _node(cluster, connection)
+        return {g.group_id: error_of(g) or _classic_group(g, node) for g in response.groups}
+
     descriptions = await ask_coordinators(
-        coordinators,
-        group_ids,
-        lambda c, ids, t: _ask_consumer(cluster, c, ids, t),
-        backoff=cluster.backoff,
-        timeout_ms=timeout_ms,
+        coordinators, group_ids, ask_consumer, backoff=cluster.backoff, timeout_ms=timeout_ms
     )
-    others = [g for g, found in descriptions.items() if _is_not_found(found)]
+    others = [
+        group
+        for group, found in descriptions.items()
+        if isinstance(found, TidelogError) and found.code is ErrorCode.GROUP_ID_NOT_FOUND
+    ]
+    left_ms = max(deadline_ms - now_ms(), 1)
     return descriptions | await ask_coordinators(
-        coordinators,
-        others,
-        lambda c, ids, t: _ask_classic(cluster, c, ids, t),
-        backoff=cluster.backoff,
-        timeout_ms=max(deadline_ms - now_ms(), 1),
+        coordinators, others, ask_classic, backoff=cluster.backoff, timeout_ms=left_ms
     )
-
-
-def _is_not_found(found: ConsumerGroupDescription | TidelogError) -> bool:
-    return isinstance(found, TidelogError) and found.code is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-async def _ask_consumer(
-    cluster: ClusterClient, connection: Connection, group_ids: list[str], timeout_s: float
-) -> Outcomes[str, ConsumerGroupDescription]:
-    request = pb.ConsumerGroupDescribeRequest(group_ids=group_ids)
-    response = await connection.groups.ConsumerGroupDescribe(request, timeout=timeout_s)
-    node = _node(cluster, connection)
-    return {g.group_id: error_of(g) or _consumer_group(g, node) for g in response.groups}
-
-
-async def _ask_classic(
-    cluster: ClusterClient, connection: Connection, group_ids: list[str], timeout_s: float
-) -> Outcomes[str, ConsumerGroupDescription]:
-    request = pb.DescribeGroupsRequest(group_ids=group_ids)
-    response = await connection.groups.DescribeGroups(request, timeout=timeout_s)
-    node = _node(cluster, connection)
-    return {g.group_id: error_of(g) or _classic_group(g, node) for g in response.groups}
 
 
 def _node(cluster: ClusterClient, connection: Connection) -> Node:

@@ -111,7 +111,8 @@ class Commits:
         self._stored: dict[Key, OffsetAndMetadata] = {}
         self._committed: dict[Key, int] = {}
         self._queue: deque[_Commit] = deque()
-        self._member = Member()
+        self.member = Member()
+        """The member in whose name commits are made now."""
         self.needs_member = False
         """True if the consumer subscribes."""
         self._last_id = 0
@@ -122,19 +123,14 @@ class Commits:
         """True if no commit waits or is in flight."""
         return not self._queue
 
-    @property
-    def member(self) -> Member:
-        """The member in whose name commits are made now."""
-        return self._member
-
     def member_changed(self, member: Member) -> None:
         """Set the member for subsequent commits."""
-        if member == NOBODY != self._member:
+        if member == NOBODY != self.member:
             self._stored.clear()
             self._committed.clear()
             for commit in self._queue:
                 commit.held.clear()
-        self._member = member
+        self.member = member
 
     def store(self, key: Key, what: OffsetAndMetadata) -> None:
         """Store an offset for the next automatic commit, replacing the previous one."""
@@ -203,7 +199,7 @@ class Commits:
             elif not self._has_next_generation(error, key, now_ms, head):
                 self._settle(head, key, error)
         if head.left:
-            head.member = head.member if retried or self._member == NOBODY else self._member
+            head.member = head.member if retried or self.member == NOBODY else self.member
             self._back_off(head, now_ms)
 
     def failed(self, commit_id: int, error: TidelogError, now_ms: float) -> None:
@@ -225,7 +221,7 @@ class Commits:
 
     @property
     def _is_kept_out(self) -> bool:
-        return self.needs_member and self._member == NOBODY
+        return self.needs_member and self.member == NOBODY
 
     def _commit_stored(self, now_ms: float) -> None:
         interval_ms = self._settings.auto_commit_interval_ms
@@ -244,7 +240,7 @@ class Commits:
     def _enqueue(self, offsets: Mapping[Key, OffsetAndMetadata], now_ms: float) -> _Commit:
         self._last_id += 1
         deadline_ms = now_ms + self._settings.timeout_ms
-        commit = _Commit(self._last_id, offsets, self._member, deadline_ms, dict(offsets), set(offsets))
+        commit = _Commit(self._last_id, offsets, self.member, deadline_ms, dict(offsets), set(offsets))
         self._queue.append(commit)
         return commit
 
@@ -268,7 +264,7 @@ class Commits:
             return False
         if commit.passed_ms is None:
             commit.passed_ms = now_ms
-        return self._member not in (NOBODY, commit.member) or now_ms < commit.passed_ms + _GENERATION_GRACE_MS
+        return self.member not in (NOBODY, commit.member) or now_ms < commit.passed_ms + _GENERATION_GRACE_MS
 
     def _may_pass(self, error: TidelogError, now_ms: float, commit: _Commit) -> bool:
         is_final = error.code in _FINAL or now_ms >= commit.deadline_ms

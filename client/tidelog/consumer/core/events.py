@@ -100,15 +100,6 @@ class FetchFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedUp:
-    """The offset found, and the leader epoch of the record there; -1 if unknown."""
-
-    spec: LookUpSpec
-    offset: int
-    leader_epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
 class Validated:
     """The leader's largest epoch not above the requested one, and its end; -1 and -1 if the leader knows none."""
 
@@ -118,8 +109,11 @@ class Validated:
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedFound:
-    """The committed offset, None if there is none, and the leader epoch of the record before it; -1 if unknown."""
+class OffsetFound:
+    """The offset found for a request, None if nothing is committed, and a leader epoch; -1 if unknown.
+
+    The epoch is that of the record there or, for a committed offset, of the record before it.
+    """
 
     spec: AssignedPartition
     offset: int | None
@@ -143,7 +137,7 @@ class Refused:
     error: TidelogError
 
 
-Event = Refused | Fetched | FetchFailed | LookedUp | Validated | CommittedFound | RequestFailed
+Event = Refused | Fetched | FetchFailed | OffsetFound | Validated | RequestFailed
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ from tidelog.consumer.core.events import (
     AskMetadata,
     AssignedPartition,
     Command,
-    CommittedFound,
     Deliver,
     Event,
     FetchCommitted,
@@ -42,9 +41,9 @@ from tidelog.consumer.core.events import (
     FetchedPartition,
     FetchFailed,
     FetchSpec,
-    LookedUp,
     LookUp,
     LookUpSpec,
+    OffsetFound,
     PositionSettings,
     Refused,
     Report,
@@ -223,16 +222,13 @@ class Positions:
             case FetchFailed():
                 self._polls.end(event.node_id)
                 return self._fetch_failed(event, now_ms)
-            case LookedUp():
-                self._looked_up(event)
-                return []
             case Validated():
                 return self._validated(event)
             case RequestFailed():
                 state = self._current(event.spec)
                 return [] if state is None else self._back_off(state, event.error, now_ms)
-            case CommittedFound():
-                return self._committed_found(event)
+            case OffsetFound():
+                return self._offset_found(event)
             case Refused():
                 state = self._partitions.get((event.topic, event.partition))
                 return [] if state is None or state.stopped else self._back_off(state, event.error, now_ms)
@@ -269,7 +265,7 @@ class Positions:
             return self._reset(state, without_offset(state))
         return []
 
-    def _committed_found(self, event: CommittedFound) -> Sequence[Command]:
+    def _offset_found(self, event: OffsetFound) -> Sequence[Command]:
         if (state := self._current(event.spec)) is not None:
             state.attempts, state.reported = 0, None
             if event.offset is None:
@@ -306,11 +302,6 @@ class Positions:
         for state in states:
             state.preferred_node = None
         return [c for state in states for c in self._back_off(state, event.error, now_ms)]
-
-    def _looked_up(self, event: LookedUp) -> None:
-        if (state := self._current(event.spec)) is not None:
-            state.start_at(event.offset, event.leader_epoch)
-            state.attempts, state.reported = 0, None
 
     def _take(self, result: FetchedPartition, now_ms: float) -> Sequence[Command]:
         state = self._current(result.spec)

@@ -22,14 +22,10 @@ class Leadership:
         self.topics: frozenset[str] = frozenset()
         self._members: list[Member] = []
         self._known: Mapping[str, KnownTopic] = {}
-        self._has_learned = False
+        self.is_informed = False
+        """True if metadata has arrived since the topics changed."""
         self._assigned: dict[str, int] | None = None
         self.is_partial = False
-
-    @property
-    def is_informed(self) -> bool:
-        """True if metadata has arrived since the topics changed."""
-        return self._has_learned
 
     @property
     def is_outdated(self) -> bool:
@@ -49,14 +45,14 @@ class Leadership:
             instance_id = member.group_instance_id if member.HasField("group_instance_id") else None
             self._members.append(Member(member.member_id, subscription, instance_id))
         topics = frozenset[str]().union(*(member.subscription.topics for member in self._members))
-        self._has_learned = self._has_learned and topics == self.topics
+        self.is_informed = self.is_informed and topics == self.topics
         self.topics = topics
         return errors
 
     def learn(self, topics: Mapping[str, KnownTopic]) -> None:
         """Store the topics' metadata."""
         self._known = topics
-        self._has_learned = True
+        self.is_informed = True
 
     def assign(self, assignor: Assignor) -> list[pb.MemberAssignment]:
         """Divide the partitions that are known now."""
@@ -81,7 +77,7 @@ class Leadership:
         """Clear the state when another member leads."""
         self.topics = frozenset()
         self._members = []
-        self._has_learned = False
+        self.is_informed = False
         self._assigned = None
         self.is_partial = False
 

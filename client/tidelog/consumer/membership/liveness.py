@@ -12,26 +12,22 @@ class PollTimer:
 
     def __init__(self, interval_ms: float) -> None:
         self._interval_ms = interval_ms
-        self._deadline_ms = math.inf
-
-    @property
-    def deadline_ms(self) -> float:
+        self.deadline_ms = math.inf
         """The time at which the application is late; infinite if no poll is expected."""
-        return self._deadline_ms
 
     def restart(self, now_ms: float) -> None:
         """Restart the timer after a poll or a new subscription."""
-        self._deadline_ms = now_ms + self._interval_ms
+        self.deadline_ms = now_ms + self._interval_ms
 
     def stop(self) -> None:
         """Stop the timer."""
-        self._deadline_ms = math.inf
+        self.deadline_ms = math.inf
 
     def exceed(self, now_ms: float) -> bool:
         """Return True once when the application is late."""
-        if now_ms < self._deadline_ms:
+        if now_ms < self.deadline_ms:
             return False
-        self._deadline_ms = math.inf
+        self.deadline_ms = math.inf
         return True
 
 

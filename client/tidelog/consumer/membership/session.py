@@ -79,7 +79,8 @@ class GroupSession:
         self._joined = pb.JoinGroupResponse(generation_id=-1)
         self._told = NO_MEMBER
         self._failures = 0
-        self._retry_at_ms = float("-inf")
+        self.join_ms = float("-inf")
+        """The earliest time to join."""
         self._join_sent_ms = 0.0
         self._follow_up_ms = float("inf")
         self._calls = 0
@@ -108,11 +109,6 @@ class GroupSession:
         if self.is_fatal or self.awaits_poll:
             return False
         return self.phase is Phase.UNJOINED or (self.phase is Phase.STABLE and bool(self.rejoin_reason))
-
-    @property
-    def join_ms(self) -> float:
-        """The earliest time to join."""
-        return self._retry_at_ms
 
     @property
     def deadline_ms(self) -> float:
@@ -320,7 +316,7 @@ class GroupSession:
 
     def _retry_later(self, now_ms: float) -> None:
         self._failures += 1
-        self._retry_at_ms = now_ms + self._choose_backoff(self._failures)
+        self.join_ms = now_ms + self._choose_backoff(self._failures)
         if self.phase is Phase.JOINING:
             # The coordinator keeps a member while it waits for the others, so that time does not count.
             self._heartbeats.session_deadline_ms += now_ms - self._join_sent_ms

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
-from tidelog_node.groups.records import GroupMetadataKey, GroupMetadataMember, GroupMetadataValue, encode
-from tidelog_node.groups.value_formats import NO_TIMESTAMP
+from tidelog_node.groups.records import GroupMetadataKey, GroupMetadataValue, encode
+from tidelog_node.groups.value_formats import NO_TIMESTAMP, GroupMetadataMember
 from tidelog_node.shards.events import ShardRecord
 
 

@@ -24,6 +24,7 @@ from tidelog_node.groups.consumer_protocol import (
     encode_assignment,
     read_subscription,
 )
+from tidelog_node.groups.consumer_value_formats import ClassicMemberMetadata
 from tidelog_node.groups.events import TopicInfo
 from tidelog_node.groups.messages import (
     HeartbeatRequest,
@@ -33,7 +34,7 @@ from tidelog_node.groups.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from tidelog_node.groups.records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
+from tidelog_node.groups.records import ConsumerGroupMemberMetadataValue
 from tidelog_node.shards.events import ClientIdentity
 
 

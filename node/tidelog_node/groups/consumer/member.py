@@ -7,11 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tidelog_node.groups.consumer.assignors import Assignment
-from tidelog_node.groups.records import (
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataValue,
-    TopicPartitions,
-)
+from tidelog_node.groups.consumer_value_formats import TopicPartitions
+from tidelog_node.groups.records import ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 
 JOINING_EPOCH = 0
 LEAVE_GROUP_EPOCH = -1

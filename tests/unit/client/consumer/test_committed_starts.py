@@ -9,10 +9,10 @@ import pytest
 from tidelog.consumer.core.events import (
     AssignedPartition,
     Command,
-    CommittedFound,
     Fetch,
     FetchCommitted,
     LookUp,
+    OffsetFound,
     PositionSettings,
     Report,
     RequestFailed,
@@ -49,7 +49,7 @@ def test_reading_starts_at_the_committed_offset() -> None:
     positions = make()
     spec = asked(poll(positions))
     assert poll(positions) == []
-    assert positions.handle(CommittedFound(spec, 7, 3), 0) == []
+    assert positions.handle(OffsetFound(spec, 7, 3), 0) == []
     [fetch] = poll(positions)
     assert isinstance(fetch, Fetch)
     assert fetch.specs[0].offset == 7
@@ -60,7 +60,7 @@ def test_reading_starts_at_the_committed_offset() -> None:
 
 def test_without_a_committed_offset_auto_offset_reset_decides() -> None:
     positions = make()
-    positions.handle(CommittedFound(asked(poll(positions)), None), 0)
+    positions.handle(OffsetFound(asked(poll(positions)), None), 0)
     [look_up] = poll(positions)
     assert isinstance(look_up, LookUp)
     assert look_up.specs[0].timestamp_ms == -2
@@ -68,7 +68,7 @@ def test_without_a_committed_offset_auto_offset_reset_decides() -> None:
 
 def test_without_a_committed_offset_and_a_reset_the_application_is_told() -> None:
     positions = make(reset_timestamp_ms=None)
-    [report] = positions.handle(CommittedFound(asked(poll(positions)), None), 0)
+    [report] = positions.handle(OffsetFound(asked(poll(positions)), None), 0)
     assert isinstance(report, Report)
     assert report.error.code is ErrorCode._AUTO_OFFSET_RESET
     assert poll(positions) == []
@@ -102,9 +102,9 @@ def test_an_answer_for_an_earlier_assignment_does_not_count() -> None:
     positions.remove([KEY])
     positions.add([(KEY, None, None)])
     new = asked(poll(positions))
-    positions.handle(CommittedFound(old, 7), 0)
+    positions.handle(OffsetFound(old, 7), 0)
     assert poll(positions) == []
-    positions.handle(CommittedFound(new, 9), 0)
+    positions.handle(OffsetFound(new, 9), 0)
     [fetch] = poll(positions)
     assert isinstance(fetch, Fetch)
     assert fetch.specs[0].offset == 9

@@ -19,9 +19,9 @@ from tidelog.consumer.core.events import (
     FetchFailed,
     FetchSpec,
     Interrupt,
-    LookedUp,
     LookUp,
     LookUpSpec,
+    OffsetFound,
     PositionSettings,
     Refused,
     Report,
@@ -89,7 +89,7 @@ def test_positions_reset_when_the_offset_is_out_of_range() -> None:
     [look_up] = positions.poll(1, leader)
     assert isinstance(look_up, LookUp)
     assert look_up.specs[0].timestamp_ms == -2
-    positions.handle(LookedUp(look_up.specs[0], 3), 2)
+    positions.handle(OffsetFound(look_up.specs[0], 3), 2)
     assert fetch_of(positions.poll(2, leader)).specs[0].offset == 3
 
 
@@ -465,7 +465,7 @@ class PositionsMachine(RuleBasedStateMachine):
     def look_up(self, fails: bool) -> None:
         spec = self.look_ups.pop()
         error = error_for(ErrorCode.REQUEST_TIMED_OUT, "slow")
-        event = RequestFailed(spec, error) if fails else LookedUp(spec, 0)
+        event = RequestFailed(spec, error) if fails else OffsetFound(spec, 0)
         self.do(self.positions.handle(event, self.now_ms))
 
     @precondition(lambda self: self.validations)
