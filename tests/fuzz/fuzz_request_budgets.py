@@ -46,6 +46,7 @@ from tidelog.v1 import (
     log_service_pb2,
     quorum_service_pb2,
     raft_service_pb2,
+    transaction_service_pb2,
 )
 from tidelog_foundation.errors import KafkaException
 from tidelog_node.kafka.apis.registry import all_apis
@@ -65,6 +66,7 @@ NODE_SERVICES = (
     group_service_pb2.DESCRIPTOR.services_by_name["GroupService"],
     health_pb2.DESCRIPTOR.services_by_name["Health"],
     log_service_pb2.DESCRIPTOR.services_by_name["LogService"],
+    transaction_service_pb2.DESCRIPTOR.services_by_name["TransactionService"],
 )
 QUORUM_SERVICES = (
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],

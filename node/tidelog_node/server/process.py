@@ -73,6 +73,7 @@ from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.process_resources import keep_freed_memory, raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
 from tidelog_node.server.topic_creation import TopicCreation
+from tidelog_node.server.transaction_service import transaction_service
 from tidelog_node.shards.store import RecordStore
 
 logger = logging.getLogger(__name__)
@@ -333,6 +334,7 @@ class Node:
             log_service(context, budget),
             admin_service(context),
             group_service(self._groups, self._transactions),
+            transaction_service(context),
         ):
             service.add_to(self._server, intake)
         add_servicer(self._server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
