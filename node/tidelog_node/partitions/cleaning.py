@@ -22,7 +22,7 @@ from typing import TypeVar
 from tidelog_foundation.config.topic import UNLIMITED
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import NO_TIMESTAMP
-from tidelog_node.event_loop.clock import Clock
+from tidelog_node.event_loop import Clock
 from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import OS_FILES, Files, LogConfig, PartitionLog
 from tidelog_node.log.cleaner import (

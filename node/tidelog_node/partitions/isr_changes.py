@@ -18,7 +18,7 @@ from tidelog_foundation.requests.replicas import (
     IsrMember,
 )
 from tidelog_node.broker.report import Report
-from tidelog_node.event_loop.clock import SystemClock
+from tidelog_node.event_loop import SystemClock
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication import isr_changes as core
 from tidelog_node.replication.commands import ProposeIsr

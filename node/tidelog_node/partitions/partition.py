@@ -16,9 +16,7 @@ from typing import assert_never
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LeaderEpoch, TopicId
-from tidelog_node.event_loop.clock import Clock
-from tidelog_node.event_loop.decoding import DecodingThread
-from tidelog_node.event_loop.pending import Pending
+from tidelog_node.event_loop import Clock, DecodingThread, Pending
 from tidelog_node.log import AppendInfo, CheckedBatch, PartitionLog, TimestampAndOffset, TimestampSearch
 from tidelog_node.log.disk.files import Buffer
 from tidelog_node.log.segments.segment import Segment

@@ -11,7 +11,7 @@ import itertools
 from typing import Protocol
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_node.event_loop.pending import Pending
+from tidelog_node.event_loop import Pending
 from tidelog_node.replication import LeaderState
 from tidelog_node.replication.fetch_session import TopicRef
 

@@ -21,7 +21,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.broker.report import Report
-from tidelog_node.event_loop.clock import Clock
+from tidelog_node.event_loop import Clock
 from tidelog_node.hosting import HostedReplicas, PartitionKey, commands, events
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.directory.deletion import remove_directory

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.ids import BrokerId
-from tidelog_node.event_loop.clock import Clock
+from tidelog_node.event_loop import Clock
 from tidelog_node.replication.quota import ReplicationQuota, is_throttled
 
 

@@ -11,13 +11,7 @@ from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, encode
-from tidelog_node.kafka.protocol.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FinalizedFeature,
-    SupportedFeature,
-)
+from tidelog_node.kafka.protocol.messages import api_versions as wire
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, KafkaNode, Request
 from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
@@ -39,8 +33,8 @@ class ApiVersionsApi:
     """
 
     key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
-    versions: ClassVar[tuple[int, int]] = ApiVersionsRequest.VERSIONS
-    flexible: ClassVar[int] = ApiVersionsRequest.FLEXIBLE
+    versions: ClassVar[tuple[int, int]] = wire.ApiVersionsRequest.VERSIONS
+    flexible: ClassVar[int] = wire.ApiVersionsRequest.FLEXIBLE
     overlaps: ClassVar[bool] = False
 
     def __init__(self, all_apis: Callable[[], Mapping[ApiKey, Api]]) -> None:
@@ -50,9 +44,9 @@ class ApiVersionsApi:
     def begin(self, node: KafkaNode, request: Request) -> Body:
         """Return the response, with INVALID_REQUEST for an invalid client name or version."""
         version = request.caller.version
-        asked = decode(ApiVersionsRequest, request.reader, version)
+        asked = decode(wire.ApiVersionsRequest, request.reader, version)
         if version >= _NAMES_SOFTWARE and not _is_valid(asked):
-            return _encoded(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST.code), version)
+            return _encoded(wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST.code), version)
         image = node.context.metadata.image
         if asked.asks_grpc_listener:
             answer = self._response(image, version)
@@ -62,31 +56,33 @@ class ApiVersionsApi:
             kept = self._kept[version] = (image, _encoded(self._response(image, version), version))
         return kept[1]
 
-    def _response(self, image: MetadataImage, version: int) -> ApiVersionsResponse:
-        return ApiVersionsResponse(
+    def _response(self, image: MetadataImage, version: int) -> wire.ApiVersionsResponse:
+        return wire.ApiVersionsResponse(
             api_keys=[
-                ApiVersion(key, _ADVERTISED_FROM.get(key, api.versions[0]), api.versions[1])
+                wire.ApiVersion(key, _ADVERTISED_FROM.get(key, api.versions[0]), api.versions[1])
                 for key, api in sorted(self._all_apis().items())
             ],
             supported_features=[
-                SupportedFeature(name, known.min_level, known.max_level)
+                wire.SupportedFeature(name, known.min_level, known.max_level)
                 for name, known in sorted(SUPPORTED_FEATURES.items())
                 if known.min_level > 0 or version >= _KNOWS_LEVEL_ZERO
             ],
             finalized_features_epoch=image.offset,
             finalized_features=[
-                FinalizedFeature(name, level, level) for name, level in sorted(image.feature_levels.items()) if level
+                wire.FinalizedFeature(name, level, level)
+                for name, level in sorted(image.feature_levels.items())
+                if level
             ],
         )
 
 
 def unsupported_version() -> Body:
     """Return a response of version 0 to an unsupported version of ApiVersions, with the supported range."""
-    served = ApiVersion(ApiKey.API_VERSIONS, *ApiVersionsRequest.VERSIONS)
-    return _encoded(ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION.code, [served]), 0)
+    served = wire.ApiVersion(ApiKey.API_VERSIONS, *wire.ApiVersionsRequest.VERSIONS)
+    return _encoded(wire.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION.code, [served]), 0)
 
 
-def _is_valid(asked: ApiVersionsRequest) -> bool:
+def _is_valid(asked: wire.ApiVersionsRequest) -> bool:
     return all(map(_SOFTWARE.fullmatch, (asked.client_software_name, asked.client_software_version)))
 
 
@@ -96,7 +92,7 @@ def _grpc_listener(node: KafkaNode, image: MetadataImage) -> str:
     return "" if broker is None else format_address(broker.endpoint.host, broker.endpoint.port)
 
 
-def _encoded(response: ApiVersionsResponse, version: int) -> Body:
+def _encoded(response: wire.ApiVersionsResponse, version: int) -> Body:
     writer = Writer()
     encode(response, writer, version)
     return writer.chunks()

@@ -15,7 +15,7 @@ from tidelog_foundation.requests.replicas import (
     DirectoryAssignment,
     DirectoryAssignmentTopic,
 )
-from tidelog_node.event_loop.clock import Clock
+from tidelog_node.event_loop import Clock
 from tidelog_node.hosting import assignments as core
 from tidelog_node.hosting.commands import AssignDirectory
 

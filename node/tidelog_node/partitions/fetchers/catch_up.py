@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import LeaderEpoch
 from tidelog_foundation.records import parse_header
-from tidelog_node.event_loop.clock import Clock
+from tidelog_node.event_loop import Clock
 from tidelog_node.fetching import Buffer, FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication import FetchSpec

@@ -25,7 +25,7 @@ from typing import Any
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.fetch_session import FULL_EPOCH, FetchSessionHandler, SessionRequest
 from tidelog_foundation.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
-from tidelog_node.event_loop.clock import Clock
+from tidelog_node.event_loop import Clock
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey, ReplicaTransport, SessionStep
 from tidelog_node.partitions.directories.folder_creation import create_folders
 from tidelog_node.partitions.fetchers.catch_up import CatchUp

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_node.event_loop.clock import SystemClock
+from tidelog_node.event_loop import SystemClock
 from tidelog_node.partitions.fetchers import catch_up
 
 VALUE = b"x" * 400_000

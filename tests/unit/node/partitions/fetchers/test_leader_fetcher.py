@@ -1,7 +1,7 @@
 import asyncio
 import contextlib
 
-from tidelog_node.event_loop.clock import SystemClock
+from tidelog_node.event_loop import SystemClock
 from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings, LeaderFetcher
 from tidelog_node.partitions.throttles import ReplicationThrottles
 
