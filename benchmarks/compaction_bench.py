@@ -27,7 +27,8 @@ from benchmarks.result import Bar, Result
 from benchmarks.suite import run_alone
 from tidelog_foundation.records import RecordBatchBuilder, assign_offsets
 from tidelog_node.log import OS_FILES, LogConfig, PartitionLog
-from tidelog_node.log.cleaner import CleanerMemory, LogCleaner, LogToClean, SourceSegment, Throttle
+from tidelog_node.log.cleaner.job import CleanerMemory, LogToClean, SourceSegment, Throttle
+from tidelog_node.log.cleaner.log_cleaner import LogCleaner
 
 _BYTES_PER_SECOND_BAR = 50.0
 _EXTRA_MEMORY_BAR = 64.0

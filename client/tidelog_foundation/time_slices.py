@@ -52,3 +52,13 @@ class TimeSlices:
                     return result
                 if self.is_over:
                     await self.give_way()
+
+
+def result_at_once(steps: Generator[None, None, T]) -> T:
+    """Run a generator to its end without a pause, and return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result

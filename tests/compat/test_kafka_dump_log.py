@@ -15,7 +15,7 @@ from sample_partition import write_sample_partition
 from typer.testing import CliRunner
 
 from tidelog_cli.commands import app
-from tidelog_node.log.producers import decode_snapshot, encode_snapshot
+from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
 
 pytestmark = pytest.mark.compat
 

@@ -18,17 +18,9 @@ from memory_disk import MemoryFiles
 from tidelog_foundation.records import Record, iter_headers, read_records, validate_batch
 from tidelog_foundation.records.control import ControlType
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.log.cleaner import (
-    CleanerMemory,
-    Cleaning,
-    LogCleaner,
-    LogState,
-    LogToClean,
-    SealedSegment,
-    SourceSegment,
-    Throttle,
-    cleanable_range,
-)
+from tidelog_node.log.cleaner.job import CleanerMemory, Cleaning, LogToClean, SourceSegment, Throttle
+from tidelog_node.log.cleaner.log_cleaner import LogCleaner
+from tidelog_node.log.cleaner.policy import LogState, SealedSegment, cleanable_range
 from tidelog_node.log.directory.offset_checkpoint_file import CLEANER_OFFSETS, OffsetCheckpointFile
 from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.log.segments.segment import Segment

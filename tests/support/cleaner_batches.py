@@ -13,7 +13,7 @@ from tidelog_foundation.records import (
     validate_batch,
 )
 from tidelog_foundation.records.control import ControlType, control_batch
-from tidelog_node.log.producers import ProducerEntry
+from tidelog_node.log.producers.entries import ProducerEntry
 
 NOW_MS = 1_700_000_000_000
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from tidelog_foundation.records import Record, RecordBatchHeader, iter_headers, parse_header, read_records
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.log.producers import read_marker
+from tidelog_node.log.producers.entries import read_marker
 
 MAX_SEQUENCE = 2**31 - 1
 RETAINED_BATCHES = 5

@@ -27,7 +27,7 @@ from tidelog.producer.core.limits import AccumulatorLimits
 from tidelog.producer.core.partition_queue import REFUSALS
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import RecordBatchHeader, parse_header, read_records
-from tidelog_node.log.producers import ProducerState
+from tidelog_node.log.producers.state import ProducerState
 
 TOPIC = "t"
 EXPIRATION_MS = 86_400_000

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog_foundation.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch, parse_header
-from tidelog_node.log.producers import ProducerEntry, encode_snapshot
+from tidelog_node.log.producers.entries import ProducerEntry
+from tidelog_node.log.producers.snapshot_format import encode_snapshot
 from tidelog_node.log.segments.transaction_index import AbortedTransaction, encode_aborted
 
 NOW_MS = 1_700_000_000_000

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Protocol
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.time_slices import result_at_once
 from tidelog_node.fetching import FetchRequest, PartitionKey, TopicRef
 from tidelog_node.partitions import FollowerIdentity, Partition
 from tidelog_node.partitions.purgatory import PartitionListeners
@@ -177,13 +178,7 @@ class FetchSessions:
         Raises:
             TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
-        steps = self.begin_in_steps(request, now_ms)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                session: OpenSession = end.value
-                return session
+        return result_at_once(self.begin_in_steps(request, now_ms))
 
     def begin_in_steps(self, request: FetchRequest, now_ms: int) -> Generator[None, None, OpenSession]:
         """Do the same, one partition a step.

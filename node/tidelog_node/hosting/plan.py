@@ -1,4 +1,4 @@
-"""The order in which a node applies the changes of an image.
+"""The order in which a node applies the changes of an image, and the settings of its topics.
 
 1. The brokers: a registration names only brokers that the partitions know.
 2. The removals: a topic that was deleted and created again can use its name's folder.
@@ -13,9 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_node.hosting.states import PartitionKey
 from tidelog_quorum.metadata.delta import MetadataDelta, PartitionChange
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.topic_config import topic_config
 
 _CHANGES_AT_A_TIME = 512
 _MANY_CHANGES = 64
@@ -150,3 +153,32 @@ class Plan:
         if self._done % _CHANGES_AT_A_TIME == 0:
             self._phase = _Phase.CREATION
         return ReplicaStep((change.topic_name, change.index), change.topic_id)
+
+
+class TopicConfigs:
+    """The settings of one image at a time. All partitions of a topic share an object."""
+
+    def __init__(self, defaults: TopicConfig) -> None:
+        self._defaults = defaults
+        self._has_other_defaults = False
+        self._image = MetadataImage()
+        self._configs: dict[str, TopicConfig] = {}
+
+    def change_defaults(self, defaults: TopicConfig) -> None:
+        """Change the defaults. They apply from the next :meth:`follow` on."""
+        self._defaults = defaults
+        self._has_other_defaults = True
+
+    def follow(self, image: MetadataImage) -> bool:
+        """Change to an image. Return True if it may concern all topics because the node's own settings changed."""
+        self._image = image
+        self._configs.clear()
+        concerns_all, self._has_other_defaults = self._has_other_defaults, False
+        return concerns_all
+
+    def of(self, topic: str) -> TopicConfig:
+        """Return a topic's settings."""
+        config = self._configs.get(topic)
+        if config is None:
+            config = self._configs[topic] = topic_config(self._image, topic, self._defaults)
+        return config

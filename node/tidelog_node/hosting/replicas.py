@@ -31,6 +31,7 @@ from tidelog_foundation.ids import LOST_DIRECTORY, NO_BROKER, BrokerId, Director
 from tidelog_node.broker.report import Level, Report
 from tidelog_node.hosting import commands, events, plan
 from tidelog_node.hosting.fetch_sources import FetchSources
+from tidelog_node.hosting.plan import TopicConfigs
 from tidelog_node.hosting.states import (
     Offline,
     OfflineReason,
@@ -42,7 +43,6 @@ from tidelog_node.hosting.states import (
     Source,
     SteppedBack,
 )
-from tidelog_node.hosting.topic_configs import TopicConfigs
 from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.replication.events import EligibleBrokersChanged
 from tidelog_quorum.metadata.image import MetadataImage

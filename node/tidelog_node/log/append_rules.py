@@ -28,7 +28,7 @@ from tidelog_foundation.records import (
 )
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.disk.files import Buffer
-from tidelog_node.log.producers import Duplicate
+from tidelog_node.log.producers.entries import Duplicate
 
 NO_APPEND_TIME = -1
 _ASSIGNED = struct.Struct(">qii")

@@ -17,7 +17,7 @@ from tidelog_node.log.disk.files import Buffer, storage_errors
 from tidelog_node.log.epochs import LeaderEpochCache
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.producer_replay import ProducerReplay
-from tidelog_node.log.producers import read_marker
+from tidelog_node.log.producers.entries import read_marker
 
 
 class Appender:

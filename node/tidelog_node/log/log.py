@@ -27,7 +27,7 @@ from tidelog_node.log.epochs import EPOCH_CHECKPOINT, LeaderEpochCache
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.log_reader import LogReader
 from tidelog_node.log.producer_replay import ProducerReplay
-from tidelog_node.log.producers import ProducerSnapshots
+from tidelog_node.log.producers.snapshots import ProducerSnapshots
 from tidelog_node.log.recovery import RecoveryInput, RecoveryReport, load_segments
 from tidelog_node.log.retention import Reason, RetentionPoint, SegmentExtent, find_expired
 from tidelog_node.log.segments.file_names import LOG_SUFFIX

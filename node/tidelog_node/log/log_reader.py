@@ -11,7 +11,7 @@ from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.producer_replay import ProducerReplay
-from tidelog_node.log.producers import ProducerEntry
+from tidelog_node.log.producers.entries import ProducerEntry
 from tidelog_node.log.segments.indexes import NO_TIMESTAMP
 from tidelog_node.log.segments.segment import Segment
 from tidelog_node.log.segments.transaction_index import AbortedTransaction

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.disk.files import Buffer
-from tidelog_node.log.producers import ProducerSnapshots, read_marker
+from tidelog_node.log.producers.entries import read_marker
+from tidelog_node.log.producers.snapshots import ProducerSnapshots
 from tidelog_node.log.segments.segment import Segment
 from tidelog_node.log.segments.transaction_index import AbortedTransaction
 

@@ -25,20 +25,10 @@ from tidelog_foundation.records import NO_TIMESTAMP
 from tidelog_node.event_loop import Clock
 from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import OS_FILES, Files, LogConfig, PartitionLog
-from tidelog_node.log.cleaner import (
-    Cleanable,
-    CleanerMemory,
-    Cleaning,
-    CleaningAborted,
-    LogCleaner,
-    LogState,
-    LogToClean,
-    SealedSegment,
-    SourceSegment,
-    Throttle,
-    cleanable_range,
-    filthiest,
-)
+from tidelog_node.log.cleaner.job import CleanerMemory, Cleaning, LogToClean, SourceSegment, Throttle
+from tidelog_node.log.cleaner.log_cleaner import LogCleaner
+from tidelog_node.log.cleaner.policy import Cleanable, LogState, SealedSegment, cleanable_range, filthiest
+from tidelog_node.log.cleaner.source import CleaningAborted
 from tidelog_node.log.directory.offset_checkpoint_file import OffsetCheckpointFile
 from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.log.segments.segment import Segment

@@ -8,6 +8,7 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error, LeaderIdAndEpoch
 from tidelog_foundation.errors import error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog_foundation.time_slices import result_at_once
 from tidelog_node.fetching import CurrentLeader, FetchRequest, FetchResponse, FetchResult, SessionStep
 from tidelog_node.replication.fetch_session import FetchSpec, PartitionKey, TopicRef
 from tidelog_node.replication.truncation import EpochEnd
@@ -15,10 +16,7 @@ from tidelog_node.replication.truncation import EpochEnd
 
 def request_from_proto(request: pb.FetchRequest) -> FetchRequest:
     """Return the request of a message."""
-    made = _without_partitions(request)
-    made.wanted = {(t.name or t.topic_id, p.index): _spec(t.topic_id, p) for t in request.topics for p in t.partitions}
-    made.forgotten = [(t.name or t.topic_id, index) for t in request.forgotten_topics for index in t.partitions]
-    return made
+    return result_at_once(request_from_proto_in_steps(request))
 
 
 def request_from_proto_in_steps(request: pb.FetchRequest) -> Generator[None, None, FetchRequest]:
@@ -79,12 +77,7 @@ class _ResponseToProto:
 
     def __call__(self, response: FetchResponse) -> pb.FetchResponse:
         """Return the message of a response."""
-        message = _without_topics(response)
-        for ref, results in response.topics.items():
-            topic = _add_topic(message, ref)
-            for result in results:
-                _fill(topic.partitions.add(index=result.index), result)
-        return message
+        return result_at_once(self.in_steps(response))
 
     def in_steps(self, response: FetchResponse) -> Generator[None, None, pb.FetchResponse]:
         """Return the message of a response, converted one topic per step."""

@@ -11,7 +11,8 @@ from itertools import pairwise
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.records import HEADER_SIZE, LOG_APPEND_TIME, RecordBatchHeader, check_records, iter_records
 from tidelog_node.log.directory.offset_checkpoint_file import parse_checkpoint
-from tidelog_node.log.producers import ProducerEntry, decode_snapshot, read_marker
+from tidelog_node.log.producers.entries import ProducerEntry, read_marker
+from tidelog_node.log.producers.snapshot_format import decode_snapshot
 from tidelog_node.log.segments.transaction_index import aborted_fault, decode_aborted
 from tidelog_node.tools.findings import Finding, Note, Problem, Row, Value
 from tidelog_node.tools.index_files import OffsetIndexFile, TimeIndexFile

@@ -18,7 +18,8 @@ from pathlib import Path
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.records import check_records
 from tidelog_node.log.directory.offset_checkpoint_file import parse_checkpoint
-from tidelog_node.log.producers import decode_snapshot, read_marker
+from tidelog_node.log.producers.entries import read_marker
+from tidelog_node.log.producers.snapshot_format import decode_snapshot
 from tidelog_node.log.segments.transaction_index import ENTRY_SIZE, AbortedTransaction, aborted_fault, decode_aborted
 from tidelog_node.tools.dump import DumpOptions, dump
 from tidelog_node.tools.findings import Note, Problem, Row

@@ -10,7 +10,7 @@ from tidelog.producer.core.numbering import Numbering
 from tidelog.producer.core.partition_queue import PartitionQueue
 from tidelog_node.log.appender import Appender
 from tidelog_node.log.log import PartitionLog
-from tidelog_node.log.producers import ProducerState
+from tidelog_node.log.producers.state import ProducerState
 from tidelog_node.partitions import partition as partition_module
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.reads import read_for_consumer

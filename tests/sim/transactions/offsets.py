@@ -9,7 +9,7 @@ from sim.transactions.partitions import Key, SimulatedPartition
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import iter_headers, read_records
-from tidelog_node.log.producers import read_marker
+from tidelog_node.log.producers.entries import read_marker
 
 _ALL_BYTES = 1 << 30
 NOTHING = -1

@@ -23,7 +23,7 @@ from tidelog_foundation.errors import ErrorCode
 from tidelog_node.log import PartitionLog
 from tidelog_node.log.appender import Appender
 from tidelog_node.log.log_reader import LogReader
-from tidelog_node.log.producers import ProducerState
+from tidelog_node.log.producers.state import ProducerState
 from tidelog_node.log.segments.transaction_index import TransactionIndex
 from tidelog_node.transactions import markers as markers_module
 from tidelog_node.transactions import shard as shard_module

@@ -21,7 +21,7 @@ from timestamp_searches import find_by_timestamp, find_max_timestamp
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
 from tidelog_foundation.records import ControlType, control_batch, iter_headers, validate_batch
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.log.producers import ProducerEntry
+from tidelog_node.log.producers.entries import ProducerEntry
 from tidelog_node.log.segments.segment import Segment
 
 CONFIG = LogConfig(

@@ -13,7 +13,7 @@ from memory_disk import failing, no_fault
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.log.producers import snapshot_offset
+from tidelog_node.log.producers.snapshots import snapshot_offset
 
 DIRECTORY = Path("/data/topic-0")
 CONFIG = LogConfig(segment_bytes=420, index_interval_bytes=100, segment_index_bytes=1024)

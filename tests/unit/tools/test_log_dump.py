@@ -11,7 +11,8 @@ import pytest
 from tools_partition import NOW_MS
 from typer.testing import Result
 
-from tidelog_node.log.producers import BatchMetadata, decode_snapshot, encode_snapshot
+from tidelog_node.log.producers.entries import BatchMetadata
+from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
 from tidelog_node.tools.dump import PayloadFormat, shown
 
 Tidelog = Callable[..., Result]

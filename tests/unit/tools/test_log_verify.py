@@ -14,7 +14,8 @@ from tools_partition import NOW_MS, data_batch, marker_batch, write_partition, w
 from typer.testing import Result
 
 from tidelog_foundation.records import ControlType, parse_header
-from tidelog_node.log.producers import ProducerEntry, encode_snapshot
+from tidelog_node.log.producers.entries import ProducerEntry
+from tidelog_node.log.producers.snapshot_format import encode_snapshot
 from tidelog_node.log.segments.transaction_index import AbortedTransaction, encode_aborted
 from tidelog_node.tools.segment_scan import CHUNK_SIZE, SegmentScan
 

@@ -27,7 +27,7 @@ from tidelog_foundation.records.header import (
 from tidelog_foundation.records.validation import record_section
 from tidelog_node.log.cleaner._engine import engine
 from tidelog_node.log.cleaner.transactions import CleanedTransactions
-from tidelog_node.log.producers import ProducerEntry
+from tidelog_node.log.producers.entries import ProducerEntry
 
 KeptBatch = tuple[RecordBatchHeader, Buffer]
 """A batch that stays: its header and its bytes."""

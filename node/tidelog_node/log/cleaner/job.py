@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidelog_node.log.cleaner._engine import engine
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.producers import ProducerEntry
+from tidelog_node.log.producers.entries import ProducerEntry
 from tidelog_node.log.segments.segment import Segment
 from tidelog_node.log.segments.transaction_index import AbortedTransaction
 

@@ -13,7 +13,7 @@ from tidelog_foundation.records import LOG_APPEND_TIME, parse_header
 from tidelog_foundation.records.control import ControlType, read_control
 from tidelog_node.log.cleaner.batch_filter import BatchFilter
 from tidelog_node.log.cleaner.transactions import CleanedTransactions
-from tidelog_node.log.producers import ProducerEntry
+from tidelog_node.log.producers.entries import ProducerEntry
 from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 DAY_MS = 86_400_000

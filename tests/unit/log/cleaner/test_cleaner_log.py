@@ -8,7 +8,7 @@ from memory_disk import MemoryFiles
 
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
 from tidelog_foundation.records.control import ControlType
-from tidelog_node.log.cleaner import CleaningAborted
+from tidelog_node.log.cleaner.source import CleaningAborted
 from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 pytestmark = pytest.mark.usefixtures("engine")

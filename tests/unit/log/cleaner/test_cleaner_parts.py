@@ -11,8 +11,8 @@ from cleaner_batches import data_batch
 from memory_disk import MemoryFiles
 
 from tidelog_foundation.errors import CorruptRecordError, TidelogError
-from tidelog_node.log.cleaner import CleanerMemory, CleaningAborted, CleaningStatistics, Throttle
-from tidelog_node.log.cleaner.source import BatchSource
+from tidelog_node.log.cleaner.job import CleanerMemory, CleaningStatistics, Throttle
+from tidelog_node.log.cleaner.source import BatchSource, CleaningAborted
 from tidelog_node.log.directory.offset_checkpoint_file import CLEANER_OFFSETS, OffsetCheckpointFile
 
 DIRECTORY = Path("/logs")

@@ -7,8 +7,15 @@ from dataclasses import replace
 import pytest
 
 from tidelog_foundation.config.topic import TopicConfig
-from tidelog_node.log.cleaner import Cleanable, LogState, SealedSegment, cleanable_range, filthiest
-from tidelog_node.log.cleaner.policy import SegmentSize, group_segments
+from tidelog_node.log.cleaner.policy import (
+    Cleanable,
+    LogState,
+    SealedSegment,
+    SegmentSize,
+    cleanable_range,
+    filthiest,
+    group_segments,
+)
 
 NOW_MS = 1_000_000
 

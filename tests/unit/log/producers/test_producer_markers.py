@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from tidelog_foundation.errors import CorruptRecordError
 from tidelog_foundation.records import RecordBatchBuilder
-from tidelog_node.log.producers import EndTransactionMarker, read_marker
+from tidelog_node.log.producers.entries import EndTransactionMarker, read_marker
 
 ABORT_KEY, COMMIT_KEY, LEADER_CHANGE_KEY = (bytes.fromhex("0000000" + kind) for kind in "012")
 

@@ -19,7 +19,8 @@ from producer_headers import CONTROL, TRANSACTIONAL, header_of
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import RecordBatchHeader
-from tidelog_node.log.producers import Duplicate, EndTransactionMarker, ProducerSnapshots, snapshot_path
+from tidelog_node.log.producers.entries import Duplicate, EndTransactionMarker
+from tidelog_node.log.producers.snapshots import ProducerSnapshots, snapshot_path
 
 DIRECTORY = Path("/data/flights-0")
 SEQUENCES = 2**31

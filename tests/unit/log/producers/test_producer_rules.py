@@ -9,13 +9,8 @@ import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import RecordBatchHeader
-from tidelog_node.log.producers import (
-    CompletedTransaction,
-    Duplicate,
-    EndTransactionMarker,
-    ProducerEntry,
-    ProducerState,
-)
+from tidelog_node.log.producers.entries import CompletedTransaction, Duplicate, EndTransactionMarker, ProducerEntry
+from tidelog_node.log.producers.state import ProducerState
 
 Header = Callable[..., RecordBatchHeader]
 

@@ -13,16 +13,9 @@ from memory_disk import MemoryFiles, crash_at_every_step, failing
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import RecordBatchHeader
-from tidelog_node.log.producers import (
-    BatchMetadata,
-    Duplicate,
-    ProducerEntry,
-    ProducerSnapshots,
-    decode_snapshot,
-    encode_snapshot,
-    snapshot_offset,
-    snapshot_path,
-)
+from tidelog_node.log.producers.entries import BatchMetadata, Duplicate, ProducerEntry
+from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
+from tidelog_node.log.producers.snapshots import ProducerSnapshots, snapshot_offset, snapshot_path
 
 Header = Callable[..., RecordBatchHeader]
 DIRECTORY = Path("/data/flights-0")
