@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar, assert_never
+from typing import Generic, TypeVar, assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId, topic_id_text
@@ -176,16 +176,33 @@ class MetadataImage:
             assert broker.broker_epoch <= self.offset, f"registered in the future: {broker}"
 
 
+class _ChangingMap(Generic[K, V]):
+    """A map that is copied at its first change."""
+
+    def __init__(self, base: Mapping[K, V]) -> None:
+        self.current = base
+        self._changed: dict[K, V] | None = None
+
+    def changed(self) -> dict[K, V]:
+        """Return the copy, to be changed."""
+        if self._changed is None:
+            self.current = self._changed = _copy(self.current)
+        return self._changed
+
+    def finished(self) -> Mapping[K, V]:
+        """Return the map, which nothing may change any more."""
+        return self.current if self._changed is None else MappingProxyType(self._changed)
+
+
 class MetadataImageBuilder:
     """An image under construction; copies each map at its first change. Used for one entry or snapshot."""
 
     def __init__(self, base: MetadataImage) -> None:
-        self._base = base
-        self._brokers: dict[BrokerId, BrokerRegistration] | None = None
-        self._topics: dict[str, TopicImage] | None = None
-        self._topic_names: dict[TopicId, str] | None = None
-        self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
-        self._features: dict[str, int] | None = None
+        self._brokers = _ChangingMap(base.brokers)
+        self._topics = _ChangingMap(base.topics)
+        self._topic_names = _ChangingMap(base.topic_names)
+        self._configs = _ChangingMap(base.configs)
+        self._features = _ChangingMap(base.feature_levels)
         self._next_producer_id = base.next_producer_id
         self._partitions: dict[str, dict[int, PartitionRegistration]] = {}
         self._shared = SharedTuples()
@@ -198,27 +215,26 @@ class MetadataImageBuilder:
     def finish(self, offset: int, epoch: int) -> MetadataImage:
         """Return the image; the builder cannot be used afterwards."""
         for name, partitions in self._partitions.items():
-            topics = self._changed_topics()
+            topics = self._topics.changed()
             topics[name] = dataclasses.replace(topics[name], partitions=MappingProxyType(partitions))
-        base = self._base
         return MetadataImage(
             offset=offset,
             epoch=epoch,
-            brokers=_frozen(self._brokers, base.brokers),
-            topics=_frozen(self._topics, base.topics),
-            topic_names=_frozen(self._topic_names, base.topic_names),
-            configs=_frozen(self._configs, base.configs),
-            feature_levels=_frozen(self._features, base.feature_levels),
+            brokers=self._brokers.finished(),
+            topics=self._topics.finished(),
+            topic_names=self._topic_names.finished(),
+            configs=self._configs.finished(),
+            feature_levels=self._features.finished(),
             next_producer_id=self._next_producer_id,
         )
 
     def _replay(self, record: MetadataRecord) -> None:
         match record:
             case RegisterBrokerRecord():
-                self._changed_brokers()[record.broker_id] = BrokerRegistration.from_record(record)
+                self._brokers.changed()[record.broker_id] = BrokerRegistration.from_record(record)
             case UnregisterBrokerRecord():
                 self._registered(record.broker_id, record.broker_epoch)
-                del self._changed_brokers()[record.broker_id]
+                del self._brokers.changed()[record.broker_id]
             case BrokerRegistrationChangeRecord():
                 self._change_registration(record)
             case TopicRecord():
@@ -242,8 +258,7 @@ class MetadataImageBuilder:
                 assert_never(record)
 
     def _registered(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRegistration:
-        brokers = self._base.brokers if self._brokers is None else self._brokers
-        broker = brokers.get(broker_id)
+        broker = self._brokers.current.get(broker_id)
         if broker is None or broker.broker_epoch != broker_epoch:
             raise _fault(f"no registration of broker {broker_id} with epoch {broker_epoch}: {broker}")
         return broker
@@ -252,7 +267,7 @@ class MetadataImageBuilder:
         broker = self._registered(record.broker_id, record.broker_epoch)
         shutdown = record.in_controlled_shutdown
         log_dirs = record.log_dirs
-        self._changed_brokers()[record.broker_id] = dataclasses.replace(
+        self._brokers.changed()[record.broker_id] = dataclasses.replace(
             broker,
             fenced=broker.fenced if record.fenced is None else record.fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown if shutdown is None else shutdown,
@@ -260,7 +275,7 @@ class MetadataImageBuilder:
         )
 
     def _create_topic(self, record: TopicRecord) -> None:
-        topics, names = self._changed_topics(), self._changed_topic_names()
+        topics, names = self._topics.changed(), self._topic_names.changed()
         if record.name in topics or record.topic_id in names:
             raise _fault(f"topic {record.name} ({topic_id_text(record.topic_id)}) exists")
         topics[record.name] = TopicImage(record.name, record.topic_id)
@@ -276,12 +291,12 @@ class MetadataImageBuilder:
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
         name = self._topic_name(record.topic_id)
         self._partitions.pop(name, None)
-        del self._changed_topics()[name]
-        del self._changed_topic_names()[record.topic_id]
-        self._changed_configs().pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
+        del self._topics.changed()[name]
+        del self._topic_names.changed()[record.topic_id]
+        self._configs.changed().pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
 
     def _change_config(self, record: ConfigRecord) -> None:
-        configs = self._changed_configs()
+        configs = self._configs.changed()
         resource = ConfigResource(record.resource_type, record.resource_name)
         settings = dict(configs.get(resource, {}))
         if record.value is None:
@@ -293,53 +308,27 @@ class MetadataImageBuilder:
             del configs[resource]
 
     def _change_feature(self, record: FeatureLevelRecord) -> None:
-        if self._features is None:
-            self._features = _copy(self._base.feature_levels)
-        self._features[record.name] = record.level
+        levels = self._features.changed()
+        levels[record.name] = record.level
         if record.level == 0:
-            del self._features[record.name]
+            del levels[record.name]
 
     def _topic_name(self, topic_id: TopicId) -> str:
-        names = self._base.topic_names if self._topic_names is None else self._topic_names
-        name = names.get(topic_id)
+        name = self._topic_names.current.get(topic_id)
         if name is None:
             raise _fault(f"no topic {topic_id_text(topic_id)}")
         return name
 
-    def _changed_brokers(self) -> dict[BrokerId, BrokerRegistration]:
-        if self._brokers is None:
-            self._brokers = _copy(self._base.brokers)
-        return self._brokers
-
-    def _changed_topics(self) -> dict[str, TopicImage]:
-        if self._topics is None:
-            self._topics = _copy(self._base.topics)
-        return self._topics
-
-    def _changed_topic_names(self) -> dict[TopicId, str]:
-        if self._topic_names is None:
-            self._topic_names = _copy(self._base.topic_names)
-        return self._topic_names
-
-    def _changed_configs(self) -> dict[ConfigResource, Mapping[str, str]]:
-        if self._configs is None:
-            self._configs = _copy(self._base.configs)
-        return self._configs
-
     def _changed_partitions(self, topic_id: TopicId) -> dict[int, PartitionRegistration]:
         name = self._topic_name(topic_id)
         if name not in self._partitions:
-            self._partitions[name] = _copy(self._changed_topics()[name].partitions)
+            self._partitions[name] = _copy(self._topics.changed()[name].partitions)
         return self._partitions[name]
 
 
 def _copy(mapping: Mapping[K, V]) -> dict[K, V]:
     # An order of magnitude faster than dict(mapping), which goes through the proxy for each key.
     return mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
-
-
-def _frozen(changed: dict[K, V] | None, base: Mapping[K, V]) -> Mapping[K, V]:
-    return base if changed is None else MappingProxyType(changed)
 
 
 def _with_directories(partition: PartitionRegistration) -> PartitionRegistration:

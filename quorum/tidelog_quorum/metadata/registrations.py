@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from tidelog_foundation.config.endpoints import GRPC
@@ -41,7 +41,8 @@ class BrokerRegistration:
     """The registered state of a broker. It may lead or join an ISR only if neither fenced nor shutting down.
 
     ``log_dirs`` are its usable log directories (KIP-858); a broker that reported none can use all it has. ``endpoint``
-    is its gRPC listener; ``listeners`` are all, () for a version that did not report them.
+    is its gRPC listener; ``listeners`` are all, () for a version that did not report them. The fields are those of
+    ``RegisterBrokerRecord``.
     """
 
     broker_id: BrokerId
@@ -81,33 +82,11 @@ class BrokerRegistration:
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
         """Return the registration from its record."""
-        return cls(
-            broker_id=record.broker_id,
-            broker_epoch=record.broker_epoch,
-            incarnation_id=record.incarnation_id,
-            endpoint=record.endpoint,
-            rack=record.rack,
-            log_dirs=record.log_dirs,
-            fenced=record.fenced,
-            in_controlled_shutdown=record.in_controlled_shutdown,
-            features=record.features,
-            listeners=record.listeners,
-        )
+        return cls(**{f.name: getattr(record, f.name) for f in fields(cls)})
 
     def to_record(self) -> RegisterBrokerRecord:
         """Return the record of this registration."""
-        return RegisterBrokerRecord(
-            broker_id=self.broker_id,
-            incarnation_id=self.incarnation_id,
-            broker_epoch=self.broker_epoch,
-            endpoint=self.endpoint,
-            rack=self.rack,
-            log_dirs=self.log_dirs,
-            fenced=self.fenced,
-            in_controlled_shutdown=self.in_controlled_shutdown,
-            features=self.features,
-            listeners=self.listeners,
-        )
+        return RegisterBrokerRecord(**{f.name: getattr(self, f.name) for f in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +185,3 @@ class PartitionRegistration:
             adding_replicas=self.adding_replicas if change.adding_replicas is None else change.adding_replicas,
             removing_replicas=self.removing_replicas if change.removing_replicas is None else change.removing_replicas,
         )
-
-    def in_directory(self, replica: BrokerId, directory: DirectoryId) -> tuple[DirectoryId, ...]:
-        """Return the directories with one replica's replaced."""
-        pairs = zip(self.replicas, self.directories, strict=True)
-        return tuple(directory if r == replica else d for r, d in pairs)

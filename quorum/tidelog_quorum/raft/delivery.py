@@ -34,9 +34,10 @@ class Delivery:
     """The delivery to one listener, from the engine's start to its stop, on the event loop.
 
     ``position`` is the (index, term) of the last delivered entry or snapshot; ``voters`` are those in force there;
-    ``bytes_since_snapshot`` is the size of the payloads since :meth:`snapshot_taken`. ``on_delivered`` is called after
-    a delivery of entries, ``on_read`` when everything that a read covers was delivered. Exceptions of the listener or
-    the disk that occur after :meth:`deliver` returned go to ``on_error``.
+    ``bytes_since_snapshot`` is the size of the payloads since the last snapshot. ``restored`` is set except while the
+    listener's state is being replaced. ``on_delivered`` is called after a delivery of entries, ``on_read`` when
+    everything that a read covers was delivered. Exceptions of the listener or the disk that occur after
+    :meth:`deliver` returned go to ``on_error``.
     """
 
     def __init__(
@@ -58,14 +59,9 @@ class Delivery:
         self._on_error = on_error
         self._waiting: deque[Entry | RestoreSnapshot | ReadReady] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._restored = asyncio.Event()
-        self._restored.set()
+        self.restored = asyncio.Event()
+        self.restored.set()
         self._snapshot_came = asyncio.Event()
-
-    @property
-    def is_restoring(self) -> bool:
-        """True while the listener's state is being replaced."""
-        return not self._restored.is_set()
 
     def deliver(self, item: Commit | RestoreSnapshot | ReadReady) -> None:
         """Deliver the item, now or after the pending ones."""
@@ -79,14 +75,6 @@ class Delivery:
         self._deliver_slice()
         if self._waiting:
             self._task = asyncio.get_running_loop().create_task(self._deliver_rest(), name="raft-deliver")
-
-    def snapshot_taken(self) -> None:
-        """Reset ``bytes_since_snapshot``."""
-        self.bytes_since_snapshot = 0
-
-    async def wait_restored(self) -> None:
-        """Wait until no snapshot is being restored."""
-        await self._restored.wait()
 
     async def stop(self) -> None:
         """Stop all deliveries."""
@@ -107,7 +95,7 @@ class Delivery:
             # Nothing may follow an entry that was not delivered.
             self._on_error(error)
         finally:
-            self._restored.set()
+            self.restored.set()
 
     def _deliver_slice(self) -> None:
         """Deliver entries that need no thread, for the time of a slice."""
@@ -169,7 +157,7 @@ class Delivery:
         self._on_delivered()
 
     async def _restore(self, snapshot: Snapshot) -> None:
-        self._restored.clear()
+        self.restored.clear()
         try:
             apply = await call_in_thread("raft-restore", self._read, snapshot)
         except TidelogError as error:
@@ -180,7 +168,7 @@ class Delivery:
         self.position = snapshot.last_index, snapshot.last_term
         self.voters = snapshot.voters
         self.bytes_since_snapshot = 0
-        self._restored.set()
+        self.restored.set()
 
     async def _is_replaced(self, snapshot: Snapshot) -> bool:
         """Wait for the snapshot that replaced this one on disk; it is restored next.

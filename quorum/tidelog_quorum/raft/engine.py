@@ -9,17 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import NoReturn, assert_never
+from typing import NoReturn, TypeVarTuple, assert_never
 
 import grpc.aio
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.addresses import Endpoint
-from tidelog_foundation.requests.quorum import DescribeQuorumResponse, QuorumReplica
+from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_quorum.raft.core import commands, events, messages
 from tidelog_quorum.raft.core.config import RaftConfig
-from tidelog_quorum.raft.core.leadership import Leadership
-from tidelog_quorum.raft.core.progress import ReplicaState
 from tidelog_quorum.raft.core.raft import Raft
 from tidelog_quorum.raft.core.replica import RandomSource
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
@@ -38,6 +36,7 @@ from tidelog_quorum.raft.storage.snapshot_files import remove_snapshot
 from tidelog_quorum.raft.storage.stored_log import StoredState
 from tidelog_quorum.raft.storage.writer import StorageWriter
 
+Ts = TypeVarTuple("Ts")
 logger = logging.getLogger(__name__)
 _ANSWER_SLACK_S = 0.25
 """The extra time to wait for the core, which can tell why a request timed out."""
@@ -84,7 +83,7 @@ class TidelogRaft:
         self._requests = PendingRequests()
         self._compaction: commands.CompactLog | None = None
         self._written_sequence = 0
-        self._written_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._written = asyncio.Event()
         self._failure: TidelogError | None = None
         self._failed = asyncio.Event()
         self._writer = StorageWriter(self._on_written, self._fail)
@@ -129,7 +128,8 @@ class TidelogRaft:
             self._raft = None
             self._timer.cancel()
             self._forget_leader()
-            self._refuse_all(self._not_controller())
+            self._requests.refuse_all(self._not_controller())
+            self._written.set()
             await self._taker.stop()
             await self._sender.stop()
             await self._delivery.stop()
@@ -171,15 +171,18 @@ class TidelogRaft:
         raft = self._running()
         if not self.leader.is_self:
             raise self._not_controller()
-        return _describe_quorum(raft, self._peers, self._timer.now_ms())
+        return raft.describe(self._timer.now_ms(), lambda replica_id: Endpoint(*self._peers.address_of(replica_id)))
 
     async def take_snapshot(self) -> tuple[int, int]:
         """Take a snapshot of the delivered state; see :class:`RaftEngine`."""
         self._running()
-        await self._delivery.wait_restored()
+        await self._delivery.restored.wait()
         await self._taker.take()
-        if self._compaction is not None:
-            await self._wait_written(self._compaction.sequence)
+        sequence = 0 if self._compaction is None else self._compaction.sequence
+        while self._written_sequence < sequence:
+            self._written.clear()
+            await self._written.wait()
+            self._running()
         raft = self._running()
         if raft.snapshot is None:
             raise error_for(ErrorCode.SNAPSHOT_NOT_FOUND, "nothing is committed yet that a snapshot could hold")
@@ -191,35 +194,19 @@ class TidelogRaft:
 
     async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
         """Give a vote to a replica that follows the log; see :class:`RaftEngine`."""
-        await self._ask(
-            lambda request_id: events.AddVoterRequested(request_id, voter, timeout_ms),
-            timeout_ms,
-            f"adding voter {voter.voter_id}",
-        )
+        await self._ask(timeout_ms, f"adding voter {voter.voter_id}", events.AddVoterRequested, voter, timeout_ms)
 
     async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
         """Remove a voter; see :class:`RaftEngine`."""
-        await self._ask(
-            lambda request_id: events.RemoveVoterRequested(request_id, voter_id, directory_id),
-            timeout_ms,
-            f"removing voter {voter_id}",
-        )
+        await self._ask(timeout_ms, f"removing voter {voter_id}", events.RemoveVoterRequested, voter_id, directory_id)
 
     async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
         """Change a voter's address; see :class:`RaftEngine`."""
-        await self._ask(
-            lambda request_id: events.UpdateVoterRequested(request_id, voter, leader_epoch),
-            timeout_ms,
-            f"moving voter {voter.voter_id}",
-        )
+        await self._ask(timeout_ms, f"moving voter {voter.voter_id}", events.UpdateVoterRequested, voter, leader_epoch)
 
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
         """Hand the leadership over to another voter and return its id; see :class:`RaftEngine`."""
-        return await self._ask(
-            lambda request_id: events.TransferRequested(request_id, to, timeout_ms),
-            timeout_ms,
-            "handing the leadership over",
-        )
+        return await self._ask(timeout_ms, "handing the leadership over", events.TransferRequested, to, timeout_ms)
 
     def _running(self) -> Raft:
         """Return the core, for reading only.
@@ -233,10 +220,10 @@ class TidelogRaft:
             raise self._not_controller()
         return self._raft
 
-    async def _ask(self, event: Callable[[int], events.Event], timeout_ms: int, what: str) -> int:
+    async def _ask(self, timeout_ms: int, what: str, request: Callable[[int, *Ts], events.Event], *fields: *Ts) -> int:
         try:
             async with asyncio.timeout(timeout_ms / 1000 + _ANSWER_SLACK_S):
-                return await self._request(event)
+                return await self._request(lambda request_id: request(request_id, *fields))
         except TimeoutError as error:
             text = f"{what} was not done within {timeout_ms} ms; it may still be"
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, text) from error
@@ -250,8 +237,7 @@ class TidelogRaft:
         self._running()
         with self._requests.opened() as (request_id, done):
             self._step(event(request_id))
-            if self._failure is not None:
-                self._running()
+            self._running()
             return await done
 
     def _step(self, event: events.Event) -> None:
@@ -288,7 +274,8 @@ class TidelogRaft:
         self._failed.set()
         self._timer.cancel()
         self._taker.give_up()
-        self._refuse_all(self._failure)
+        self._requests.refuse_all(self._failure)
+        self._written.set()
         self._forget_leader()
 
     def _build(self, listener: RaftListener, stored: StoredState) -> None:
@@ -339,9 +326,7 @@ class TidelogRaft:
             return
         self._step(events.Persisted(written.sequence))
         self._written_sequence = written.sequence
-        for sequence, future in self._written_waiters:
-            if sequence <= written.sequence and not future.done():
-                future.set_result(None)
+        self._written.set()
 
     def _on_snapshot_taken(self, snapshot: messages.Snapshot) -> None:
         self._step(events.SnapshotTaken(snapshot))
@@ -363,7 +348,9 @@ class TidelogRaft:
                 self._writer.submit(command)
             case commands.Commit():
                 self._delivery.deliver(command)
-                self._note_committed(command)
+                for entry in command.entries:
+                    if entry.voters is not None:
+                        self._requests.committed(entry.index, entry.term, self._not_controller())
             case commands.ReadReady():
                 self._delivery.deliver(command)
             case commands.RestoreSnapshot(snapshot):
@@ -376,19 +363,6 @@ class TidelogRaft:
             case commands.VotersChanged(voters):
                 self._peers.set_voters(voters)
                 self._listener.on_voters_change(voters)
-            case _:
-                self._answer(command)
-
-    def _answer(
-        self,
-        command: commands.ReadFailed
-        | commands.VoterChangeAccepted
-        | commands.TransferDone
-        | commands.RequestRefused
-        | commands.ProposalAccepted
-        | commands.ProposalRejected,
-    ) -> None:
-        match command:
             case commands.ReadFailed(request_id):
                 self._requests.refuse(request_id, self._not_controller())
             case commands.VoterChangeAccepted(request_id, index, term):
@@ -404,11 +378,6 @@ class TidelogRaft:
             case _:
                 assert_never(command)
 
-    def _note_committed(self, commit: commands.Commit) -> None:
-        for entry in commit.entries:
-            if entry.voters is not None:
-                self._requests.committed(entry.index, entry.term, self._not_controller())
-
     def _set_leader(self, leader: LeaderAndEpoch) -> None:
         self.leader = leader
         if self._raft is not None:
@@ -422,54 +391,5 @@ class TidelogRaft:
         except Exception:
             logger.exception("the listener of controller %s failed on a change of leader", self._me.node_id)
 
-    def _refuse_all(self, error: TidelogError) -> None:
-        self._requests.refuse_all(error)
-        for _, future in self._written_waiters:
-            if not future.done():
-                future.set_exception(error_for(error.code, error.message))
-
-    async def _wait_written(self, sequence: int) -> None:
-        if self._written_sequence >= sequence:
-            return
-        waiter = sequence, asyncio.get_running_loop().create_future()
-        self._written_waiters.append(waiter)
-        try:
-            await waiter[1]
-        finally:
-            self._written_waiters.remove(waiter)
-
     def _not_controller(self, where: str = "") -> TidelogError:
         return self.leader.not_controller(self._me.node_id, where)
-
-
-def _describe_quorum(raft: Raft, peers: Peers, now_ms: int) -> DescribeQuorumResponse:
-    """Describe the quorum of a leading core."""
-    assert isinstance(raft.role, Leadership), raft.role
-    states = raft.role.replicas(raft.durability.last_index, now_ms)
-    replicas = {state.replica_id: _describe_replica(state, raft.node_id, peers, now_ms) for state in states}
-    return DescribeQuorumResponse(
-        leader_id=raft.node_id,
-        leader_epoch=raft.term,
-        high_watermark=raft.commit_index,
-        voters=tuple(replicas[s.replica_id] for s in states if s.is_voter),
-        observers=tuple(replicas[s.replica_id] for s in states if not s.is_voter),
-        snapshot_offset=-1 if raft.snapshot is None else raft.snapshot.last_index,
-        log_start_offset=raft.log.first_index,
-    )
-
-
-def _describe_replica(state: ReplicaState, leader_id: int, peers: Peers, now_ms: int) -> QuorumReplica:
-    host, port = peers.address_of(state.replica_id)
-    is_leader = state.replica_id == leader_id
-    return QuorumReplica(
-        replica_id=state.replica_id,
-        log_end_offset=state.match_index,
-        endpoint=Endpoint(host, port),
-        directory_id=state.directory_id,
-        last_fetch_age_ms=0 if is_leader else _age_ms(state.last_contact_ms, now_ms),
-        last_caught_up_age_ms=0 if is_leader else _age_ms(state.last_caught_up_ms, now_ms),
-    )
-
-
-def _age_ms(time_ms: int | None, now_ms: int) -> int:
-    return -1 if time_ms is None else max(0, now_ms - time_ms)

@@ -66,7 +66,7 @@ class SnapshotTaker:
         """Wait for a snapshot of everything delivered to the listener before the call."""
         wanted = self._delivery.position[0]
         while self._last_index < wanted and not self._stopping:
-            await self._delivery.wait_restored()
+            await self._delivery.restored.wait()
             self._begin()
             if self._task is not None:
                 await asyncio.wait([self._task])
@@ -86,14 +86,14 @@ class SnapshotTaker:
             task.cancel()
 
     def _begin(self) -> None:
-        if self._task is not None or self._stopping or self._delivery.is_restoring:
+        if self._task is not None or self._stopping or not self._delivery.restored.is_set():
             return
         if self._delivery.position[0] > self._last_index:
             self._task = asyncio.get_running_loop().create_task(self._write(), name="raft-take-snapshot")
 
     async def _write(self) -> None:
         (index, term), voters = self._delivery.position, self._delivery.voters
-        self._delivery.snapshot_taken()
+        self._delivery.bytes_since_snapshot = 0
         try:
             chunks = self._listener.capture()
             written = await call_in_thread(

@@ -20,6 +20,7 @@ from raft_voter import (
 )
 
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_quorum.raft.core.commands import (
     Commit,
     Persist,
@@ -162,7 +163,8 @@ def test_observer_is_sent_the_log() -> None:
     tested = observed()
     assert [(to, m.prev_index, len(m.entries)) for to, m in tested.sent(AppendRequest)] == [(4, 0, 1)]
     tested.ack(4, 1, directory_id=FOUR)
-    assert [(s.replica_id, s.is_voter, s.match_index) for s in tested.leadership.replicas(2, 0)][-1] == (4, False, 1)
+    _, observers = tested.leadership.replicas(2, 0, lambda _: Endpoint("h", 1))
+    assert [(o.replica_id, o.log_end_offset) for o in observers] == [(4, 1)]
 
 
 def test_observer_counts_neither_for_commits_nor_for_reads_nor_for_staying_in_office() -> None:

@@ -6,11 +6,13 @@ import pytest
 from raft_voter import TestedVoter, append, data
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.quorum import QuorumReplica
 from tidelog_quorum.raft.core.commands import Commit, Persist, ProposalAccepted, ProposalRejected, Send
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.events import Persisted, Proposed, Tick
 from tidelog_quorum.raft.core.messages import AppendRequest, AppendResponse, Entry, EntryKind
-from tidelog_quorum.raft.core.progress import Probing, ReplicaState, Replicating
+from tidelog_quorum.raft.core.progress import Probing, Replicating
 
 
 def test_all_servers_apply_in_order_once_commit_index_passes() -> None:
@@ -349,11 +351,15 @@ def test_leader_describes_all_replicas() -> None:
     voter.now_ms += 30
     voter.ack(2, 1)
     voter.now_ms += 20
-    assert leader.replicas(1, voter.now_ms) == [
-        ReplicaState(1, b"", True, 1, 150, 150),
-        ReplicaState(2, b"", True, 1, 130, 130),
-        ReplicaState(3, b"", True, 0, None, None),
-    ]
+    here = Endpoint("h", 1)
+    assert leader.replicas(1, voter.now_ms, lambda _: here) == (
+        (
+            QuorumReplica(1, 1, here, b"", 0, 0),
+            QuorumReplica(2, 1, here, b"", 20, 20),
+            QuorumReplica(3, 0, here, b"", -1, -1),
+        ),
+        (),
+    )
 
 
 def test_replica_was_caught_up_when_it_had_what_the_leader_had_at_its_contact_before() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+
 
 @dataclass(frozen=True, slots=True)
 class WriteLimits:
@@ -20,6 +22,17 @@ class WriteLimits:
     records_per_slice: int = 1_000
     uncommitted_entries: int = 10_000
     uncommitted_bytes: int = 32 * 1024 * 1024
+
+    def refusal(self, records: int, entry_bytes: int = 0) -> TidelogError | None:
+        """Return the error of an atomic entry above a limit; None of one that fits."""
+        if records > self.records_per_operation:
+            amount = f"{records} metadata records, {self.records_per_operation}"
+        elif entry_bytes > self.entry_bytes:
+            amount = f"{entry_bytes} bytes of metadata records, {self.entry_bytes}"
+        else:
+            return None
+        text = f"the operation would write {amount} are the limit of one step: ask for less at once"
+        return error_for(ErrorCode.POLICY_VIOLATION, text)
 
 
 class Backlog:

@@ -36,19 +36,8 @@ from typing import assert_never
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state_machine import Controller, PeriodicTask
-from tidelog_quorum.controller.term import commands, events
+from tidelog_quorum.controller.term import commands, events, states
 from tidelog_quorum.controller.term.backlog import Backlog, WriteLimits
-from tidelog_quorum.controller.term.states import (
-    Announcing,
-    Elected,
-    Following,
-    Job,
-    Proposal,
-    Serving,
-    Stage,
-    Starting,
-    State,
-)
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord, NoOpRecord
@@ -58,7 +47,7 @@ from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 class ControllerTerm:
     """The state machine of the process, for its whole life. Handlers read ``controller`` and never change it.
 
-    ``tick`` events are due every ``tick_ms``, see :attr:`next_deadline_ms`.
+    ``tick`` events are due every ``tick_ms``, the next one at ``next_deadline_ms``: None while a tick is in progress.
     """
 
     def __init__(
@@ -66,26 +55,21 @@ class ControllerTerm:
     ) -> None:
         self.controller = controller
         self.leader = LeaderAndEpoch(None, 0, False)
-        self.state: State = Following()
+        self.state: states.State = states.Following()
         self.tick_ms = min(500, max(20, session_timeout_ms // 20))
         self._late_ms = self.tick_ms + session_timeout_ms // 4
         self._ticked_ms = now_ms
-        self._next_tick_ms: int | None = now_ms + self.tick_ms
+        self.next_deadline_ms: int | None = now_ms + self.tick_ms
         self._limits = limits or WriteLimits()
         self._backlog = Backlog(self._limits)
         self._queue: deque[events.Submitted | events.TaskDue] = deque()
         self._is_yielding = False
-        self._job: Job | None = None
-        self._proposal: Proposal | None = None
+        self._job: states.Job | None = None
+        self._proposal: states.Proposal | None = None
         self._waiting: list[tuple[int, int, int, object]] = []
         self._waited = 0
         self._watchers: dict[int, None] = {}
         self._commands: list[commands.Command] = []
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """The time of the next tick; None while a tick is in progress."""
-        return self._next_tick_ms
 
     def step(self, event: events.Event, now_ms: int) -> list[commands.Command]:
         """Process an event and return the commands in order.
@@ -94,17 +78,35 @@ class ControllerTerm:
             TidelogError: a committed entry or a snapshot does not fit; this process cannot continue.
         """
         self._commands = []
-        self._take(event, now_ms)
-        return self._commands
-
-    def _take(self, event: events.Event, now_ms: int) -> None:
         match event:
-            case events.Committed() | events.EntryRead() | events.SnapshotRead() | events.LeaderChanged():
-                self._take_from_engine(event, now_ms)
+            case events.LeaderChanged(leader):
+                self._change_leader(leader, now_ms)
+            case events.Committed(entries):
+                self._replay(entries, now_ms)
+            case events.EntryRead(entry, image):
+                before = self.controller.committed
+                self.controller.restore(image)
+                self._note_applied(entry, before, now_ms)
+                self._commands.append(commands.Publish([entry], image))
+                self._release(now_ms)
+            case events.SnapshotRead(image):
+                self.controller.restore(image)
+                self._release(now_ms)
             case events.Proposed() | events.ProposalFailed():
                 self._end_proposal(event, now_ms)
-            case events.AnnouncementDue() | events.StartDue() | events.WriteDue() | events.QueueDue():
-                self._resume(event, now_ms)
+            case events.AnnouncementDue(epoch):
+                if self.state == states.Elected(epoch):
+                    record = NoOpRecord()
+                    self._propose([record], encode_batch([record]), epoch)
+            case events.StartDue(epoch):
+                if self.state == states.Starting(epoch):
+                    self._start(epoch, now_ms)
+            case events.WriteDue():
+                assert self._job is not None
+                self._write_next(self._job, now_ms)
+            case events.QueueDue():
+                self._is_yielding = False
+                self._begin_jobs(now_ms)
             case events.Submitted() | events.TaskDue():
                 self._queue.append(event)
                 self._begin_jobs(now_ms)
@@ -115,16 +117,20 @@ class ControllerTerm:
             case events.Cancelled(request_id):
                 self._cancel(request_id)
             case events.LeadershipWatched(request_id):
-                self._watch(request_id)
+                if self.leader.is_self:
+                    self._watchers[request_id] = None
+                else:
+                    self._refuse(request_id)
             case events.Tick():
                 self._tick(now_ms)
             case _:
                 assert_never(event)
+        return self._commands
 
     def _change_leader(self, leader: LeaderAndEpoch, now_ms: int) -> None:
-        has_served = type(self.state) is Serving
+        has_served = type(self.state) is states.Serving
         self.leader = leader
-        self.state = Elected(leader.epoch) if leader.is_self else Following()
+        self.state = states.Elected(leader.epoch) if leader.is_self else states.Following()
         self.controller.resign()
         self._backlog.clear()
         for _, _, request_id, _ in sorted(self._waiting, key=lambda w: w[:2]):
@@ -137,9 +143,7 @@ class ControllerTerm:
         if leader.is_self:
             # The command is Later, because the engine is in the middle of a step.
             self._commands.append(commands.Later(events.AnnouncementDue(leader.epoch)))
-        if self._job is not None and self._job.stage is Stage.BACKLOG:
-            self._write_next(self._job, now_ms)
-        self._begin_jobs(now_ms)
+        self._continue(now_ms)
 
     def _start(self, epoch: int, now_ms: int) -> None:
         records = self.controller.bootstrap().records
@@ -149,43 +153,23 @@ class ControllerTerm:
             self._serve(epoch, now_ms)
 
     def _serve(self, epoch: int, now_ms: int) -> None:
-        self.state = Serving(epoch)
+        self.state = states.Serving(epoch)
         self._begin_jobs(now_ms)
 
-    def _watch(self, request_id: int) -> None:
-        if self.leader.is_self:
-            self._watchers[request_id] = None
-        else:
-            self._refuse(request_id)
-
-    def _take_from_engine(
-        self, event: events.Committed | events.EntryRead | events.SnapshotRead | events.LeaderChanged, now_ms: int
-    ) -> None:
-        match event:
-            case events.LeaderChanged(leader):
-                self._change_leader(leader, now_ms)
-                return
-            case events.Committed(entries):
-                for entry in entries:
-                    before = self.controller.committed
-                    self.controller.replay(entry.index, entry.term, _records_of(entry.payload))
-                    self._note_applied(entry, before, now_ms)
-                self._commands.append(commands.Publish(entries, self.controller.committed))
-            case events.EntryRead(entry, image):
-                before = self.controller.committed
-                self.controller.restore(image)
-                self._note_applied(entry, before, now_ms)
-                self._commands.append(commands.Publish([entry], image))
-            case events.SnapshotRead(image):
-                self.controller.restore(image)
+    def _replay(self, entries: Sequence[CommittedEntry], now_ms: int) -> None:
+        for entry in entries:
+            before = self.controller.committed
+            self.controller.replay(entry.index, entry.term, _records_of(entry.payload))
+            self._note_applied(entry, before, now_ms)
+        self._commands.append(commands.Publish(entries, self.controller.committed))
         self._release(now_ms)
 
     def _note_applied(self, entry: CommittedEntry, before: MetadataImage, now_ms: int) -> None:
         after = self.controller.committed
-        if type(self.state) is Serving and before.brokers is not after.brokers:
+        if type(self.state) is states.Serving and before.brokers is not after.brokers:
             self._commands.append(commands.BrokersChanged(before, after))
-        if self.state == Announcing(entry.term, entry.index):
-            self.state = Starting(entry.term)
+        if self.state == states.Announcing(entry.term, entry.index):
+            self.state = states.Starting(entry.term)
             self.controller.activate(entry.term, now_ms)
             self._commands.append(commands.TermBegan(entry.term, entry.index))
             self._commands.append(commands.Later(events.StartDue(entry.term)))
@@ -196,29 +180,12 @@ class ControllerTerm:
         while self._waiting and self._waiting[0][0] <= committed:
             _, _, request_id, response = heapq.heappop(self._waiting)
             self._commands.append(commands.Answer(request_id, response))
-        if self._job is not None and self._job.stage is Stage.BACKLOG:
+        self._continue(now_ms)
+
+    def _continue(self, now_ms: int) -> None:
+        if self._job is not None and self._job.stage is states.Stage.BACKLOG:
             self._write_next(self._job, now_ms)
         self._begin_jobs(now_ms)
-
-    def _resume(
-        self,
-        event: events.AnnouncementDue | events.StartDue | events.WriteDue | events.QueueDue,
-        now_ms: int,
-    ) -> None:
-        match event:
-            case events.AnnouncementDue(epoch):
-                if self.state == Elected(epoch):
-                    record = NoOpRecord()
-                    self._propose([record], encode_batch([record]), epoch)
-            case events.StartDue(epoch):
-                if self.state == Starting(epoch):
-                    self._start(epoch, now_ms)
-            case events.WriteDue():
-                assert self._job is not None
-                self._write_next(self._job, now_ms)
-            case events.QueueDue():
-                self._is_yielding = False
-                self._begin_jobs(now_ms)
 
     def _begin_jobs(self, now_ms: int) -> None:
         """Begin the first job of the queue if no other is in progress. Refuse jobs that cannot begin."""
@@ -229,22 +196,22 @@ class ControllerTerm:
                 case events.Submitted(request_id) if not self.leader.is_self:
                     self._refuse(request_id)
                 case events.Submitted(request_id, is_long):
-                    self._job = Job(self.leader.epoch, request_id=request_id)
+                    self._job = states.Job(self.leader.epoch, request_id=request_id)
                     self._commands.append(commands.Handle(request_id, is_long))
-                case events.TaskDue() if type(self.state) is not Serving:
+                case events.TaskDue() if type(self.state) is not states.Serving:
                     self._end_tick(now_ms)
                 case events.TaskDue(task, began_ms):
                     self._begin_task(task, began_ms, now_ms)
 
     def _may_begin(self, first: events.Submitted | events.TaskDue) -> bool:
         """Return True if the job may be handled or refused."""
-        if type(self.state) is Serving:
+        if type(self.state) is states.Serving:
             return not self._backlog.is_full
         return isinstance(first, events.TaskDue) or not self.leader.is_self
 
     def _begin_task(self, task: PeriodicTask, began_ms: int, now_ms: int) -> None:
         result, following = self.controller.tick(task, began_ms)
-        job = self._job = Job(self.leader.epoch)
+        job = self._job = states.Job(self.leader.epoch)
         job.following = None if following is None else events.TaskDue(following, began_ms)
         self._write(job, result, now_ms)
 
@@ -253,17 +220,17 @@ class ControllerTerm:
         assert job is not None
         match event:
             case events.Handled(result):
-                assert job.stage is Stage.HANDLING
+                assert job.stage is states.Stage.HANDLING
                 job.response = result.response
                 self._write(job, result, now_ms)
             case events.HandlingFailed(error):
-                assert job.stage in (Stage.HANDLING, Stage.ENCODING)
+                assert job.stage in (states.Stage.HANDLING, states.Stage.ENCODING)
                 self._end_job(job, error, now_ms)
             case events.Encoded(payload):
-                assert job.stage is Stage.ENCODING
+                assert job.stage is states.Stage.ENCODING
                 self._take_payload(job, payload, now_ms)
 
-    def _write(self, job: Job, result: Result[object], now_ms: int) -> None:
+    def _write(self, job: states.Job, result: Result[object], now_ms: int) -> None:
         """Check an atomic entry before any write, so that a refused operation writes nothing."""
         size = self._limits.records_per_slice
         if not result.atomic:
@@ -272,16 +239,15 @@ class ControllerTerm:
             return
         job.slices.extend(_slices(result.preparations, size))
         job.entry = result.records
-        if len(job.entry) > self._limits.records_per_operation:
-            amount = f"{len(job.entry)} metadata records, {self._limits.records_per_operation}"
-            self._end_job(job, _too_large(amount), now_ms)
+        if (refusal := self._limits.refusal(len(job.entry))) is not None:
+            self._end_job(job, refusal, now_ms)
         elif len(job.entry) > size:
-            job.stage = Stage.ENCODING
+            job.stage = states.Stage.ENCODING
             self._commands.append(commands.Encode(job.entry))
         elif (payload := self._encode(job, job.entry, now_ms)) is not None:
             self._take_payload(job, payload, now_ms)
 
-    def _encode(self, job: Job, records: Sequence[MetadataRecord], now_ms: int) -> bytes | None:
+    def _encode(self, job: states.Job, records: Sequence[MetadataRecord], now_ms: int) -> bytes | None:
         """Return the encoded records, or end a job whose handler made invalid records."""
         try:
             return encode_batch(records)
@@ -289,36 +255,35 @@ class ControllerTerm:
             self._end_job(job, error, now_ms)
             return None
 
-    def _take_payload(self, job: Job, payload: bytes, now_ms: int) -> None:
+    def _take_payload(self, job: states.Job, payload: bytes, now_ms: int) -> None:
         job.payload = payload
-        if len(payload) > self._limits.entry_bytes:
-            amount = f"{len(payload)} bytes of metadata records, {self._limits.entry_bytes}"
-            self._end_job(job, _too_large(amount), now_ms)
+        if (refusal := self._limits.refusal(len(job.entry), len(payload))) is not None:
+            self._end_job(job, refusal, now_ms)
         else:
             self._write_next(job, now_ms)
 
-    def _write_next(self, job: Job, now_ms: int) -> None:
+    def _write_next(self, job: states.Job, now_ms: int) -> None:
         """Propose the next slice or the entry of a job, or end the job."""
         if job.is_abandoned:
             self._end_job(job, None, now_ms)
-        elif self.state != Serving(job.epoch):
+        elif self.state != states.Serving(job.epoch):
             self._end_job(job, self._not_controller(), now_ms)
         elif job.slices and self._backlog.is_full:
-            job.stage = Stage.BACKLOG
+            job.stage = states.Stage.BACKLOG
         elif job.slices:
             records = job.slices.popleft()
             if (payload := self._encode(job, records, now_ms)) is not None:
-                job.stage = Stage.PROPOSING_SLICE
+                job.stage = states.Stage.PROPOSING_SLICE
                 self._propose(records, payload, job.epoch)
         elif job.entry:
-            job.stage = Stage.PROPOSING_ENTRY
+            job.stage = states.Stage.PROPOSING_ENTRY
             self._propose(job.entry, job.payload, job.epoch)
         else:
             self._end_job(job, None, now_ms)
 
     def _propose(self, records: Sequence[MetadataRecord], payload: bytes, epoch: int) -> None:
         assert self._proposal is None
-        self._proposal = Proposal(self.state, records, len(payload))
+        self._proposal = states.Proposal(self.state, records, len(payload))
         self._commands.append(commands.Propose(payload, epoch))
 
     def _end_proposal(self, event: events.Proposed | events.ProposalFailed, now_ms: int) -> None:
@@ -326,32 +291,29 @@ class ControllerTerm:
         assert proposal is not None
         assert proposal.state == self.state
         if isinstance(event, events.ProposalFailed):
-            self._proposal_failed(event.error, now_ms)
+            if type(self.state) is states.Serving:
+                assert self._job is not None
+                self._end_job(self._job, event.error, now_ms)
+            elif event.error.code is not ErrorCode.NOT_CONTROLLER:
+                self._commands.append(commands.Fail(event.error))
             return
-        if type(self.state) is Elected:
-            self.state = Announcing(self.state.epoch, event.offset)
+        if type(self.state) is states.Elected:
+            self.state = states.Announcing(self.state.epoch, event.offset)
             return
-        assert type(self.state) in (Starting, Serving)
+        assert type(self.state) in (states.Starting, states.Serving)
         self.controller.append(event.offset, self.leader.epoch, proposal.records)
         self._backlog.add(event.offset, proposal.size)
-        if type(self.state) is Starting:
+        if type(self.state) is states.Starting:
             self._serve(self.state.epoch, now_ms)
             return
         assert self._job is not None
-        if self._job.stage is Stage.PROPOSING_SLICE:
-            self._job.stage = Stage.YIELDING
+        if self._job.stage is states.Stage.PROPOSING_SLICE:
+            self._job.stage = states.Stage.YIELDING
             self._commands.append(commands.Later(events.WriteDue()))
         else:
             self._end_job(self._job, None, now_ms)
 
-    def _proposal_failed(self, error: TidelogError, now_ms: int) -> None:
-        if type(self.state) is Serving:
-            assert self._job is not None
-            self._end_job(self._job, error, now_ms)
-        elif error.code is not ErrorCode.NOT_CONTROLLER:
-            self._commands.append(commands.Fail(error))
-
-    def _end_job(self, job: Job, error: Exception | None, now_ms: int) -> None:
+    def _end_job(self, job: states.Job, error: Exception | None, now_ms: int) -> None:
         """Answer a request, now or after its commit, or continue the tick; then begin the next job."""
         self._job = None
         if job.request_id is None:
@@ -364,7 +326,7 @@ class ControllerTerm:
             self._is_yielding = True
             self._commands.append(commands.Later(events.QueueDue()))
 
-    def _end_task(self, job: Job, error: Exception | None, now_ms: int) -> None:
+    def _end_task(self, job: states.Job, error: Exception | None, now_ms: int) -> None:
         is_over = isinstance(error, TidelogError) and error.code is ErrorCode.NOT_CONTROLLER
         if error is not None and not is_over:
             self._commands.append(commands.Fail(error))
@@ -387,16 +349,16 @@ class ControllerTerm:
         self._queue = deque(q for q in self._queue if not isinstance(q, events.Submitted) or q.request_id != request_id)
 
     def _tick(self, now_ms: int) -> None:
-        if self._next_tick_ms is None or now_ms < self._next_tick_ms:
+        if self.next_deadline_ms is None or now_ms < self.next_deadline_ms:
             return
         if now_ms - self._ticked_ms > self._late_ms:
             self.controller.sessions.prolong(now_ms)
-        self._ticked_ms, self._next_tick_ms = now_ms, None
+        self._ticked_ms, self.next_deadline_ms = now_ms, None
         self._queue.append(events.TaskDue(PeriodicTask.EXPIRE_SESSIONS, now_ms))
         self._begin_jobs(now_ms)
 
     def _end_tick(self, now_ms: int) -> None:
-        self._next_tick_ms = now_ms + self.tick_ms
+        self.next_deadline_ms = now_ms + self.tick_ms
 
     def _refuse(self, request_id: int) -> None:
         self._commands.append(commands.Refuse(request_id, self._not_controller()))
@@ -408,15 +370,18 @@ class ControllerTerm:
 
     def check_invariants(self) -> None:
         """Assert what holds between any two events."""
-        serves, committed = type(self.state) is Serving, self.controller.committed.offset
-        assert self.leader.is_self == (type(self.state) is not Following), (self.leader, self.state)
-        assert self.controller.is_active == (type(self.state) in (Starting, Serving)), self.state
-        assert isinstance(self.state, Following) or self.state.epoch == self.leader.epoch, (self.leader, self.state)
+        serves, committed = type(self.state) is states.Serving, self.controller.committed.offset
+        assert self.leader.is_self == (type(self.state) is not states.Following), (self.leader, self.state)
+        assert self.controller.is_active == (type(self.state) in (states.Starting, states.Serving)), self.state
+        assert isinstance(self.state, states.Following) or self.state.epoch == self.leader.epoch, (
+            self.leader,
+            self.state,
+        )
         assert all(offset > committed for offset, *_ in self._waiting), "an answer waits for what is committed"
         assert self._proposal is None, "the fate of a proposal is unknown"
         assert not self._queue or self._job is not None or self._is_yielding or not self._may_begin(self._queue[0])
-        assert self._job is None or self._job.stage not in (Stage.PROPOSING_SLICE, Stage.PROPOSING_ENTRY)
-        if self._job is not None and self._job.stage is Stage.BACKLOG:
+        assert self._job is None or self._job.stage not in (states.Stage.PROPOSING_SLICE, states.Stage.PROPOSING_ENTRY)
+        if self._job is not None and self._job.stage is states.Stage.BACKLOG:
             assert serves, "a write waits for room when nothing is written"
             assert self._backlog.is_full, "a write waits, and there is room"
         self._backlog.check_invariants(committed)
@@ -429,8 +394,3 @@ def _records_of(payload: bytes) -> Iterator[MetadataRecord]:
 
 def _slices(records: Sequence[MetadataRecord], size: int) -> Iterator[Sequence[MetadataRecord]]:
     return (records[start : start + size] for start in range(0, len(records), size))
-
-
-def _too_large(amount_and_limit: str) -> TidelogError:
-    text = f"the operation would write {amount_and_limit} are the limit of one step: ask for less at once"
-    return error_for(ErrorCode.POLICY_VIOLATION, text)

@@ -19,16 +19,8 @@
 
 from __future__ import annotations
 
+from tidelog_quorum.raft.core import messages
 from tidelog_quorum.raft.core.leadership import Leadership
-from tidelog_quorum.raft.core.messages import (
-    UNKNOWN_VOTER,
-    EntryKind,
-    FollowRequest,
-    HardState,
-    TimeoutNow,
-    VoteRequest,
-    VoteResponse,
-)
 from tidelog_quorum.raft.core.replica import Candidate, Follower, Replica
 
 
@@ -47,19 +39,19 @@ def on_election_timeout(replica: Replica) -> None:
         _ask_for_log(replica)
 
 
-def on_vote_request(replica: Replica, request: VoteRequest) -> None:
+def on_vote_request(replica: Replica, request: messages.VoteRequest) -> None:
     """Grant or refuse a vote or pre-vote."""
     granted = request.term == replica.term and replica.log.is_covered_by(request.last_term, request.last_index)
     if granted and not request.pre_vote:
         granted = replica.leader_id is None and replica.hard_state.voted_for in (None, request.sender_id)
     if granted and not request.pre_vote:
-        replica.hard_state = HardState(replica.term, request.sender_id)
+        replica.hard_state = messages.HardState(replica.term, request.sender_id)
         replica.follow(None)
         replica.restart_election_timer()
-    replica.reply(request.sender_id, VoteResponse(replica.node_id, replica.term, request.pre_vote, granted))
+    replica.reply(request.sender_id, messages.VoteResponse(replica.node_id, replica.term, request.pre_vote, granted))
 
 
-def on_vote_response(replica: Replica, response: VoteResponse) -> None:
+def on_vote_response(replica: Replica, response: messages.VoteResponse) -> None:
     """Count a vote of this term."""
     if response.term < replica.term or not response.granted:
         return
@@ -67,7 +59,7 @@ def on_vote_response(replica: Replica, response: VoteResponse) -> None:
         _count_vote(replica, replica.role, response.sender_id)
 
 
-def on_timeout_now(replica: Replica, message: TimeoutNow) -> None:
+def on_timeout_now(replica: Replica, message: messages.TimeoutNow) -> None:
     """Campaign at once at the leader's request, without a pre-vote, which would ask whether a leader lives."""
     follows = isinstance(replica.role, Follower) and replica.role.leader_id == message.sender_id
     if follows and message.term == replica.term and replica.has_vote and not replica.is_installing:
@@ -88,7 +80,7 @@ def has_live_leader(replica: Replica) -> bool:
     return replica.leader_id is not None and heard_ms < replica.config.election_timeout_ms
 
 
-def may_have_rejoined(replica: Replica, request: VoteRequest) -> bool:
+def may_have_rejoined(replica: Replica, request: messages.VoteRequest) -> bool:
     """Return whether a candidate with another directory than its voter's may have become a voter again."""
     knows_the_set = 0 < replica.voters.index <= min(replica.commit_index, request.last_index)
     return knows_the_set and replica.log.is_covered_by(request.last_term, request.last_index)
@@ -101,12 +93,12 @@ def _may_campaign(replica: Replica) -> bool:
 
 def _campaign(replica: Replica, *, pre_vote: bool, transfer: bool = False) -> None:
     if not pre_vote:
-        replica.hard_state = HardState(replica.term + 1, replica.node_id)
+        replica.hard_state = messages.HardState(replica.term + 1, replica.node_id)
     replica.retry_election_later()
     replica.role = Candidate(pre_vote, set())
     log = replica.log
     for peer in replica.peers:
-        request = VoteRequest(replica.node_id, replica.term, pre_vote, log.last_index, log.last_term, transfer)
+        request = messages.VoteRequest(replica.node_id, replica.term, pre_vote, log.last_index, log.last_term, transfer)
         replica.reply(peer, request)
     if pre_vote and replica.has_vote:
         _count_vote(replica, replica.role, replica.node_id)
@@ -136,10 +128,10 @@ def _lead(replica: Replica) -> None:
         replica.now_ms,
         replica.address,
     )
-    replica.append(EntryKind.NO_OP)
+    replica.append(messages.EntryKind.NO_OP)
 
 
 def _ask_for_log(replica: Replica) -> None:
     log = replica.log
-    for voter in replica.peers or (UNKNOWN_VOTER,):
-        replica.reply(voter, FollowRequest(replica.node_id, replica.term, log.last_index, log.last_term))
+    for voter in replica.peers or (messages.UNKNOWN_VOTER,):
+        replica.reply(voter, messages.FollowRequest(replica.node_id, replica.term, log.last_index, log.last_term))

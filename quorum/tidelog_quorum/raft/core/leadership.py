@@ -12,21 +12,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.quorum import QuorumReplica
+from tidelog_quorum.raft.core import messages
 from tidelog_quorum.raft.core.commands import Send, SendSnapshot
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.log import RaftLog
-from tidelog_quorum.raft.core.messages import (
-    AppendRequest,
-    AppendResponse,
-    Entry,
-    FollowRequest,
-    Snapshot,
-    SnapshotResponse,
-)
-from tidelog_quorum.raft.core.progress import Progress, ReplicaState, Replicating, SendingSnapshot, VoterCatchUp
+from tidelog_quorum.raft.core.progress import Progress, Replicating, SendingSnapshot, VoterCatchUp
 from tidelog_quorum.raft.core.voters import VoterHistory
 
 OBSERVER_FORGOTTEN_AFTER = 10
@@ -38,8 +33,9 @@ class Leadership:
 
     ``start_index`` is the index of the term's no-op: once it is committed, the leader knows the commit index.
     ``progress`` has all other voters, and the observers. ``catch_up`` is the replica that is to become a voter.
-    ``moved`` has the new addresses of voters that announce another one than the set in force. ``_announced`` has the
-    addresses that voters in force have announced in this term.
+    ``moved`` has the new addresses of voters that announce another one than the set in force. ``lacks_directories`` is
+    True if the set in force lacks the directory id of a voter. ``_announced`` has the addresses that voters in force
+    have announced in this term.
     """
 
     def __init__(
@@ -69,13 +65,13 @@ class Leadership:
         self._config = config
         self._voting: list[Progress] = []
         self._has_vote = False
-        self._lacks_directories = False
+        self.lacks_directories = False
         self.on_voters_changed(now_ms)
 
     @property
     def quorum_deadline_ms(self) -> int | None:
         """The time to resign unless more voters answer (check quorum, thesis 6.2); None for an only voter."""
-        needed = self._voter_count // 2 + 1 - self._has_vote
+        needed = (len(self._voting) + self._has_vote) // 2 + 1 - self._has_vote
         if needed <= 0:
             return None
         contacts = sorted((p.contact_ms for p in self._voting), reverse=True)
@@ -99,7 +95,7 @@ class Leadership:
             if voter.voter_id != self._node_id and voter.voter_id not in self.progress:
                 self.progress[voter.voter_id] = Progress(self._log.last_index + 1, now_ms, voter.directory_id)
         self._voting = [progress for peer, progress in self.progress.items() if peer in voters]
-        self._lacks_directories = any(not voter.directory_id for voter in voters)
+        self.lacks_directories = any(not voter.directory_id for voter in voters)
         self.moved = {i: address for i, address in self.moved.items() if voters.address(i) not in (None, address)}
         self._announced = {i: address for i, address in self._announced.items() if i in voters}
         self.note_address(self._node_id, self._directory_id, self._address)
@@ -121,11 +117,6 @@ class Leadership:
         if progress is not None and now_ms - progress.contact_ms >= self._config.election_timeout_ms:
             return None
         return self._announced.get(voter_id)
-
-    @property
-    def lacks_directories(self) -> bool:
-        """True if the set in force lacks the directory id of a voter."""
-        return self._lacks_directories
 
     def directory_of(self, voter_id: int) -> bytes:
         """Return the directory id that a voter has announced in this term; empty if none."""
@@ -155,7 +146,7 @@ class Leadership:
         progress.directory_id = progress.directory_id or directory_id
         return progress
 
-    def on_append_response(self, progress: Progress, response: AppendResponse, now_ms: int) -> None:
+    def on_append_response(self, progress: Progress, response: messages.AppendResponse, now_ms: int) -> None:
         """Process an answer of this term. Ignore one to a message that was never sent: its sender is broken."""
         if response.match_index > self._log.last_index or response.read_context > self.reads.context:
             return
@@ -167,7 +158,7 @@ class Leadership:
             progress.refused(response.rejected_prev_index, hint)
         progress.contacted(now_ms, self._log.last_index)
 
-    def on_snapshot_response(self, progress: Progress, response: SnapshotResponse, now_ms: int) -> None:
+    def on_snapshot_response(self, progress: Progress, response: messages.SnapshotResponse, now_ms: int) -> None:
         """Continue with the requested chunk, or with the log; ignore an answer about an older snapshot."""
         sending = progress.state
         if isinstance(sending, SendingSnapshot) and sending.is_answered_by(response):
@@ -177,7 +168,7 @@ class Leadership:
                 sending.on_position(response.position, now_ms)
         progress.contacted(now_ms, self._log.last_index)
 
-    def on_follow_request(self, request: FollowRequest, directory_id: bytes, now_ms: int) -> None:
+    def on_follow_request(self, request: messages.FollowRequest, directory_id: bytes, now_ms: int) -> None:
         """Accept a replica without a vote as an observer, or record that it is still there.
 
         A voter is followed anyway. Its request does not prove that it hears this leader, so it does not count as
@@ -189,7 +180,7 @@ class Leadership:
             progress = self.admit(request.sender_id, directory_id, now_ms)
             if progress is not None:
                 progress.contacted(now_ms, self._log.last_index)
-        elif self._observer_count < self._config.max_observers:
+        elif len(self.progress) - len(self._voting) < self._config.max_observers:
             self.progress[request.sender_id] = self._new_observer(request.last_index, directory_id, now_ms)
 
     def retained_from(self, now_ms: int) -> int:
@@ -217,7 +208,9 @@ class Leadership:
         for peer, progress in self.progress.items():
             yield self._append(peer, progress, (), commit_index)
 
-    def appends(self, commit_index: int, snapshot: Snapshot | None, now_ms: int) -> Iterator[Send | SendSnapshot]:
+    def appends(
+        self, commit_index: int, snapshot: messages.Snapshot | None, now_ms: int
+    ) -> Iterator[Send | SendSnapshot]:
         """Yield the entries that others lack, within their windows, then unsent commit indexes and read contexts."""
         for peer, progress in self.progress.items():
             if progress.next_index <= self._log.start_index or isinstance(progress.state, SendingSnapshot):
@@ -228,18 +221,27 @@ class Leadership:
             if commits or (progress.sent_context < self.reads.context and peer in self._voters.current):
                 yield self._append(peer, progress, (), commit_index)
 
-    def replicas(self, durable_index: int, now_ms: int) -> list[ReplicaState]:
-        """Return the state of all followed replicas and of the leader itself, ordered by id."""
-        voters = self._voters.current
-        states = [ReplicaState(self._node_id, self._directory_id, self._has_vote, durable_index, now_ms, now_ms)]
+    def replicas(
+        self, durable_index: int, now_ms: int, endpoint_of: Callable[[int], Endpoint]
+    ) -> tuple[tuple[QuorumReplica, ...], tuple[QuorumReplica, ...]]:
+        """Return the state of the voters and of the observers, each with this replica if it is one, ordered by id."""
+        me = self._node_id
+        states = {me: QuorumReplica(me, durable_index, endpoint_of(me), self._directory_id, 0, 0)}
         for peer, progress in self.progress.items():
-            contact_ms = progress.contact_ms if progress.has_answered else None
-            states.append(
-                ReplicaState(
-                    peer, progress.directory_id, peer in voters, progress.match_index, contact_ms, progress.caught_up_ms
-                )
+            states[peer] = QuorumReplica(
+                replica_id=peer,
+                log_end_offset=progress.match_index,
+                endpoint=endpoint_of(peer),
+                directory_id=progress.directory_id,
+                last_fetch_age_ms=_age_ms(progress.contact_ms if progress.has_answered else None, now_ms),
+                last_caught_up_age_ms=_age_ms(progress.caught_up_ms, now_ms),
             )
-        return sorted(states, key=lambda state: state.replica_id)
+        voters: list[QuorumReplica] = []
+        observers: list[QuorumReplica] = []
+        for replica_id in sorted(states):
+            has_vote = self._has_vote if replica_id == me else replica_id in self._voters.current
+            (voters if has_vote else observers).append(states[replica_id])
+        return tuple(voters), tuple(observers)
 
     def check_invariants(self) -> None:
         """Assert the invariants of every replica's progress, and that exactly the voters count."""
@@ -252,14 +254,6 @@ class Leadership:
         assert {peer for peer in self.progress if peer in voters} == {v for v in voters.ids if v != self._node_id}
         assert [id(p) for p in self._voting] == [id(p) for peer, p in self.progress.items() if peer in voters]
         assert self._has_vote == voters.is_voter(self._node_id, self._directory_id)
-
-    @property
-    def _voter_count(self) -> int:
-        return len(self._voting) + self._has_vote
-
-    @property
-    def _observer_count(self) -> int:
-        return len(self.progress) - len(self._voting)
 
     def _majority(self, others: list[int], own: int) -> int:
         if self._has_vote:
@@ -280,7 +274,7 @@ class Leadership:
                 del self.progress[peer]
 
     def _snapshot_chunk(
-        self, peer: int, progress: Progress, latest: Snapshot | None, now_ms: int
+        self, peer: int, progress: Progress, latest: messages.Snapshot | None, now_ms: int
     ) -> Iterator[SendSnapshot]:
         assert latest is not None, "a log without a start at 0 has a snapshot"
         sending = progress.state
@@ -303,7 +297,7 @@ class Leadership:
             yield self._append(peer, progress, entries, commit_index)
             progress.entries_sent(entries[-1].index, size)
 
-    def _append(self, peer: int, progress: Progress, entries: tuple[Entry, ...], commit_index: int) -> Send:
+    def _append(self, peer: int, progress: Progress, entries: tuple[messages.Entry, ...], commit_index: int) -> Send:
         progress.sent_context = self.reads.context
         progress.sent_commit_index = commit_index
         if isinstance(progress.state, SendingSnapshot):
@@ -314,7 +308,7 @@ class Leadership:
         else:
             prev_index = progress.next_index - 1
             prev_term = self._log.term_at(prev_index)
-        message = AppendRequest(
+        message = messages.AppendRequest(
             self._node_id, self._term, prev_index, prev_term, commit_index, entries, self.reads.context
         )
         return Send(peer, message)
@@ -369,3 +363,7 @@ class ReadQueue:
         self._reads.clear()
         self._early.clear()
         return ids
+
+
+def _age_ms(time_ms: int | None, now_ms: int) -> int:
+    return -1 if time_ms is None else max(0, now_ms - time_ms)

@@ -10,38 +10,13 @@ its sources (the paper: Ongaro and Ousterhout, extended version; the thesis: Ong
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_quorum.raft.core import election, membership, reception, snapshots, transfer
-from tidelog_quorum.raft.core.commands import (
-    Command,
-    Commit,
-    CompactLog,
-    InstallSnapshot,
-    LeaderChanged,
-    Persist,
-    ProposalAccepted,
-    ProposalRejected,
-    ReadFailed,
-    ReadReady,
-    RestoreSnapshot,
-    VotersChanged,
-)
-from tidelog_quorum.raft.core.events import (
-    AddVoterRequested,
-    Event,
-    MessageReceived,
-    Persisted,
-    Proposed,
-    ReadRequested,
-    RemoveVoterRequested,
-    SnapshotDamaged,
-    SnapshotTaken,
-    Tick,
-    TransferRequested,
-    UpdateVoterRequested,
-)
+from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.quorum import DescribeQuorumResponse
+from tidelog_quorum.raft.core import commands, election, events, membership, reception, snapshots, transfer
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import EntryKind, HardState
 from tidelog_quorum.raft.core.replica import Candidate, Replica
@@ -68,7 +43,7 @@ class Raft(Replica):
             return deadline_ms
         return self.transfer.deadline_ms if deadline_ms is None else min(deadline_ms, self.transfer.deadline_ms)
 
-    def step(self, event: Event, now_ms: int) -> list[Command]:
+    def step(self, event: events.Event, now_ms: int) -> list[commands.Command]:
         """Process one event and return the commands to execute, in order.
 
         A proposal is only added to the log: the commands that replicate it come with the next other event, so that
@@ -80,19 +55,19 @@ class Raft(Replica):
         """
         self.now_ms = max(self.now_ms, now_ms)
         match event:
-            case Proposed():
+            case events.Proposed():
                 return [self._on_proposed(event)]
-            case Tick():
+            case events.Tick():
                 self._on_tick()
-            case MessageReceived(message, directory_id, address):
+            case events.MessageReceived(message, directory_id, address):
                 reception.on_message(self, message, directory_id, address)
-            case Persisted(sequence):
+            case events.Persisted(sequence):
                 self._on_persisted(sequence)
-            case ReadRequested(request_id):
+            case events.ReadRequested(request_id):
                 self._on_read_requested(request_id)
-            case SnapshotTaken(snapshot):
+            case events.SnapshotTaken(snapshot):
                 snapshots.on_snapshot_taken(self, snapshot)
-            case SnapshotDamaged():
+            case events.SnapshotDamaged():
                 snapshots.on_snapshot_damaged(self, event)
             case _:
                 self._on_operator_request(event)
@@ -101,6 +76,20 @@ class Raft(Replica):
         if isinstance(self.role, Leadership):
             membership.advance(self, self.role)
         return self._take_commands()
+
+    def describe(self, now_ms: int, endpoint_of: Callable[[int], Endpoint]) -> DescribeQuorumResponse:
+        """Describe the quorum as its leader."""
+        assert isinstance(self.role, Leadership), self.role
+        voters, observers = self.role.replicas(self.durability.last_index, now_ms, endpoint_of)
+        return DescribeQuorumResponse(
+            leader_id=self.node_id,
+            leader_epoch=self.term,
+            high_watermark=self.commit_index,
+            voters=voters,
+            observers=observers,
+            snapshot_offset=-1 if self.snapshot is None else self.snapshot.last_index,
+            log_start_offset=self.log.first_index,
+        )
 
     def check_invariants(self) -> None:
         """Assert the invariants that hold between any two steps; reads the whole log."""
@@ -118,10 +107,10 @@ class Raft(Replica):
         if isinstance(self.role, Leadership):
             _check_leadership(self, self.role)
 
-    def _on_proposed(self, event: Proposed) -> Command:
+    def _on_proposed(self, event: events.Proposed) -> commands.Command:
         if not isinstance(self.role, Leadership) or event.epoch != self.term or self.transfer is not None:
-            return ProposalRejected(self.leader_id, self.term)
-        return ProposalAccepted(self.append(EntryKind.DATA, event.payload), self.term)
+            return commands.ProposalRejected(self.leader_id, self.term)
+        return commands.ProposalAccepted(self.append(EntryKind.DATA, event.payload), self.term)
 
     def _on_tick(self) -> None:
         if isinstance(self.role, Leadership):
@@ -141,87 +130,92 @@ class Raft(Replica):
 
     def _on_read_requested(self, request_id: int) -> None:
         if not isinstance(self.role, Leadership):
-            self.outbox.append(ReadFailed(request_id))
+            self.outbox.append(commands.ReadFailed(request_id))
         elif self.commit_index < self.role.start_index:
             self.role.reads.add_early(request_id)
         else:
             self.role.reads.add(request_id, self.commit_index)
 
     def _on_operator_request(
-        self, event: AddVoterRequested | RemoveVoterRequested | UpdateVoterRequested | TransferRequested
+        self,
+        event: events.AddVoterRequested
+        | events.RemoveVoterRequested
+        | events.UpdateVoterRequested
+        | events.TransferRequested,
     ) -> None:
         if not isinstance(self.role, Leadership):
             self.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
             return
         match event:
-            case AddVoterRequested():
+            case events.AddVoterRequested():
                 refusal = membership.on_add_requested(self, self.role, event)
-            case RemoveVoterRequested():
+            case events.RemoveVoterRequested():
                 refusal = membership.on_remove_requested(self, self.role, event)
-            case UpdateVoterRequested():
+            case events.UpdateVoterRequested():
                 refusal = membership.on_update_requested(self, self.role, event)
-            case TransferRequested():
+            case events.TransferRequested():
                 refusal = transfer.on_transfer_requested(self, self.role, event)
             case _:
                 assert_never(event)
         if refusal is not None:
             self.refuse(event.request_id, *refusal)
 
-    def _take_commands(self) -> list[Command]:
+    def _take_commands(self) -> list[commands.Command]:
         role = self.role
-        commands = self._take_reports()
+        taken = self._take_reports()
         if isinstance(role, Leadership):
-            commands += role.appends(self.commit_index, self.snapshot, self.now_ms)
-            commands += role.heartbeats(self.commit_index, self.now_ms)
-        self._add_writes(commands)
+            taken += role.appends(self.commit_index, self.snapshot, self.now_ms)
+            taken += role.heartbeats(self.commit_index, self.now_ms)
+        self._add_writes(taken)
         for send, acknowledges_log in self.replies:
             self.durability.defer(send, acknowledges_log=acknowledges_log)
         self.replies.clear()
-        commands += self.durability.release(self.term)
-        self._add_commit(commands)
+        taken += self.durability.release(self.term)
+        self._add_commit(taken)
         if isinstance(role, Leadership):
-            commands += (
-                ReadReady(*read) for read in role.reads.take_ready(role.confirmed_context(), self.applied_index)
+            taken += (
+                commands.ReadReady(*read)
+                for read in role.reads.take_ready(role.confirmed_context(), self.applied_index)
             )
-        return commands
+        return taken
 
-    def _take_reports(self) -> list[Command]:
-        commands: list[Command] = []
+    def _take_reports(self) -> list[commands.Command]:
+        taken: list[commands.Command] = []
         if self.to_restore is not None:
-            commands.append(RestoreSnapshot(self.to_restore))
+            taken.append(commands.RestoreSnapshot(self.to_restore))
             self.to_restore = None
         reported, voters = self.reported_voters, self.voters
         if reported is None or reported.voters is not voters.current or reported.index != voters.index:
-            self.reported_voters = VotersChanged(voters.current, voters.index)
-            commands.append(self.reported_voters)
+            self.reported_voters = commands.VotersChanged(voters.current, voters.index)
+            taken.append(self.reported_voters)
         if (self.reported_leader.leader_id, self.reported_leader.term) != (self.leader_id, self.term):
-            self.reported_leader = LeaderChanged(self.leader_id, self.term)
-            commands.append(self.reported_leader)
-        commands += self.outbox
+            self.reported_leader = commands.LeaderChanged(self.leader_id, self.term)
+            taken.append(self.reported_leader)
+        taken += self.outbox
         self.outbox.clear()
-        return commands
+        return taken
 
-    def _add_writes(self, commands: list[Command]) -> None:
+    def _add_writes(self, taken: list[commands.Command]) -> None:
         changed = self.hard_state != self.durability.newest_hard_state
         if changed or self.log.has_unwritten:
             truncate_from, entries = self.log.take_unwritten()
             sequence = self._issue_write()
-            commands.append(Persist(sequence, self.hard_state if changed else None, truncate_from, entries))
+            taken.append(commands.Persist(sequence, self.hard_state if changed else None, truncate_from, entries))
         if self.compaction is not None:
-            commands.append(CompactLog(self._issue_write(), *self.compaction))
+            taken.append(commands.CompactLog(self._issue_write(), *self.compaction))
             self.compaction = None
         if self.incoming is not None and self.incoming.is_whole and self.incoming.sequence is None:
             self.incoming.sequence = self._issue_write()
-            commands.append(InstallSnapshot(self.incoming.sequence, self.incoming.snapshot))
+            taken.append(commands.InstallSnapshot(self.incoming.sequence, self.incoming.snapshot))
 
     def _issue_write(self) -> int:
         return self.durability.issue(self.hard_state, self.log.last_index)
 
-    def _add_commit(self, commands: list[Command]) -> None:
+    def _add_commit(self, taken: list[commands.Command]) -> None:
         start, end = self.applied_index + 1, min(self.commit_index, self.durability.last_index) + 1
         if start < end:
             self.applied_index = end - 1
-            commands.append(Commit(self.log.slice(start, end)))
+            taken.append(commands.Commit(self.log.slice(start, end)))
 
 
 def _check_voters(replica: Replica) -> None:

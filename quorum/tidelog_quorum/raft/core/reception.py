@@ -12,59 +12,46 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tidelog_quorum.raft.core import election, follower, snapshots
+from tidelog_quorum.raft.core import election, follower, messages, snapshots
 from tidelog_quorum.raft.core.leadership import Leadership
-from tidelog_quorum.raft.core.messages import (
-    AppendRequest,
-    AppendResponse,
-    FollowRequest,
-    Message,
-    SnapshotRequest,
-    SnapshotResponse,
-    TimeoutNow,
-    VoteRequest,
-    VoteResponse,
-)
 from tidelog_quorum.raft.core.replica import Replica
 
 
-def on_message(replica: Replica, message: Message, directory_id: bytes, address: tuple[str, int] | None) -> None:
+def on_message(
+    replica: Replica, message: messages.Message, directory_id: bytes, address: tuple[str, int] | None
+) -> None:
     """Dispatch another replica's message; ``directory_id`` and ``address`` are the sender's."""
     if message.sender_id == replica.node_id:
         return
     if isinstance(replica.role, Leadership):
         replica.role.note_address(message.sender_id, directory_id, address)
     match message:
-        case AppendRequest() | SnapshotRequest() | TimeoutNow():
-            _on_leader_message(replica, message)
-        case VoteRequest():
+        case messages.AppendRequest():
+            _adopt(replica, message.term)
+            follower.on_append_request(replica, message)
+            snapshots.drop_superseded(replica)
+        case messages.SnapshotRequest():
+            _adopt(replica, message.term)
+            snapshots.on_snapshot_request(replica, message)
+            snapshots.drop_superseded(replica)
+        case messages.TimeoutNow():
+            _adopt(replica, message.term)
+            election.on_timeout_now(replica, message)
+            snapshots.drop_superseded(replica)
+        case messages.VoteRequest():
             _on_vote_request(replica, message, directory_id)
-        case VoteResponse():
+        case messages.VoteResponse():
             _on_vote_response(replica, message, directory_id)
-        case AppendResponse() | SnapshotResponse():
+        case messages.AppendResponse() | messages.SnapshotResponse():
             _on_response(replica, message, directory_id)
-        case FollowRequest():
+        case messages.FollowRequest():
             if isinstance(replica.role, Leadership):
                 replica.role.on_follow_request(message, directory_id, replica.now_ms)
         case _:
             assert_never(message)
 
 
-def _on_leader_message(replica: Replica, message: AppendRequest | SnapshotRequest | TimeoutNow) -> None:
-    _adopt(replica, message.term)
-    match message:
-        case AppendRequest():
-            follower.on_append_request(replica, message)
-        case SnapshotRequest():
-            snapshots.on_snapshot_request(replica, message)
-        case TimeoutNow():
-            election.on_timeout_now(replica, message)
-        case _:
-            assert_never(message)
-    snapshots.drop_superseded(replica)
-
-
-def _on_vote_request(replica: Replica, request: VoteRequest, directory_id: bytes) -> None:
+def _on_vote_request(replica: Replica, request: messages.VoteRequest, directory_id: bytes) -> None:
     voters = replica.voters.current
     is_other_log = request.sender_id in voters and not voters.is_voter(request.sender_id, directory_id)
     if is_other_log and not election.may_have_rejoined(replica, request):
@@ -75,13 +62,15 @@ def _on_vote_request(replica: Replica, request: VoteRequest, directory_id: bytes
     election.on_vote_request(replica, request)
 
 
-def _on_vote_response(replica: Replica, response: VoteResponse, directory_id: bytes) -> None:
+def _on_vote_response(replica: Replica, response: messages.VoteResponse, directory_id: bytes) -> None:
     if replica.voters.current.is_voter(response.sender_id, directory_id):
         _adopt(replica, response.term)
         election.on_vote_response(replica, response)
 
 
-def _on_response(replica: Replica, response: AppendResponse | SnapshotResponse, directory_id: bytes) -> None:
+def _on_response(
+    replica: Replica, response: messages.AppendResponse | messages.SnapshotResponse, directory_id: bytes
+) -> None:
     if response.term > replica.term:
         if _may_raise_term(replica, response.sender_id, directory_id):
             _adopt(replica, response.term)
@@ -93,9 +82,9 @@ def _on_response(replica: Replica, response: AppendResponse | SnapshotResponse, 
     if progress is None:
         return
     match response:
-        case AppendResponse():
+        case messages.AppendResponse():
             leader.on_append_response(progress, response, replica.now_ms)
-        case SnapshotResponse():
+        case messages.SnapshotResponse():
             leader.on_snapshot_response(progress, response, replica.now_ms)
         case _:
             assert_never(response)

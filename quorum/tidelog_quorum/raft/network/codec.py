@@ -13,20 +13,7 @@ from google.protobuf.message import DecodeError
 
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.raft.core.messages import (
-    AppendRequest,
-    AppendResponse,
-    Entry,
-    EntryKind,
-    FollowRequest,
-    Message,
-    Snapshot,
-    SnapshotRequest,
-    SnapshotResponse,
-    TimeoutNow,
-    VoteRequest,
-    VoteResponse,
-)
+from tidelog_quorum.raft.core import messages
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.storage.log_format import DIRECTORY_ID_SIZE
 from tidelog_quorum.raft.voters_record import encode_voters, voters_from_message, voters_to_message
@@ -36,18 +23,18 @@ MAX_ENTRY_BYTES = 32 * 1024 * 1024
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
 _MAX_VOTERS = 1_000
 _MAX_SNAPSHOT_BYTES = 1 << 40
-_KINDS = {int(kind): kind for kind in EntryKind}
+_KINDS = {int(kind): kind for kind in messages.EntryKind}
 
 
-def encode_message(message: Message) -> pb.RaftMessage:
+def encode_message(message: messages.Message) -> pb.RaftMessage:
     """Return the wire form of a message."""
     frame = pb.RaftMessage(sender_id=message.sender_id, term=message.term)
     field = _FIELDS[type(message)]
     content = getattr(frame, field)
     match message:
-        case AppendRequest():
+        case messages.AppendRequest():
             content.CopyFrom(_encode_append(message))
-        case SnapshotRequest():
+        case messages.SnapshotRequest():
             content.CopyFrom(_encode_snapshot_request(message))
         case _:
             for name in _PLAIN_FIELDS[field]:
@@ -57,7 +44,7 @@ def encode_message(message: Message) -> pb.RaftMessage:
     return frame
 
 
-def decode_message(frame: pb.RaftMessage) -> Message:
+def decode_message(frame: pb.RaftMessage) -> messages.Message:
     """Decode the wire form of a message.
 
     Raises:
@@ -69,9 +56,9 @@ def decode_message(frame: pb.RaftMessage) -> Message:
         raise _invalid(frame, f"is of the kind {field!r}, unknown to this version")
     if frame.sender_id < 0 or frame.term < 0:
         raise _invalid(frame, "has a negative number")
-    if kind is AppendRequest:
+    if kind is messages.AppendRequest:
         return _decode_append_request(frame)
-    if kind is SnapshotRequest:
+    if kind is messages.SnapshotRequest:
         return _decode_snapshot_request(frame)
     content = getattr(frame, field)
     values = [getattr(content, name) for name in _PLAIN_FIELDS[field]]
@@ -79,22 +66,22 @@ def decode_message(frame: pb.RaftMessage) -> Message:
     return kind(frame.sender_id, frame.term, *values)
 
 
-_FIELDS: dict[type[Message], str] = {
-    VoteRequest: "vote_request",
-    VoteResponse: "vote_response",
-    AppendRequest: "append_request",
-    AppendResponse: "append_response",
-    SnapshotRequest: "snapshot_request",
-    SnapshotResponse: "snapshot_response",
-    TimeoutNow: "timeout_now",
-    FollowRequest: "follow_request",
+_FIELDS: dict[type[messages.Message], str] = {
+    messages.VoteRequest: "vote_request",
+    messages.VoteResponse: "vote_response",
+    messages.AppendRequest: "append_request",
+    messages.AppendResponse: "append_response",
+    messages.SnapshotRequest: "snapshot_request",
+    messages.SnapshotResponse: "snapshot_response",
+    messages.TimeoutNow: "timeout_now",
+    messages.FollowRequest: "follow_request",
 }
-_KINDS_OF_MESSAGES: dict[str, Callable[..., Message]] = {field: kind for kind, field in _FIELDS.items()}
+_KINDS_OF_MESSAGES: dict[str, Callable[..., messages.Message]] = {field: kind for kind, field in _FIELDS.items()}
 _PLAIN_FIELDS = {field: [f.name for f in fields(kind)[2:]] for kind, field in _FIELDS.items()}
 """The fields of each message, which have the same names on the wire, without the sender and the term."""
 
 
-def _encode_append(message: AppendRequest) -> pb.AppendRequest:
+def _encode_append(message: messages.AppendRequest) -> pb.AppendRequest:
     entries = [
         pb.RaftEntry(
             index=e.index,
@@ -113,7 +100,7 @@ def _encode_append(message: AppendRequest) -> pb.AppendRequest:
     )
 
 
-def _encode_snapshot_request(message: SnapshotRequest) -> pb.SnapshotRequest:
+def _encode_snapshot_request(message: messages.SnapshotRequest) -> pb.SnapshotRequest:
     snapshot = message.snapshot
     return pb.SnapshotRequest(
         snapshot=pb.RaftSnapshot(
@@ -128,7 +115,7 @@ def _encode_snapshot_request(message: SnapshotRequest) -> pb.SnapshotRequest:
     )
 
 
-def _decode_append_request(frame: pb.RaftMessage) -> Message:
+def _decode_append_request(frame: pb.RaftMessage) -> messages.Message:
     request = frame.append_request
     _check_numbers(frame, request.prev_index, request.prev_term, request.commit_index, request.read_context)
     entries = []
@@ -139,7 +126,7 @@ def _decode_append_request(frame: pb.RaftMessage) -> Message:
             raise _invalid(frame, f"has index {entry.index} of term {entry.term} after index {index} of term {term}")
         entries.append(entry)
         index, term = entry.index, entry.term
-    return AppendRequest(
+    return messages.AppendRequest(
         frame.sender_id,
         frame.term,
         request.prev_index,
@@ -150,7 +137,7 @@ def _decode_append_request(frame: pb.RaftMessage) -> Message:
     )
 
 
-def _decode_snapshot_request(frame: pb.RaftMessage) -> Message:
+def _decode_snapshot_request(frame: pb.RaftMessage) -> messages.Message:
     request = frame.snapshot_request
     snapshot = _decode_snapshot(frame, request.snapshot)
     end = request.position + len(request.chunk)
@@ -158,30 +145,30 @@ def _decode_snapshot_request(frame: pb.RaftMessage) -> Message:
         raise _invalid(
             frame, f"has {len(request.chunk)} bytes from position {request.position} on of {snapshot.size} bytes"
         )
-    return SnapshotRequest(frame.sender_id, frame.term, snapshot, request.position, request.chunk)
+    return messages.SnapshotRequest(frame.sender_id, frame.term, snapshot, request.position, request.chunk)
 
 
-def _decode_entry(frame: pb.RaftMessage, entry: pb.RaftEntry) -> Entry:
+def _decode_entry(frame: pb.RaftMessage, entry: pb.RaftEntry) -> messages.Entry:
     kind = _KINDS.get(entry.kind)
     if kind is None:
         raise _invalid(frame, f"has an entry of kind {entry.kind} at index {entry.index}, unknown to this version")
     size = len(entry.payload)
     if size > MAX_ENTRY_BYTES:
         raise _invalid(frame, f"has an entry of {size} bytes at index {entry.index}, above {MAX_ENTRY_BYTES}")
-    if kind is EntryKind.VOTERS:
-        return Entry(entry.index, entry.term, kind, voters=_voters_of(frame, entry.payload))
-    if kind is EntryKind.NO_OP and size:
+    if kind is messages.EntryKind.VOTERS:
+        return messages.Entry(entry.index, entry.term, kind, voters=_voters_of(frame, entry.payload))
+    if kind is messages.EntryKind.NO_OP and size:
         raise _invalid(frame, f"has an entry of {size} bytes at index {entry.index} that should be empty")
-    return Entry(entry.index, entry.term, kind, entry.payload)
+    return messages.Entry(entry.index, entry.term, kind, entry.payload)
 
 
-def _decode_snapshot(frame: pb.RaftMessage, snapshot: pb.RaftSnapshot) -> Snapshot:
+def _decode_snapshot(frame: pb.RaftMessage, snapshot: pb.RaftSnapshot) -> messages.Snapshot:
     if snapshot.last_index < 1 or snapshot.last_term < 1 or snapshot.last_term > frame.term:
         raise _invalid(frame, f"has a snapshot up to index {snapshot.last_index} of term {snapshot.last_term}")
     if not 0 <= snapshot.size <= _MAX_SNAPSHOT_BYTES:
         raise _invalid(frame, f"has a snapshot of {snapshot.size} bytes")
     voters = _checked_voters(frame, snapshot.voters)
-    return Snapshot(snapshot.last_index, snapshot.last_term, voters, snapshot.size, snapshot.checksum)
+    return messages.Snapshot(snapshot.last_index, snapshot.last_term, voters, snapshot.size, snapshot.checksum)
 
 
 def _voters_of(frame: pb.RaftMessage, payload: bytes) -> VoterSet:

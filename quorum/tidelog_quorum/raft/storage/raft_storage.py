@@ -112,7 +112,8 @@ class RaftStorage:
     def _add(self, batch: WriteBatch, write: Persist | CompactLog | InstallSnapshot) -> None:
         match write:
             case Persist():
-                self._set_hard_state(write.hard_state)
+                if write.hard_state is not None:
+                    self._hard_state = write.hard_state
                 self._append(batch, write.truncate_from, write.entries)
             case CompactLog(_, snapshot, first_index):
                 if self._snapshot is not None and snapshot.last_index <= self._snapshot.last_index:
@@ -154,10 +155,6 @@ class RaftStorage:
         assert self._snapshot is None or self._snapshot.last_index < snapshot.last_index, (self._snapshot, snapshot)
         self._snapshot = snapshot
         batch.put(SNAPSHOT_KEY, seal(SNAPSHOT_KEY, encode_snapshot(snapshot)))
-
-    def _set_hard_state(self, hard_state: HardState | None) -> None:
-        if hard_state is not None:
-            self._hard_state = hard_state
 
     def _term_at(self, index: int) -> int:
         """Return the term of an entry that an earlier call has written, or of the one before the first."""

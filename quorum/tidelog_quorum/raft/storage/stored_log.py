@@ -15,21 +15,7 @@ from rocksdict import AccessType, DBCompressionType, DBRecoveryMode, Options, Rd
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.messages import Entry, HardState, Snapshot
-from tidelog_quorum.raft.storage.log_format import (
-    ENTRY_PREFIX,
-    FORMAT_VERSION,
-    IDENTITY_KEY,
-    SNAPSHOT_KEY,
-    STATE_KEY,
-    Identity,
-    LogState,
-    decode_entry,
-    decode_identity,
-    decode_snapshot,
-    decode_state,
-    entry_key,
-    unseal,
-)
+from tidelog_quorum.raft.storage import log_format
 from tidelog_quorum.raft.storage.wal import check_wal
 
 logger = logging.getLogger(__name__)
@@ -55,7 +41,7 @@ class StoredState:
         return self.entries[-1].index if self.entries else self.log_start[0]
 
 
-def read_stored_log(directory: Path) -> tuple[Identity, StoredState]:
+def read_stored_log(directory: Path) -> tuple[log_format.Identity, StoredState]:
     """Return the content of a folder that no process has open; the folder is unchanged.
 
     Raises:
@@ -86,34 +72,35 @@ def open_database(directory: Path, access: AccessType | None = None) -> Rdict:
         raise _open_error(directory, error) from error
 
 
-def read_identity(database: Rdict, directory: Path) -> Identity | None:
+def read_identity(database: Rdict, directory: Path) -> log_format.Identity | None:
     """Return the log's owner; None in a new folder.
 
     Raises:
         TidelogError: UNSUPPORTED_VERSION, the format is unknown; CORRUPT_MESSAGE; KAFKA_STORAGE_ERROR.
     """
-    body = _read(database, directory, IDENTITY_KEY, "the identity")
+    body = _read(database, directory, log_format.IDENTITY_KEY, "the identity")
     if body is None:
         return None
-    identity = decode_identity(body)
-    if not 1 <= identity.format <= FORMAT_VERSION:
+    identity = log_format.decode_identity(body)
+    if not 1 <= identity.format <= log_format.FORMAT_VERSION:
         raise error_for(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"the metadata log in {directory} is of format {identity.format}, this version reads 1 to {FORMAT_VERSION}",
+            f"the metadata log in {directory} is of format {identity.format}, "
+            f"this version reads 1 to {log_format.FORMAT_VERSION}",
         )
     return identity
 
 
-def read_state(database: Rdict, directory: Path, identity: Identity) -> StoredState:
+def read_state(database: Rdict, directory: Path, identity: log_format.Identity) -> StoredState:
     """Return the whole content of the log.
 
     Raises:
         TidelogError: CORRUPT_MESSAGE, an entry is missing or damaged (the text names its index); KAFKA_STORAGE_ERROR.
     """
-    body = _read(database, directory, STATE_KEY, "the term and vote")
-    state = LogState(HardState()) if body is None else decode_state(body, identity.format)
-    body = _read(database, directory, SNAPSHOT_KEY, "the snapshot's name")
-    snapshot = None if body is None else decode_snapshot(body)
+    body = _read(database, directory, log_format.STATE_KEY, "the term and vote")
+    state = log_format.LogState(HardState()) if body is None else log_format.decode_state(body, identity.format)
+    body = _read(database, directory, log_format.SNAPSHOT_KEY, "the snapshot's name")
+    snapshot = None if body is None else log_format.decode_snapshot(body)
     if state.log_start[0] > (0 if snapshot is None else snapshot.last_index):
         raise _corrupt(directory, state.log_start[0], "is gone, but no snapshot stands for it")
     entries = tuple(_read_entries(database, directory, state))
@@ -138,18 +125,18 @@ def _options() -> Options:
     return options
 
 
-def _read_entries(database: Rdict, directory: Path, state: LogState) -> Iterator[Entry]:
+def _read_entries(database: Rdict, directory: Path, state: log_format.LogState) -> Iterator[Entry]:
     start, term = state.log_start
     iterator = database.iter()
     # Not from the prefix on: the iterator would have to step over all compacted keys.
-    iterator.seek(entry_key(start + 1))
+    iterator.seek(log_format.entry_key(start + 1))
     for index in range(start + 1, state.last_index + 1):
-        key = entry_key(index)
+        key = log_format.entry_key(index)
         if not iterator.valid() or iterator.key() != key:
             raise _corrupt(directory, index, _why_missing(iterator, state))
         body = _checked(directory, key, iterator.value(), f"the entry at index {index}")
         try:
-            entry = decode_entry(index, body)
+            entry = log_format.decode_entry(index, body)
         except (ValueError, struct.error, TidelogError) as error:
             raise _corrupt(directory, index, f"is unknown to this version: {error}") from error
         if entry.term < term:
@@ -157,11 +144,11 @@ def _read_entries(database: Rdict, directory: Path, state: LogState) -> Iterator
         term = entry.term
         yield entry
         iterator.next()
-    if iterator.valid() and iterator.key().startswith(ENTRY_PREFIX):
+    if iterator.valid() and iterator.key().startswith(log_format.ENTRY_PREFIX):
         raise _corrupt(directory, state.last_index, "should be the last one, but others follow")
 
 
-def _why_missing(iterator: RdictIter, state: LogState) -> str:
+def _why_missing(iterator: RdictIter, state: log_format.LogState) -> str:
     """Return why an entry is missing: the iterator's status tells an unreadable block from the end of the keys."""
     try:
         iterator.status()
@@ -182,7 +169,7 @@ def _read(database: Rdict, directory: Path, key: bytes, what: str) -> bytes | No
 
 def _checked(directory: Path, key: bytes, value: bytes, what: str) -> bytes:
     try:
-        return unseal(key, value)
+        return log_format.unseal(key, value)
     except ValueError as error:
         text = f"{what} of the metadata log in {directory} is damaged: {error}"
         raise error_for(ErrorCode.CORRUPT_MESSAGE, text) from error
