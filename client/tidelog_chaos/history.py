@@ -29,12 +29,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, Self, TextIO, cast
+from typing import Any, Final, Literal, Self, TextIO, TypeVar, cast
 
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError
 
 OpType = Literal["invoke", "ok", "info", "fail"]
 Process = int | str
+Number = TypeVar("Number", int, float)
 
 NEMESIS: Final = "nemesis"
 """The process of the faults; its notes are ``info``, their ``f`` is ``start-<fault>`` or ``stop-<fault>``."""
@@ -252,3 +253,14 @@ def _follow(pending: dict[Process, Op], op: Op) -> None:
         pending[op.process] = op
     elif before is not None and before.f != op.f:
         raise ValueError(f"process {op.process} completes {op.f}, its {before.f} of index {before.index} is pending")
+
+
+def merge_spans(spans: Iterable[tuple[Number, Number]]) -> list[tuple[Number, Number]]:
+    """Return the spans of time in order, with touching ones merged; both ends are included."""
+    merged: list[tuple[Number, Number]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged

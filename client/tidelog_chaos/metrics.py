@@ -14,13 +14,12 @@ last answer, which does not come every second; both are null until the first one
 from __future__ import annotations
 
 import json
-import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tidelog_chaos.background import BackgroundThread
 
@@ -72,44 +71,22 @@ class ClusterView:
     controller: int | None = None
 
 
-class MetricsFile:
-    """Writes a line per interval; one thread uses it."""
+def distribution(numbers: Iterable[float]) -> tuple[float, float, float] | None:
+    """Return the median, the 99th percentile (nearest rank) and the maximum; None without values."""
+    ordered = sorted(numbers)
+    if not ordered:
+        return None
+    return _rank(ordered, 50), _rank(ordered, 99), ordered[-1]
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w", encoding="utf-8", buffering=1)
 
-    def write(self, time_s: float, counts: Counts, view: ClusterView, faults: Sequence[str]) -> dict[str, Any]:
-        """Write a line and return its object."""
-        line = {
-            "time": round(time_s, 3),
-            "sends": counts.sends,
-            "latency_ms": latency_summary(counts.latencies_ms),
-            "polls": counts.polls,
-            "records": counts.records,
-            "leaders": None if view.leaders is None else dict(view.leaders),
-            "controller": view.controller,
-            "faults": list(faults),
-        }
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
-        return line
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+def _rank(ordered: Sequence[float], percent: int) -> float:
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def latency_summary(latencies_ms: Sequence[float]) -> dict[str, float] | None:
-    """Return the median, the 99th percentile and the maximum, in milliseconds; None without values."""
-    if not latencies_ms:
-        return None
-    ordered = sorted(latencies_ms)
-    return {"p50": percentile(ordered, 50), "p99": percentile(ordered, 99), "max": round(ordered[-1], 3)}
-
-
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return a percentile of ascending numbers by the nearest rank."""
-    rank = max(1, math.ceil(percent / 100 * len(ordered)))
-    return round(ordered[rank - 1], 3)
+    """Return the :func:`distribution` in milliseconds, by its names in a line of metrics."""
+    found = distribution(latencies_ms)
+    return found and {name: round(value, 3) for name, value in zip(("p50", "p99", "max"), found, strict=True)}
 
 
 _INTERVAL_S = 1.0
@@ -129,7 +106,7 @@ class Recorder(BackgroundThread):
         view: Callable[[], ClusterView],
         faults: Callable[[], Sequence[str]],
     ) -> None:
-        self._file = MetricsFile(path)
+        self._file = path.open("w", encoding="utf-8", buffering=1)
         self._meter = meter
         self._now_s = now_s
         self._view = view
@@ -156,4 +133,15 @@ class Recorder(BackgroundThread):
             self.sends[outcome] += count
         self.records += counts.records
         self.ok_per_s = counts.sends["ok"]
-        self._file.write(self._now_s(), counts, self._view(), self._faults())
+        view = self._view()
+        line = {
+            "time": round(self._now_s(), 3),
+            "sends": counts.sends,
+            "latency_ms": latency_summary(counts.latencies_ms),
+            "polls": counts.polls,
+            "records": counts.records,
+            "leaders": None if view.leaders is None else dict(view.leaders),
+            "controller": view.controller,
+            "faults": list(self._faults()),
+        }
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")

@@ -27,6 +27,7 @@ from typing import Final, Literal, NamedTuple
 from tidelog_chaos.checker.components import shortest_circle, strong_components
 from tidelog_chaos.checker.transactions import FAIL, OK, TXN, UNKNOWN, Transactions
 from tidelog_chaos.checker.versions import VersionOrders
+from tidelog_chaos.history import merge_spans
 from tidelog_chaos.verdict import Case, Findings
 
 Kind = Literal["ww", "wr", "realtime"]
@@ -71,13 +72,7 @@ class Times:
         for transaction, position in enumerate(self._transactions.invoke_positions):
             if self.of[transaction] < position << _SHIFT:
                 spans.append((self.of[transaction], position << _SHIFT))
-        merged: list[tuple[int, int]] = []
-        for first, last in sorted(spans):
-            if merged and first <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(merged[-1][1], last))
-            else:
-                merged.append((first, last))
-        return merged
+        return merge_spans(spans)
 
 
 class Dependencies:

@@ -18,13 +18,13 @@ before: at least once, to any member. Polls of other processes do not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from tidelog_chaos.checker.group_notes import NOTHING, Claim, Committed, GroupNotes, note_case
-from tidelog_chaos.checker.transactions import ASSIGN, CRASH, FAIL, OK, SUBSCRIBE, Transactions
+from tidelog_chaos.checker.polling import subscribers_polls
+from tidelog_chaos.checker.transactions import OK, Transactions
 from tidelog_chaos.history import Op, Process
 from tidelog_chaos.verdict import Case, Findings
 
@@ -229,27 +229,12 @@ def _back_case(key: str, offsets: tuple[int, int], behind: tuple[Op, Op]) -> Cas
 
 def _find_unseen(transactions: Transactions, drained: Op, findings: Findings) -> None:
     polled = bytearray(len(transactions.value_names))
-    for value in _polled_by_members(transactions):
+    for value, _ in subscribers_polls(transactions):
         polled[value] = 1
     for transaction, value, _ in transactions.sends():
         is_due = transactions.types[transaction] == OK and transactions.indexes[transaction] < drained.index
         if is_due and not polled[value]:
             findings.add("group-unseen", partial(_unseen_case, transaction, value, transactions, drained))
-
-
-def _polled_by_members(transactions: Transactions) -> Iterator[int]:
-    """Yield the values that ``ok`` polls of subscribed processes returned."""
-    subscribed: set[int] = set()
-    for number, function in enumerate(transactions.functions):
-        process, kind = transactions.processes[number], transactions.types[number]
-        if function == SUBSCRIBE and kind != FAIL:
-            subscribed.add(process)
-        elif function == CRASH or (function == ASSIGN and kind != FAIL):
-            subscribed.discard(process)
-        elif process in subscribed and kind == OK:
-            for entry in transactions.entries(number):
-                if transactions.micro_operations[entry] >= 0:
-                    yield transactions.values[entry]
 
 
 def _unseen_case(transaction: int, value: int, transactions: Transactions, drained: Op) -> Case:

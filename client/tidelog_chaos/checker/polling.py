@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -142,17 +143,19 @@ def consume_counts(transactions: Transactions) -> dict[str, Any]:
 def _consumed(transactions: Transactions) -> array[int]:
     """Return a number for each value that a subscriber polled: value * number of processes + process."""
     processes = max(1, len(transactions.process_names))
+    return array("q", (value * processes + process for value, process in subscribers_polls(transactions)))
+
+
+def subscribers_polls(transactions: Transactions) -> Iterator[tuple[int, int]]:
+    """Yield the values that ``ok`` polls of subscribed processes returned, each with the process."""
     subscribed: set[int] = set()
-    consumed = array("q")
     for number, function in enumerate(transactions.functions):
-        process = transactions.processes[number]
-        kind = transactions.types[number]
+        process, kind = transactions.processes[number], transactions.types[number]
         if function == SUBSCRIBE and kind != FAIL:
             subscribed.add(process)
-        elif function == ASSIGN and kind != FAIL:
+        elif function == CRASH or (function == ASSIGN and kind != FAIL):
             subscribed.discard(process)
         elif transactions.polls[number] and kind == OK and process in subscribed:
             for entry in transactions.entries(number):
                 if transactions.micro_operations[entry] >= 0:
-                    consumed.append(transactions.values[entry] * processes + process)
-    return consumed
+                    yield transactions.values[entry], process

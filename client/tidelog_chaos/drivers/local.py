@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 import signal
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tidelog.testing.local import LocalCluster, divide_settings
 from tidelog.testing.process import Place, ProcessHandle
+from tidelog_chaos.background import BackgroundThread
 from tidelog_chaos.drivers.disks import SmallDisk
 from tidelog_chaos.drivers.driver import FaultDriver, Member
 from tidelog_chaos.drivers.log_damage import damage_log
@@ -126,13 +126,14 @@ class LocalDriver(FaultDriver):
     def slow(self, member: Member, share: float) -> None:
         """Send SIGSTOP and SIGCONT, ten times a second."""
         self.unslow(member)
-        self._slowed[member] = DutyCycle(self._process(member), share)
+        cycle = self._slowed[member] = DutyCycle(self._process(member), share)
+        cycle.start()
 
     def unslow(self, member: Member) -> None:
         """End :meth:`slow`."""
         cycle = self._slowed.pop(member, None)
         if cycle is not None:
-            cycle.end()
+            cycle.stop()
 
     def fill_disk(self, member: Member) -> None:
         """Let another file take all space."""
@@ -204,27 +205,20 @@ class LocalDriver(FaultDriver):
 _PERIOD_S = 0.1
 
 
-class DutyCycle:
-    """Suspends a process for a part of each tenth of a second until :meth:`end`, which leaves it running."""
+class DutyCycle(BackgroundThread):
+    """Suspends a process for a part of each tenth of a second until :meth:`stop`, which leaves it running."""
 
     def __init__(self, process: ProcessHandle, share: float) -> None:
+        super().__init__(f"slow {process.name}")
         self._process = process
         self._share = share
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"slow {process.name}", daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Let the process run at full speed."""
-        self._ending.set()
-        self._thread.join()
 
     def _run(self) -> None:
         try:
-            while not self._ending.is_set():
+            while not self._stopping.is_set():
                 self._process.pause()
-                self._ending.wait(_PERIOD_S * (1 - self._share))
+                self._stopping.wait(_PERIOD_S * (1 - self._share))
                 self._process.resume()
-                self._ending.wait(_PERIOD_S * self._share)
+                self._stopping.wait(_PERIOD_S * self._share)
         finally:
             self._process.resume()

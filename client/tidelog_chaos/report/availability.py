@@ -20,6 +20,7 @@ from typing import Final
 
 from tidelog_chaos.checker.transactions import NEVER, OK, Transactions
 from tidelog_chaos.history import NEMESIS, Op
+from tidelog_chaos.metrics import distribution
 
 LEAST_NS: Final = 250_000_000
 """The minimum length of a window."""
@@ -136,18 +137,6 @@ def impacts(windows: Sequence[Window], faults: Sequence[Fault]) -> list[Impact]:
         grouped.setdefault(window.label, []).append(window)
     found = [_impact(label, count.get(label, 0), of_label) for label, of_label in grouped.items()]
     return sorted(found, key=lambda impact: -(impact.unavailable_ms or (0, 0, 0))[2])
-
-
-def distribution(numbers: Iterable[float]) -> tuple[float, float, float] | None:
-    """Return the median, the 99th percentile (nearest rank) and the maximum; None without values."""
-    ordered = sorted(numbers)
-    if not ordered:
-        return None
-    return _rank(ordered, 50), _rank(ordered, 99), ordered[-1]
-
-
-def _rank(ordered: Sequence[float], percent: int) -> float:
-    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def _impact(label: str, faults: int, windows: Sequence[Window]) -> Impact:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby, pairwise
 
+from tidelog_chaos.history import merge_spans
 from tidelog_chaos.report.availability import Fault, Window
 from tidelog_chaos.report.run import Run
 from tidelog_chaos.report.series import Leaders, Reign, Step
@@ -73,7 +74,7 @@ class _Timeline:
         return LEFT + _PLOT * min(max(time_s, 0.0), self._end_s) / self._end_s
 
     def _bands(self, top: float, bottom: float) -> Iterator[str]:
-        for start_s, end_s in _merged(self._run.faults):
+        for start_s, end_s in merge_spans((fault.start_ns / 1e9, fault.end_ns / 1e9) for fault in self._run.faults):
             x, width = self._x(start_s), max(self._x(end_s) - self._x(start_s), 1.0)
             yield f'<rect class="band" x="{x:.1f}" y="{top:.0f}" width="{width:.1f}" height="{bottom - top:.0f}"/>'
 
@@ -248,17 +249,6 @@ def colours(leaders: Leaders) -> dict[int, int]:
     """Return the page's colour number of each node and each controller; equal numbers are equal colours."""
     controllers = {reign.leader for reign in leaders.controller if reign.leader is not None}
     return {node: place % _COLOURS for place, node in enumerate(sorted({*leaders.nodes, *controllers}))}
-
-
-def _merged(faults: Sequence[Fault]) -> list[tuple[float, float]]:
-    merged: list[tuple[float, float]] = []
-    for fault in faults:
-        start_s, end_s = fault.start_ns / 1e9, fault.end_ns / 1e9
-        if merged and start_s <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end_s, merged[-1][1]))
-        else:
-            merged.append((start_s, end_s))
-    return merged
 
 
 def _concurrent(windows: Sequence[Window]) -> list[tuple[float, int]]:

@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from tidelog_chaos.checker.transactions import NEVER, TYPES, Transactions
-from tidelog_chaos.report.availability import distribution
+from tidelog_chaos.history import merge_spans
+from tidelog_chaos.metrics import distribution
 
 MOST_STEPS: Final = 900
 """The maximum number of steps of a series, whatever the length of the history."""
@@ -80,7 +81,7 @@ def make_series(transactions: Transactions) -> Series:
 def latency_of(transactions: Transactions, faults: Sequence[tuple[int, int]]) -> Mapping[str, Latency | None]:
     """Return the latency of acknowledged sends: of ``all``, of those within faults, and of the others (``calm``)."""
     within, calm = array("d"), array("d")
-    spans = _merged(faults)
+    spans = merge_spans(faults)
     ends = [end for _, end in spans]
     for number in range(len(transactions)):
         sends, _ = _count(transactions, number)
@@ -90,16 +91,6 @@ def latency_of(transactions: Transactions, faults: Sequence[tuple[int, int]]) ->
         is_within = place < len(spans) and spans[place][0] <= transactions.times_ns[number]
         (within if is_within else calm).append(_latency_ms(transactions, number))
     return {"all": distribution(within + calm), "faults": distribution(within), "calm": distribution(calm)}
-
-
-def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def _count(transactions: Transactions, number: int) -> tuple[int, int]:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidelog_chaos.report.availability import Impact, distribution
+from tidelog_chaos.metrics import distribution
+from tidelog_chaos.report.availability import Impact
 from tidelog_chaos.report.run import Run
 from tidelog_chaos.report.series import Latency
 from tidelog_chaos.report.table import clock, milliseconds, table_lines

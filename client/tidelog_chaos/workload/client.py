@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tidelog.message import Message
+from tidelog_chaos.background import BackgroundThread
 from tidelog_chaos.history import HistoryWriter, Op
 from tidelog_chaos.metrics import Meter
 from tidelog_chaos.workload.keys import Keys, key_of
@@ -27,26 +28,21 @@ class Shared:
     new_process: Callable[[], int]
 
 
-class Client(ABC):
+class Client(BackgroundThread):
     """Works in its thread until :meth:`stop`; :meth:`_live` is one life of it, which a crash ends."""
 
     def __init__(self, name: str, config: Mapping[str, Any], shared: Shared) -> None:
+        super().__init__(name)
         self._config = config
         self._library = shared.library
         self._keys = shared.keys
         self._history = shared.history
         self._meter = shared.meter
         self._new_process = shared.new_process
-        self._stopping = threading.Event()
         self._crashing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.error: BaseException | None = None
         self.errors: dict[str, int] = {}
         """The number of reports of each error."""
-
-    def start(self) -> None:
-        """Start to work."""
-        self._thread.start()
 
     def crash(self) -> None:
         """Discard the client with all its unreported operations, and continue with a new one."""
@@ -59,8 +55,7 @@ class Client(ABC):
 
     def stop(self) -> None:
         """Stop, wait for pending operations, and crash; raises the error of the thread."""
-        self._stopping.set()
-        self._thread.join()
+        super().stop()
         if self.error is not None:
             raise self.error
 

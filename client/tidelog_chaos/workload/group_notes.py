@@ -6,7 +6,7 @@ Notes of the process ``group``; :mod:`tidelog_chaos.checker.group_notes` defines
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from tidelog_chaos.history import GROUP, HistoryWriter
 
@@ -25,17 +25,14 @@ class GroupNotes:
         """Note the settings with which members join a group."""
         self._note("group", dict(settings))
 
-    def assigned(self, member: int, generation: int, keys: Iterable[str]) -> None:
-        """Note that a member was assigned partitions."""
-        self._note("assigned", _claim(member, generation, keys))
+    def claim(
+        self, f: Literal["assigned", "revoked", "lost"], member: int, generation: int, keys: Iterable[str]
+    ) -> None:
+        """Note that a member was assigned partitions, has finished its work before it gives them up, or has lost them.
 
-    def revoked(self, member: int, generation: int, keys: Iterable[str]) -> None:
-        """Note that a member has finished its work before giving partitions up."""
-        self._note("revoked", _claim(member, generation, keys))
-
-    def lost(self, member: int, generation: int, keys: Iterable[str]) -> None:
-        """Note that a member was told that partitions may belong to another."""
-        self._note("lost", _claim(member, generation, keys))
+        Lost are partitions of which the member was told that they may belong to another.
+        """
+        self._note(f, {"member": member, "generation": generation, "keys": list(keys)})
 
     def holds(self, member: int, generation: int) -> None:
         """Note that a member is in a generation now, with its current partitions."""
@@ -59,7 +56,3 @@ class GroupNotes:
 
     def _note(self, f: str, value: Any) -> None:
         self._history.note(f, value, process=GROUP)
-
-
-def _claim(member: int, generation: int, keys: Iterable[str]) -> dict[str, Any]:
-    return {"member": member, "generation": generation, "keys": list(keys)}

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from tidelog.admin import AdminClient, NewTopic
+from tidelog_chaos.background import BackgroundThread
 from tidelog_foundation.errors import ErrorCode, TidelogError
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ def partition_of(key: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-class Keys:
+class Keys(BackgroundThread):
     """Hands out keys and values to writers, thread-safe; :meth:`start` creates the first generation."""
 
     def __init__(
@@ -43,6 +44,7 @@ class Keys:
         partitions: int,
         writes_per_key: int,
     ) -> None:
+        super().__init__("topics")
         self._create = create
         self._prefix = prefix
         self._topics = topics
@@ -53,21 +55,18 @@ class Keys:
         self._writes = 0
         self._values: dict[str, int] = {}
         self._is_wanted = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="topics", daemon=True)
 
     def start(self) -> None:
         """Create the first topics; raises TidelogError if that fails."""
         self._create_next()
-        self._thread.start()
+        super().start()
 
     def stop(self) -> None:
         """Stop creating topics."""
         with self._lock:
             self._stopping.set()
             self._is_wanted.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        super().stop()
 
     @property
     def all(self) -> list[str]:

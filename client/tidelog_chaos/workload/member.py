@@ -80,15 +80,15 @@ class Member(Poller):
     def _on_assign(self, consumer: RunConsumer, partitions: Sequence[TopicPartition]) -> None:
         keys = _keys(partitions)
         self._rebalanced += keys
-        self._notes.assigned(self._process, consumer.generation, keys)
+        self._notes.claim("assigned", self._process, consumer.generation, keys)
 
     def _on_revoke(self, consumer: RunConsumer, partitions: Sequence[TopicPartition]) -> None:
         if self._commits:
             self._commit(consumer)
-        self._notes.revoked(self._process, consumer.generation, _keys(partitions))
+        self._notes.claim("revoked", self._process, consumer.generation, _keys(partitions))
 
     def _on_lost(self, consumer: RunConsumer, partitions: Sequence[TopicPartition]) -> None:
-        self._notes.lost(self._process, consumer.generation, _keys(partitions))
+        self._notes.claim("lost", self._process, consumer.generation, _keys(partitions))
 
     def _hold(self, consumer: RunConsumer) -> None:
         """Note the generation when it changes, and from time to time that it is the same."""

@@ -14,8 +14,9 @@ import pytest
 
 from tidelog_chaos.checker.transactions import read_transactions
 from tidelog_chaos.history import HistoryWriter, InvalidHistoryError, Op, OpType
+from tidelog_chaos.metrics import distribution
 from tidelog_chaos.report import read_replicas, read_run, summary_lines, write_page
-from tidelog_chaos.report.availability import Fault, Window, distribution, find_windows, impacts, read_faults
+from tidelog_chaos.report.availability import Fault, Window, find_windows, impacts, read_faults
 from tidelog_chaos.report.page import page
 from tidelog_chaos.report.series import Reign, latency_of, make_series, read_leaders
 from tidelog_chaos.report.table import clock, milliseconds, table_lines
