@@ -16,7 +16,9 @@ _MAX_TIMEOUT_MS = 60_000
 
 
 class LogBounds:
-    """The first offset and the high watermark of every partition at the time of the call. Blocking."""
+    """The first offset and the end of every partition at the time of the call: the last stable offset, or the high
+    watermark for readers of uncommitted records. Blocking.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -24,7 +26,7 @@ class LogBounds:
         self._client = cluster_client(options.bootstrap_servers)
 
     def latest(self, tolerate_missing: bool = False) -> Offsets:
-        """Return the high watermark of every partition; ``tolerate_missing`` leaves out deleted topics.
+        """Return the end of every partition; ``tolerate_missing`` leaves out deleted topics.
 
         Raises:
             TidelogError: UNKNOWN_TOPIC_OR_PARTITION, or no node answered.
@@ -67,7 +69,11 @@ class LogBounds:
         if not partitions:
             return {}
         wanted = dict.fromkeys(partitions, timestamp_ms)
-        found = run_sync(self._client.list_offsets(wanted, timeout_ms=self._timeout_ms))
+        found = run_sync(
+            self._client.list_offsets(
+                wanted, timeout_ms=self._timeout_ms, read_committed=self._options.is_read_committed
+            )
+        )
         return {key: position.offset for key, position in found.items()}
 
 

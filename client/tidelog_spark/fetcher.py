@@ -1,6 +1,7 @@
 """Fetches one range of offsets from the partition's leader, through leader changes and restarts.
 
-It delivers every record of the range that the cluster has, in order. Offsets that the log no longer has are data loss:
+It delivers every record of the range that the cluster has, in order, by default without those of aborted transactions.
+Offsets that the log no longer has are data loss:
 an error, or skipped if the user allows it. After a retriable error, with an unreachable leader, or while the high
 watermark lags behind after an election, it retries until the poll timeout passes without progress.
 """
@@ -17,7 +18,7 @@ from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Broker, Cluste
 from tidelog.cluster.backoff import now_ms
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
-from tidelog_foundation.records import iter_headers
+from tidelog_foundation.records import iter_headers, without_aborted
 from tidelog_foundation.transport.loop import network_loop
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_spark.bounds import FETCH_TIMEOUT_MS, cluster_client
@@ -26,11 +27,15 @@ from tidelog_spark.options import SourceOptions
 
 _FETCH_BYTES = 4 * 1024 * 1024
 _MAX_WAIT_MS = 500
+_ISOLATION = {True: pb.ISOLATION_LEVEL_READ_COMMITTED, False: pb.ISOLATION_LEVEL_READ_UNCOMMITTED}
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole batches; only their records in [offset, next_offset) count, earlier ones do not."""
+    """Whole batches; only their records in [offset, next_offset) count, earlier ones do not.
+
+    No batch belongs to an aborted transaction, unless uncommitted records are read.
+    """
 
     records: bytes
     offset: int
@@ -70,6 +75,7 @@ class RangeFetcher:
         self._planned = planned
         self._timeout_ms = options.poll_timeout_ms
         self._fail_on_data_loss = options.fail_on_data_loss
+        self._is_read_committed = options.is_read_committed
 
     async def fetch(self, offset: int) -> Fetched:
         """Return the batches from ``offset`` on: at least one, unless the rest of the range is lost.
@@ -110,7 +116,9 @@ class RangeFetcher:
                 ErrorCode.OFFSET_NOT_AVAILABLE,
                 f"{self._planned}: nothing at offset {offset}, the high watermark is {result.high_watermark}",
             )
-        return Fetched(result.records, offset, _offset_after(result.records, offset))
+        aborted = [(transaction.producer_id, transaction.first_offset) for transaction in result.aborted_transactions]
+        records = without_aborted(result.records, aborted) if aborted else result.records
+        return Fetched(records, offset, _offset_after(result.records, offset))
 
     async def _fetch_from(self, leader: Broker, offset: int, left_ms: float) -> pb.FetchPartitionResult:
         # Half of the time left, so that an empty answer, which has the reason, comes before the deadline.
@@ -133,6 +141,7 @@ class RangeFetcher:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
+            isolation_level=_ISOLATION[self._is_read_committed],
             cluster_id=self._client.metadata.cluster_id,
             topics=[pb.FetchTopic(name=self._planned.topic, partitions=[item])],
         )
@@ -140,7 +149,9 @@ class RangeFetcher:
     async def _skip_lost(self, offset: int, deadline: float) -> Fetched:
         key = (self._planned.topic, self._planned.partition)
         first = await self._client.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_ms=_left_ms(deadline))
-        last = await self._client.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=_left_ms(deadline))
+        last = await self._client.list_offsets(
+            {key: LATEST_TIMESTAMP}, timeout_ms=_left_ms(deadline), read_committed=self._is_read_committed
+        )
         start, end = first[key].offset, last[key].offset
         text = f"{self._planned}: offset {offset} is gone, the partition has [{start}, {end})"
         report_data_loss(text, self._fail_on_data_loss)

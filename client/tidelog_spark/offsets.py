@@ -3,7 +3,7 @@
 Rules:
 
 - offsets are per (topic, partition), start inclusive, end exclusive; -2 means earliest, -1 latest;
-- latest is the high watermark: uncommitted records are never planned;
+- latest is the last stable offset, or the high watermark for readers of uncommitted records;
 - offsets that the log no longer has, or does not have yet, are data loss: an error, or skipped with
   ``failOnDataLoss=false``;
 - a partition that appears while a stream runs is read from offset 0, so that no record is missed;
@@ -106,7 +106,7 @@ def resolve_offsets(wanted: Mapping[PartitionKey, int], earliest: Offsets, lates
 def check_within_log(
     option: str, offsets: Offsets, earliest: Offsets, latest: Offsets, fail_on_data_loss: bool
 ) -> Offsets:
-    """Return ``offsets`` if each is between the log's start and the high watermark.
+    """Return ``offsets`` if each is between the log's start and its end.
 
     Raises:
         TidelogError: OFFSET_OUT_OF_RANGE, one is not; without ``fail_on_data_loss`` it is moved into the range.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidelog_foundation.config import at_least, config_keys, not_empty, parse_config, setting
+from tidelog_foundation.config import at_least, config_keys, not_empty, one_of, parse_config, setting
 from tidelog_foundation.errors import ConfigError
 from tidelog_spark.offsets import EARLIEST, LATEST, OffsetBound, parse_bound
 
@@ -36,6 +36,14 @@ class SourceOptions:
         'The end of a batch query, exclusive: latest (the default), or JSON {"topic":{"0":50,"1":-1}}.',
         key="endingOffsets",
     )
+    isolation_level: str = setting(
+        "read_committed",
+        "read_committed: read records of committed transactions only, up to the first open transaction; "
+        "read_uncommitted: read all records.",
+        one_of("read_committed", "read_uncommitted"),
+        aliases=("kafka.isolation.level",),
+        key="isolation.level",
+    )
     include_headers: bool = setting(False, "Whether rows have the column headers.", key="includeHeaders")
     fail_on_data_loss: bool = setting(
         True,
@@ -60,6 +68,11 @@ class SourceOptions:
         at_least(1),
         key="kafkaConsumer.pollTimeoutMs",
     )
+
+    @property
+    def is_read_committed(self) -> bool:
+        """True if records of uncommitted transactions are left out."""
+        return self.isolation_level == "read_committed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Rules of micro-batches:
 - An uncommitted batch is replayed with the same end, and with the same start except for batch 0, whose start Spark
   requests again. With ``startingOffsets=latest`` that start may have moved, so batch 0 is empty: its end, which Spark
   has logged, anchors the stream. Batch 1 reads the records appended since then.
-- A batch never ends above the high watermark, nor, under Trigger.AvailableNow, above the high watermark at its start.
+- A batch never ends above the end of a log, nor, under Trigger.AvailableNow, above the end at the query's start.
 - The same offsets give the same JSON text: Spark takes a different text for new data.
 """
 

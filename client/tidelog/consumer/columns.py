@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +11,8 @@ from tidelog.consumer.core.events import Deliver
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.records import (
     MAX_DECODED_BYTES,
-    ControlType,
     RecordBatchHeader,
-    iter_headers,
-    read_control,
+    data_batches,
     to_arrow,
 )
 
@@ -139,15 +136,6 @@ def readable_batches(item: Deliver) -> Iterator[tuple[int, RecordBatchHeader]]:
     Raises:
         CorruptRecordError: a transaction marker is malformed.
     """
-    aborted = deque(sorted(item.aborted, key=lambda transaction: transaction[1]))
-    skipped: set[int] = set()
-    for position, header in iter_headers(item.records):
-        while aborted and aborted[0][1] <= header.last_offset:
-            skipped.add(aborted.popleft()[0])
-        if header.is_control:
-            if header.producer_id in skipped:
-                control = read_control(item.records, position)
-                if control is not None and control.kind is ControlType.ABORT:
-                    skipped.discard(header.producer_id)
-        elif header.next_offset > item.offset and not (header.is_transactional and header.producer_id in skipped):
+    for position, header in data_batches(item.records, item.aborted):
+        if header.next_offset > item.offset:
             yield position, header

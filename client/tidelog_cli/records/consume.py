@@ -22,6 +22,7 @@ from tidelog_cli.topics.describe import internal_topics
 from tidelog_foundation.errors import ErrorCode, KafkaError, error_for
 
 _BATCH = 500
+_ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 _WAIT_S = 0.5
 _NOTE_AFTER_S = 1.0
 _FIRST_ANSWERS_S = 5.0
@@ -87,6 +88,15 @@ _IdleTimeout = Annotated[
     float | None,
     typer.Option("--idle-timeout", min=0, metavar="SECONDS", help="Exit when no record arrives for this time."),
 ]
+_IsolationLevel = Annotated[
+    str,
+    typer.Option(
+        "--isolation-level",
+        metavar="LEVEL",
+        help="read_committed prints records of committed transactions only, up to the first open transaction; "
+        "read_uncommitted prints all.",
+    ),
+]
 _Template = Annotated[
     str,
     typer.Option(
@@ -121,6 +131,7 @@ def consume(
     max_messages: _MaxMessages = None,
     exit_at_end: _ExitAtEnd = False,
     idle_timeout: _IdleTimeout = None,
+    isolation_level: _IsolationLevel = "read_committed",
     template: _Template = "%v",
     print_key: _PrintKey = False,
     print_headers: _PrintHeaders = False,
@@ -160,6 +171,7 @@ def consume(
         raise UsageError("--partition can be used with the name of one topic only.")
     says_ends = exit_at_end or idle_timeout is not None
     config = _config(wanted, group, from_beginning=from_beginning, says_ends=says_ends)
+    config["isolation.level"] = _checked_isolation(isolation_level)
     with session.consumer(config) as consumer:
         copy = _Copy(consumer, to_line, max_messages, idle_timeout, exit_at_end=exit_at_end, stores=group is not None)
         names = _names(consumer, wanted, session.timeout_s)
@@ -189,6 +201,12 @@ def _config(wanted: list[str], group: str | None, *, from_beginning: bool, says_
     if any(topic.startswith("^") for topic in wanted):
         config["topic.blacklist"] = ",".join(f"^{name}$" for name in internal_topics())
     return config
+
+
+def _checked_isolation(level: str) -> str:
+    if level not in _ISOLATION_LEVELS:
+        raise typer.BadParameter(f"{level} is not {' or '.join(_ISOLATION_LEVELS)}", param_hint="--isolation-level")
+    return level
 
 
 def _one_at_most(given: dict[str, bool]) -> None:

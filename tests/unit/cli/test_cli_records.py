@@ -166,6 +166,7 @@ def test_idle_timeout_begins_with_the_first_answer_of_the_partitions(capfdbinary
         (("produce", "t", "-f", "json", "-K", ":"), "--format json cannot be combined with --key-separator"),
         (("produce", "t", "--key", "k", "-K", ":"), "--key and --key-separator exclude each other"),
         (("produce", "t", "-H", "nothing"), '"nothing" is not NAME=VALUE'),
+        (("consume", "t", "--isolation-level", "dirty"), "dirty is not read_committed or read_uncommitted"),
         (("consume", "t", "--from-time", "soon"), '"soon" is not a time'),
         (("consume", "t", "--from-time", "-5x"), '"5x" is not a duration'),
         (("consume", "t", "--from-beginning", "--from-time", "0"), "exclude each other"),

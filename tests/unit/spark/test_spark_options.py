@@ -28,9 +28,16 @@ def test_options_take_spark_names_in_any_case() -> None:
     assert (options.max_offsets_per_trigger, options.min_partitions, options.poll_timeout_ms) == (10, 4, 5_000)
 
 
+def test_uncommitted_records_are_read_only_on_demand() -> None:
+    assert parse_options(MINIMAL).is_read_committed
+    for name in ("isolation.level", "kafka.isolation.level"):
+        assert not parse_options(MINIMAL | {name: "read_uncommitted"}).is_read_committed
+
+
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
+        (MINIMAL | {"isolation.level": "dirty"}, "read_committed"),
         (MINIMAL | {"startingofset": "x"}, 'unknown configuration "startingofset"; did you mean "startingOffsets"?'),
         (MINIMAL | {"includeheader": "true"}, 'did you mean "includeHeaders"?'),
         (MINIMAL | {"path": "/x"}, 'unknown configuration "path"'),
