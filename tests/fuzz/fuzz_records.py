@@ -20,6 +20,7 @@ from crc32c import crc32c
 with atheris.instrument_imports(include=["tidelog_foundation.records"]):
     from tidelog_foundation.records import (
         check_records,
+        compress_records,
         compression,
         find_greatest,
         find_timestamp,
@@ -28,8 +29,9 @@ with atheris.instrument_imports(include=["tidelog_foundation.records"]):
         keyless_records,
         read_control,
         read_records,
-        recompress,
         records_outside,
+        validate_batch,
+        validation,
     )
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
@@ -69,8 +71,10 @@ def _refused(batch: bytes) -> None:
     records_outside(produced, 0, 0, 100)
 
 
-def _recompressed(batch: bytes) -> bytes:
-    return recompress(batch, "none")
+def _recompressed(batch: bytes) -> None:
+    header = validate_batch(batch)
+    section = validation.record_section(batch, 0, header)
+    compress_records(header, compression.decompress_briefly(header.compression, section), "none")
 
 
 if __name__ == "__main__":

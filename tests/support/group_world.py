@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 
 from group_codecs import codec_of
 
+from tidelog.consumer.assignors import KnownTopic
 from tidelog.consumer.membership.events import (
     AskTopics,
     Assign,
@@ -24,7 +25,6 @@ from tidelog.consumer.membership.events import (
     Command,
     Event,
     Key,
-    KnownTopic,
     Left,
     MembershipChanged,
     MembershipRequest,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from tidelog.consumer.assignors import KnownTopic
 from tidelog.consumer.membership.events import (
     Assign,
     Call,
@@ -12,7 +13,6 @@ from tidelog.consumer.membership.events import (
     Command,
     Event,
     Key,
-    KnownTopic,
     MembershipResponse,
     MembershipSettings,
     Polled,

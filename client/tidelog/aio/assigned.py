@@ -57,13 +57,6 @@ class AssignedConsumer:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Create a consumer from settings, as :class:`tidelog.Consumer`; ``on_commit`` may be a coroutine function.
-
-        Raises:
-            KafkaException: INVALID_CONFIG.
-            RuntimeError: there is no running event loop.
-            TypeError: ``on_commit`` is not callable.
-        """
         self._loop = asyncio.get_running_loop()
         self._callbacks = Callbacks(self._loop, "consumer")
         settings = dict(config)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from tidelog.cluster.attempts import TopicPartitionKey
 from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.bootstrap import PROBED, Bootstrap, parse_bootstrap_servers, with_address
-from tidelog.cluster.connections import Connection, Connections, ConnectTiming
+from tidelog.cluster.connections import Connection, Connections
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
 from tidelog.cluster.offsets import OffsetAndTimestamp, search_offsets
 from tidelog.v1 import log_service_pb2 as pb
@@ -42,14 +42,14 @@ class ClusterClient:
         request_timeout_ms: int = 30_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
-        connect_timing: ConnectTiming | None = None,
+        channel_options: Iterable[tuple[str, int | str]] = (),
     ) -> None:
         self._bootstrap = Bootstrap(parse_bootstrap_servers(bootstrap_servers))
         self.request_timeout_ms = request_timeout_ms
         # Its own generator, so that it does not disturb the application's random numbers.
         self._dice = random.Random()
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, self._dice.random)
-        self._connections = Connections(client_id, connect_timing)
+        self._connections = Connections(client_id, channel_options)
         self.metadata = ClusterMetadata()
         """The current metadata."""
         self.answered_last: str | None = None

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from tidelog.cluster.bootstrap import parse_bootstrap_servers
 from tidelog.cluster.client import ClusterClient
-from tidelog.cluster.connections import ConnectTiming
 from tidelog.cluster.librdkafka import select_settings
 from tidelog_foundation.config import at_least, between, config_keys, setting
 from tidelog_foundation.errors import ConfigError
@@ -56,9 +55,12 @@ class ClientConfig:
             request_timeout_ms=self.request_timeout_ms,
             retry_backoff_ms=self.retry_backoff_ms,
             retry_backoff_max_ms=self.retry_backoff_max_ms,
-            connect_timing=ConnectTiming(
-                self.reconnect_backoff_ms, self.reconnect_backoff_max_ms, self.socket_connection_setup_timeout_ms
-            ),
+            channel_options=[
+                ("grpc.initial_reconnect_backoff_ms", max(self.reconnect_backoff_ms, 1)),
+                ("grpc.max_reconnect_backoff_ms", max(self.reconnect_backoff_max_ms, self.reconnect_backoff_ms, 1)),
+                # Despite its name, the timeout of one attempt.
+                ("grpc.min_reconnect_backoff_ms", self.socket_connection_setup_timeout_ms),
+            ],
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,26 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _RESOLVE_TEXTS = ("DNS resolution failed", "Name or service not known", "Domain name not found")
-_MIN_BACKOFF_MS = 1
 _CONNECT_TEXT = "Failed to connect to remote host: "
 """gRPC's text between the address, which it repeats, and the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectTiming:
-    """The waits before a broken connection is reopened, and the timeout for opening it, in milliseconds."""
-
-    backoff_ms: int = 50
-    backoff_max_ms: int = 200
-    timeout_ms: int = 1_000
-
-    def options(self) -> list[tuple[str, int | str]]:
-        """Return gRPC's options. Despite its name, the last is the timeout of one attempt."""
-        return [
-            ("grpc.initial_reconnect_backoff_ms", max(self.backoff_ms, _MIN_BACKOFF_MS)),
-            ("grpc.max_reconnect_backoff_ms", max(self.backoff_max_ms, self.backoff_ms, _MIN_BACKOFF_MS)),
-            ("grpc.min_reconnect_backoff_ms", self.timeout_ms),
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +55,9 @@ class Connection:
 class Connections:
     """The channels of one client. On the network thread only."""
 
-    def __init__(self, client_id: str, timing: ConnectTiming | None = None) -> None:
+    def __init__(self, client_id: str, options: Iterable[tuple[str, int | str]] = ()) -> None:
         self._client_id = client_id
-        self._options = (timing or ConnectTiming()).options()
+        self._options = list(options)
         self._by_address: dict[str, Connection] = {}
         self._closed = False
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import TypeVar, assert_never
 
@@ -38,9 +39,9 @@ from tidelog.consumer.core.events import (
 )
 from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.group_offsets import GroupOffsets
-from tidelog.consumer.node_sessions import NodeSessions
+from tidelog.consumer.node_sessions import NodeSession
 from tidelog.consumer.records import Call, RecordQueue
-from tidelog.consumer.statistics import Statistics, Tally
+from tidelog.consumer.statistics import Tally, statistics_text
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon
@@ -80,26 +81,18 @@ class Fetcher:
         self._lock = lock
         self._awake = awake
         self._offsets = offsets
-        self._sessions = NodeSessions(config)
+        self._sessions = defaultdict[int, NodeSession](lambda: NodeSession(config))
         self._polls: dict[int, asyncio.Task[Fetched | FetchFailed]] = {}
         self._tasks = TaskSet()
         self._wanted_topics: set[str] = set()
         self._refresher: asyncio.Task[None] | None = None
-        self._statistics: tuple[Callable[[str], object], Statistics] | None = None
+        self._statistics: tuple[Callable[[str], object], Commits] | None = None
         self._outage = Outage()
         self._stopping = False
 
     def tell_statistics(self, callback: Callable[[str], object], commits: Commits) -> None:
         """Call ``callback`` with statistics every ``statistics.interval.ms``. Call this before :meth:`start`."""
-        statistics = Statistics(
-            self._config,
-            self._tally,
-            self._positions,
-            commits,
-            lambda: self._cluster.metadata,
-            lambda: self._queue.waiting,
-        )
-        self._statistics = (callback, statistics)
+        self._statistics = (callback, commits)
 
     async def start(self) -> None:
         """Start the fetcher's tasks."""
@@ -114,13 +107,13 @@ class Fetcher:
         """End all tasks."""
         self._stopping = True
         await self._tasks.cancel()
-        ends = [self._end_session(node_id, request) for node_id, request in self._sessions.endings()]
-        await asyncio.gather(*ends)
+        await asyncio.gather(*(self._end_session(node_id, session) for node_id, session in self._sessions.items()))
 
-    async def _end_session(self, node_id: int, request: pb.FetchRequest) -> None:
+    async def _end_session(self, node_id: int, session: NodeSession) -> None:
         # Best effort: a node reuses the session's slot sooner or later.
         with contextlib.suppress(TidelogError):
-            await self._cluster.fetch(node_id, request, timeout_ms=_END_SESSION_MS)
+            if (request := session.ending()) is not None:
+                await self._cluster.fetch(node_id, request, timeout_ms=_END_SESSION_MS)
 
     def _step(self) -> float | None:
         with self._lock:
@@ -197,7 +190,7 @@ class Fetcher:
             self._tally.end(fetch.node_id, began_s, fetched)
 
     async def _ask_node(self, fetch: Fetch) -> Fetched | FetchFailed:
-        session = self._sessions.of(fetch.node_id)
+        session = self._sessions[fetch.node_id]
         try:
             response = await self._cluster.fetch(fetch.node_id, session.request(fetch.specs))
         except TidelogError as error:
@@ -293,7 +286,7 @@ class Fetcher:
         if self._refresher is None or self._refresher.done():
             self._refresher = self._tasks.start(self._refresh_wanted(), "consumer-metadata")
 
-    async def _keep_statistics(self, callback: Callable[[str], object], statistics: Statistics) -> None:
+    async def _keep_statistics(self, callback: Callable[[str], object], commits: Commits) -> None:
         is_served = asyncio.Event()
         is_served.set()
         while True:
@@ -303,7 +296,9 @@ class Fetcher:
             is_served.clear()
             with self._lock:
                 self._queue.settle()
-                text = statistics.text()
+                text = statistics_text(
+                    self._config, self._tally, self._positions, commits, self._cluster.metadata, self._queue.waiting
+                )
             self._queue.post(_telling(callback, text, is_served))
 
     async def _refresh_old(self) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
 
-from tidelog.cluster import ClusterClient, ClusterMetadata, Connection, Coordinators
+from tidelog.cluster import ClusterClient, ClusterMetadata, Connection, Coordinators, Topic
 from tidelog.cluster.tasks import TaskSet
+from tidelog.consumer.assignors import KnownTopic
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core.partition import may_pass
 from tidelog.consumer.core.subscription import Subscription
@@ -21,7 +22,6 @@ from tidelog.consumer.membership.events import (
     Closing,
     Command,
     Event,
-    KnownTopic,
     Left,
     MembershipChanged,
     MembershipResponse,
@@ -265,12 +265,14 @@ class GroupMember:
         return self._topics <= (self._known or {}).keys()
 
     def _resolve(self, subscription: Subscription) -> None:
-        topics = subscription.resolve(self._existing())
+        metadata = self._cluster.metadata
+        existing = {name: topic for name, topic in metadata.topics.items() if topic.error is None}
+        topics = subscription.resolve(name for name, topic in existing.items() if not topic.is_internal)
         if topics != self._topics or self._is_unresolved:
             self._topics, self._is_unresolved = topics, False
             self._handle(Subscribed(topics, subscription.pattern))
-        metadata = self._cluster.metadata
-        known = {name: _known(metadata, name) for name in sorted(topics | self._asked) if _is_known(metadata, name)}
+        wanted = sorted((topics | self._asked) & existing.keys())
+        known = {name: _known(metadata, existing[name]) for name in wanted}
         if known != self._known:
             self._known = known
             self._handle(TopicsLearned(known))
@@ -278,10 +280,6 @@ class GroupMember:
         for name in sorted(topics - known.keys() - self._reported):
             self._reported.add(name)
             self._application.on_error(_not_there(metadata, name), name)
-
-    def _existing(self) -> Iterator[str]:
-        topics = self._cluster.metadata.topics
-        return (name for name, topic in topics.items() if topic.error is None and not topic.is_internal)
 
 
 def _asking(call: Call) -> Callable[[Connection, float], Awaitable[MembershipResponse]]:
@@ -303,13 +301,7 @@ def _asking(call: Call) -> Callable[[Connection, float], Awaitable[MembershipRes
     return ask
 
 
-def _is_known(metadata: ClusterMetadata, name: str) -> bool:
-    topic = metadata.topics.get(name)
-    return topic is not None and topic.error is None
-
-
-def _known(metadata: ClusterMetadata, name: str) -> KnownTopic:
-    topic = metadata.topics[name]
+def _known(metadata: ClusterMetadata, topic: Topic) -> KnownTopic:
     racks = tuple(
         frozenset(metadata.brokers[node].rack for node in p.replicas if node in metadata.brokers) - {""}
         for p in topic.partitions.values()

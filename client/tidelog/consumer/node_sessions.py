@@ -1,8 +1,8 @@
-"""The consumer's fetch sessions, one per node: requests from specs, and the effect of answers on the session."""
+"""A consumer's fetch session with a node: requests from specs, and the effect of answers on the session."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 from tidelog.cluster.answers import group_by_topic
@@ -25,11 +25,6 @@ class NodeSession:
         self._handler: FetchSessionHandler[_Key, FetchSpec] = FetchSessionHandler()
         self._is_full = True
         self._errors = 0
-
-    @property
-    def id(self) -> int:
-        """The session's id at the node, 0 if none."""
-        return self._handler.session_id
 
     def request(self, specs: Sequence[FetchSpec]) -> pb.FetchRequest:
         """Return the request that fetches exactly these partitions."""
@@ -78,22 +73,9 @@ class NodeSession:
         self._errors += 1
         return None if self._errors == 1 else refusal
 
-
-class NodeSessions:
-    """The sessions of one consumer, created with the first request to a node."""
-
-    def __init__(self, config: ConsumerConfig) -> None:
-        self._config = config
-        self._by_node: dict[int, NodeSession] = {}
-
-    def of(self, node_id: int) -> NodeSession:
-        """Return the session with a node."""
-        if node_id not in self._by_node:
-            self._by_node[node_id] = NodeSession(self._config)
-        return self._by_node[node_id]
-
-    def endings(self) -> Iterator[tuple[int, pb.FetchRequest]]:
-        """Yield each node with a session, and the request that closes it."""
-        for node_id, session in self._by_node.items():
-            if session.id != NO_SESSION:
-                yield node_id, pb.FetchRequest(session=pb.FetchSession(id=session.id, epoch=FINAL_EPOCH))
+    def ending(self) -> pb.FetchRequest | None:
+        """Return the request that closes the session, or None if there is none."""
+        session_id = self._handler.session_id
+        if session_id == NO_SESSION:
+            return None
+        return pb.FetchRequest(session=pb.FetchSession(id=session_id, epoch=FINAL_EPOCH))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 from tidelog.cluster import ClusterMetadata
@@ -49,84 +48,69 @@ class Tally:
         self.nodes[node_id].end(began_s, failed=fetched is None, size=size)
 
 
-class Statistics:
-    """Creates the text; ``waiting`` counts the calls and messages that wait for the application."""
+def statistics_text(
+    config: ConsumerConfig,
+    tally: Tally,
+    positions: Positions,
+    commits: Commits,
+    metadata: ClusterMetadata,
+    waiting: int,
+) -> str:
+    """Return the statistics as JSON; the caller holds the lock of positions and commits.
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        tally: Tally,
-        positions: Positions,
-        commits: Commits,
-        metadata: Callable[[], ClusterMetadata],
-        waiting: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._tally = tally
-        self._positions = positions
-        self._commits = commits
-        self._metadata = metadata
-        self._waiting = waiting
-
-    def text(self) -> str:
-        """Return the statistics as JSON; the caller holds the lock of positions and commits."""
-        config, tally, metadata = self._config, self._tally, self._metadata()
-        fields: dict[str, Any] = {
-            **client_statistics("consumer", config.client_id, tally.started, tally.nodes, metadata),
-            "replyq": self._waiting(),
-            "msg_cnt": 0,
-            "msg_size": self._positions.queued_bytes,
-            "rxmsgs": sum(count for count, _ in tally.received.values()),
-            "rxmsg_bytes": sum(size for _, size in tally.received.values()),
-            "topics": self._topics(metadata),
-        }
-        if config.group_id is not None:
-            fields["cgrp"] = self._group()
-        return json.dumps(fields)
-
-    def _topics(self, metadata: ClusterMetadata) -> dict[str, Any]:
-        topics: dict[str, Any] = {}
-        for topic, index in self._positions.assignment:
-            state = self._positions.state(topic, index)
-            assert state is not None
-            entry = topics.setdefault(topic, {"topic": topic, "partitions": {}})
-            entry["partitions"][str(index)] = self._partition(state, metadata)
-        return topics
-
-    def _partition(self, state: PartitionState, metadata: ClusterMetadata) -> dict[str, Any]:
-        key = (state.topic, state.partition)
-        leader = metadata.leader(*key)
-        stored, committed = self._commits.offsets_of(key)
-        count, size = self._tally.received[key]
-        return {
-            "partition": state.partition,
-            "broker": state.asked_node,
-            "leader": -1 if leader is None else int(leader.node_id),
-            "desired": True,
-            "unknown": leader is None,
-            "fetch_state": _fetch_state(state),
-            "fetchq_cnt": state.waiting_offsets,
-            "next_offset": _or_none(state.fetch_offset),
-            "app_offset": _or_none(state.position if state.consumed else None),
-            "stored_offset": _or_none(stored),
-            "committed_offset": _or_none(committed),
-            "lo_offset": _or_none(state.log_start_offset if state.high_watermark >= 0 else None),
-            "hi_offset": _or_none(state.high_watermark if state.high_watermark >= 0 else None),
-            "ls_offset": _or_none(state.end_offset if state.high_watermark >= 0 else None),
-            "consumer_lag": _lag(state, committed if committed is not None else state.position),
-            "consumer_lag_stored": _lag(state, stored),
-            "leader_epoch": -1 if state.leader is None else state.leader[1],
-            "rxmsgs": count,
-            "rxbytes": size,
-        }
-
-    def _group(self) -> dict[str, Any]:
-        is_member = bool(self._commits.member.member_id)
-        return {
+    ``waiting`` counts the calls and messages that wait for the application.
+    """
+    topics: dict[str, Any] = {}
+    for topic, index in positions.assignment:
+        state = positions.state(topic, index)
+        assert state is not None
+        entry = topics.setdefault(topic, {"topic": topic, "partitions": {}})
+        entry["partitions"][str(index)] = _partition(state, tally, commits, metadata)
+    fields: dict[str, Any] = {
+        **client_statistics("consumer", config.client_id, tally.started, tally.nodes, metadata),
+        "replyq": waiting,
+        "msg_cnt": 0,
+        "msg_size": positions.queued_bytes,
+        "rxmsgs": sum(count for count, _ in tally.received.values()),
+        "rxmsg_bytes": sum(size for _, size in tally.received.values()),
+        "topics": topics,
+    }
+    if config.group_id is not None:
+        is_member = bool(commits.member.member_id)
+        fields["cgrp"] = {
             "state": "up" if is_member else "init",
             "join_state": "steady" if is_member else "init",
-            "assignment_size": len(self._positions.assignment),
+            "assignment_size": len(positions.assignment),
         }
+    return json.dumps(fields)
+
+
+def _partition(state: PartitionState, tally: Tally, commits: Commits, metadata: ClusterMetadata) -> dict[str, Any]:
+    key = (state.topic, state.partition)
+    leader = metadata.leader(*key)
+    stored, committed = commits.offsets_of(key)
+    count, size = tally.received[key]
+    return {
+        "partition": state.partition,
+        "broker": state.asked_node,
+        "leader": -1 if leader is None else int(leader.node_id),
+        "desired": True,
+        "unknown": leader is None,
+        "fetch_state": _fetch_state(state),
+        "fetchq_cnt": state.waiting_offsets,
+        "next_offset": _or_none(state.fetch_offset),
+        "app_offset": _or_none(state.position if state.consumed else None),
+        "stored_offset": _or_none(stored),
+        "committed_offset": _or_none(committed),
+        "lo_offset": _or_none(state.log_start_offset if state.high_watermark >= 0 else None),
+        "hi_offset": _or_none(state.high_watermark if state.high_watermark >= 0 else None),
+        "ls_offset": _or_none(state.end_offset if state.high_watermark >= 0 else None),
+        "consumer_lag": _lag(state, committed if committed is not None else state.position),
+        "consumer_lag_stored": _lag(state, stored),
+        "leader_epoch": -1 if state.leader is None else state.leader[1],
+        "rxmsgs": count,
+        "rxbytes": size,
+    }
 
 
 def _fetch_state(state: PartitionState) -> str:

@@ -78,12 +78,15 @@ class Deserializer(_Closable):
         raise NotImplementedError
 
 
-class StringSerializer(Serializer):
-    """Text in ``codec``, UTF-8 by default."""
-
+class _Text:
     def __init__(self, codec: str = "utf_8") -> None:
         """Raise LookupError for a codec unknown to Python."""
-        self.codec = _known(codec)
+        codecs.lookup(codec)
+        self.codec = codec
+
+
+class StringSerializer(_Text, Serializer):
+    """Text in ``codec``, UTF-8 by default."""
 
     def __call__(self, obj: str | None, ctx: SerializationContext | None = None) -> bytes | None:
         """Return the text's bytes. Raise SerializationError for other types, or text outside the codec."""
@@ -97,12 +100,8 @@ class StringSerializer(Serializer):
             raise SerializationError(str(error)) from error
 
 
-class StringDeserializer(Deserializer):
+class StringDeserializer(_Text, Deserializer):
     """Text in ``codec``, UTF-8 by default."""
-
-    def __init__(self, codec: str = "utf_8") -> None:
-        """Raise LookupError for a codec unknown to Python."""
-        self.codec = _known(codec)
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> str | None:
         """Return the text. Raise SerializationError for bytes that are invalid in the codec."""
@@ -146,11 +145,6 @@ class DoubleDeserializer(Deserializer):
         """Return the number. Raise SerializationError unless there are 8 bytes."""
         number: float | None = _unpacked(_FLOAT64, value)
         return number
-
-
-def _known(codec: str) -> str:
-    codecs.lookup(codec)
-    return codec
 
 
 def _packed(form: struct.Struct, obj: object) -> bytes | None:

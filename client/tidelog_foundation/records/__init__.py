@@ -27,7 +27,7 @@ from tidelog_foundation.records.reader import (
     read_parts,
     read_records,
 )
-from tidelog_foundation.records.recompression import compress_records, recompress
+from tidelog_foundation.records.recompression import compress_records
 from tidelog_foundation.records.scan import iter_headers, parse_header, scan_batches
 from tidelog_foundation.records.transactions import data_batches, without_aborted
 from tidelog_foundation.records.validation import (

@@ -37,7 +37,7 @@ from tidelog.consumer.core.events import (
     Validated,
 )
 from tidelog.consumer.core.positions import Positions
-from tidelog.consumer.node_sessions import NodeSessions
+from tidelog.consumer.node_sessions import NodeSession
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -78,7 +78,8 @@ class Consumer(ClientProcess):
         from_replicas: bool,
     ) -> None:
         super().__init__(world, number, clock, checker, nodes)
-        self._sessions = NodeSessions(_config(rack_of(number) if from_replicas else ""))
+        self._session_config = _config(rack_of(number) if from_replicas else "")
+        self._sessions: dict[int, NodeSession] = {}
         self._positions = Positions(_SETTINGS, backoff_ms)
         self._positions.assign([(key, 0, None) for key in keys])
         self._next = dict.fromkeys(keys, 0)
@@ -150,7 +151,7 @@ class Consumer(ClientProcess):
 
     def _poll(self, fetch: Fetch) -> None:
         self._poll_count += 1
-        number, session = self._poll_count, self._sessions.of(fetch.node_id)
+        number, session = self._poll_count, self._session(fetch.node_id)
         self._polls[fetch.node_id] = number, fetch
         request = session.request(fetch.specs)
         self.checker.note_fetch(request)
@@ -177,7 +178,7 @@ class Consumer(ClientProcess):
         """Give up a poll, as a call that is cancelled: what it asked of the session is not known any more."""
         if self._polls.get(fetch.node_id) == (number, fetch):
             del self._polls[fetch.node_id]
-            self._sessions.of(fetch.node_id).fail()
+            self._session(fetch.node_id).fail()
             self._handle([FetchFailed(fetch.node_id, fetch.specs, None)])
 
     def _result(
@@ -196,6 +197,9 @@ class Consumer(ClientProcess):
         return FetchedPartition(
             spec, result.records, result.high_watermark, result.log_start_offset, preferred_node=preferred
         )
+
+    def _session(self, node_id: int) -> NodeSession:
+        return self._sessions.setdefault(node_id, NodeSession(self._session_config))
 
     def _look_up(self, spec: LookUpSpec) -> None:
         key = spec.topic, spec.partition

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from batch_mutations import Mutator, corpus
+from recompression import recompress
 from seeds import reproducible, seed_blocks
 
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
@@ -26,7 +27,6 @@ from tidelog_foundation.records import (
     parse_header,
     read_control,
     read_records,
-    recompress,
     summarize_records,
     to_arrow,
     validate_batch,

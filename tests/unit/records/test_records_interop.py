@@ -21,6 +21,7 @@ import zstandard
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recompression import recompress
 
 from tidelog_foundation.records import (
     CODECS,
@@ -34,7 +35,6 @@ from tidelog_foundation.records import (
     parse_header,
     read_control,
     read_records,
-    recompress,
     to_arrow,
 )
 

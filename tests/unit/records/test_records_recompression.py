@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from recompression import recompress
 
 from tidelog_foundation.errors import ConfigError, CorruptRecordError, ErrorCode, TidelogError
 from tidelog_foundation.records import (
@@ -17,7 +18,6 @@ from tidelog_foundation.records import (
     encode_batch,
     parse_header,
     read_records,
-    recompress,
     validate_batch,
 )
 

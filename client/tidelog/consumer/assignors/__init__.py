@@ -1,6 +1,6 @@
 """Kafka's assignors, by which the leader of a classic group divides partitions, and the formats of its members."""
 
-from tidelog.consumer.assignors.assignor import Assignment, Assignor, Member
+from tidelog.consumer.assignors.assignor import Assignment, Assignor, KnownTopic, Member
 from tidelog.consumer.assignors.protocol import (
     PROTOCOL_TYPE,
     Key,

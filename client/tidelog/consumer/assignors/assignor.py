@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from tidelog.consumer.assignors.protocol import Key, Subscription
 
 
-class Topic(Protocol):
-    """A topic as an assignor sees it; ``racks[p]`` are the racks of partition p's replicas, if known."""
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic's metadata; ``racks[p]`` are the racks of partition p's replicas, if known."""
 
-    @property
-    def partitions(self) -> int:
-        """The number of partitions."""
-
-    @property
-    def racks(self) -> tuple[frozenset[str], ...]:
-        """The racks of each partition's replicas."""
+    topic_id: bytes
+    partitions: int
+    racks: tuple[frozenset[str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +40,13 @@ Assignment = dict[str, list[Key]]
 class Assignor(Protocol):
     """Divides partitions among members. It has no state; the subscriptions carry the previous assignment."""
 
-    name: str
-    is_cooperative: bool
+    name: ClassVar[str]
+    is_cooperative: ClassVar[bool] = False
     """True if members keep their partitions while the group rebalances (KIP-429)."""
 
     def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
-        """Return this assignor's data in a member's subscription."""
+        """Return this assignor's data in a member's subscription; None if the previous assignment does not matter."""
+        return None
 
-    def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
+    def assign(self, topics: Mapping[str, KnownTopic], members: Iterable[Member]) -> Assignment:
         """Return each member's partitions. A topic missing from ``topics`` does not exist yet."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
-from tidelog.consumer.assignors.assignor import Assignment, Member, Topic
+from tidelog.consumer.assignors.assignor import Assignment, KnownTopic, Member
 from tidelog.consumer.assignors.protocol import Key
 from tidelog.consumer.assignors.range import racks_of, subscribers_by_topic
 from tidelog_foundation.rack_placement import Seat, counts_racks, place
@@ -30,7 +30,7 @@ class _Class:
 
 
 def assign_sticky(
-    topics: Mapping[str, Topic], members: Sequence[Member], previous: Mapping[str, tuple[frozenset[Key], int]]
+    topics: Mapping[str, KnownTopic], members: Sequence[Member], previous: Mapping[str, tuple[frozenset[Key], int]]
 ) -> Assignment:
     """Return a balanced assignment that leaves each member as many of its partitions as possible.
 
@@ -72,7 +72,7 @@ def _owners(ordered: Sequence[Member], previous: Mapping[str, tuple[frozenset[Ke
     return {key: index for key, (_, index) in claims.items() if index >= 0}
 
 
-def _classes(topics: Mapping[str, Topic], ordered: list[Member], owners: Mapping[Key, int]) -> list[_Class]:
+def _classes(topics: Mapping[str, KnownTopic], ordered: list[Member], owners: Mapping[Key, int]) -> list[_Class]:
     """Return the classes, fewest subscribers first: their partitions have the least choice."""
     found: dict[tuple[int, ...], _Class] = {}
     for topic, subscribers in subscribers_by_topic(topics, ordered).items():

@@ -11,22 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidelog.consumer.assignors.assignor import Assignment, Member, Topic
+from tidelog.consumer.assignors.assignor import Assignment, Assignor, KnownTopic, Member
 from tidelog.consumer.assignors.protocol import Key
 from tidelog_foundation.rack_placement import counts_racks
 
 
-class RangeAssignor:
+class RangeAssignor(Assignor):
     """Kafka's default assignor. Static members keep their ranges across restarts, because they sort by instance id."""
 
     name = "range"
-    is_cooperative = False
 
-    def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
-        """Return None: the previous assignment does not matter."""
-        return None
-
-    def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
+    def assign(self, topics: Mapping[str, KnownTopic], members: Iterable[Member]) -> Assignment:
         """Divide each topic separately."""
         ordered = sorted(members, key=lambda member: member.order)
         rows = [_Rows(name, topics, ordered, who) for name, who in subscribers_by_topic(topics, ordered).items()]
@@ -44,7 +39,7 @@ class _Rows:
     """One topic during its division; ``given`` maps a subscriber's index to its partitions."""
 
     def __init__(
-        self, topic: str, topics: Mapping[str, Topic], ordered: Sequence[Member], subscribers: Sequence[int]
+        self, topic: str, topics: Mapping[str, KnownTopic], ordered: Sequence[Member], subscribers: Sequence[int]
     ) -> None:
         self.topic = topic
         self.subscribers = tuple(subscribers)
@@ -108,14 +103,14 @@ def _divide_alike(together: Sequence[_Rows]) -> None:
                 break
 
 
-def racks_of(topics: Mapping[str, Topic], key: Key) -> frozenset[str]:
+def racks_of(topics: Mapping[str, KnownTopic], key: Key) -> frozenset[str]:
     """Return the known racks of a partition's replicas."""
     topic, index = key
     racks = topics[topic].racks
     return racks[index] if index < len(racks) else frozenset()
 
 
-def subscribers_by_topic(topics: Mapping[str, Topic], members: list[Member]) -> dict[str, list[int]]:
+def subscribers_by_topic(topics: Mapping[str, KnownTopic], members: list[Member]) -> dict[str, list[int]]:
     """Return the subscribers of each existing topic, by index; topics ascend."""
     found: dict[str, list[int]] = {}
     for index, member in enumerate(members):

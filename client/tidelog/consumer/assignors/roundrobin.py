@@ -8,22 +8,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
-from tidelog.consumer.assignors.assignor import Assignment, Member, Topic
-from tidelog.consumer.assignors.protocol import Key
+from tidelog.consumer.assignors.assignor import Assignment, Assignor, KnownTopic, Member
 from tidelog.consumer.assignors.range import subscribers_by_topic
 
 
-class RoundRobinAssignor:
+class RoundRobinAssignor(Assignor):
     """An assignor for many small topics. Many partitions move when a member joins or leaves."""
 
     name = "roundrobin"
-    is_cooperative = False
 
-    def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
-        """Return None: the previous assignment does not matter."""
-        return None
-
-    def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
+    def assign(self, topics: Mapping[str, KnownTopic], members: Iterable[Member]) -> Assignment:
         """Deal each partition to the next subscriber after the previous one."""
         ordered = sorted(members, key=lambda member: member.order)
         assignment: Assignment = {member.member_id: [] for member in ordered}

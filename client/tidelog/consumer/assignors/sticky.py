@@ -13,23 +13,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 
-from tidelog.consumer.assignors.assignor import Assignment, Member, Topic
+from tidelog.consumer.assignors.assignor import Assignment, Assignor, KnownTopic, Member
 from tidelog.consumer.assignors.balance import assign_sticky
 from tidelog.consumer.assignors.protocol import Key, Reader, encode_partitions
 from tidelog_foundation.errors import TidelogError
 
 
-class StickyAssignor:
+class StickyAssignor(Assignor):
     """An eager assignor: members revoke everything before they join, and their user data lists their old partitions."""
 
     name = "sticky"
-    is_cooperative = False
 
     def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
         """Return ``StickyAssignorUserData`` version 1: the previous assignment and its generation."""
         return encode_partitions(owned) + struct.pack(">i", generation)
 
-    def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
+    def assign(self, topics: Mapping[str, KnownTopic], members: Iterable[Member]) -> Assignment:
         """Divide the partitions; a member without readable user data starts without previous partitions."""
         listed = list(members)
         return assign_sticky(topics, listed, {member.member_id: previous_of(member) for member in listed})
@@ -48,7 +47,7 @@ def previous_of(member: Member) -> tuple[frozenset[Key], int]:
         return frozenset(), -1
 
 
-class CooperativeStickyAssignor:
+class CooperativeStickyAssignor(Assignor):
     """A cooperative assignor: members keep their partitions while they join, and list them in their subscriptions."""
 
     name = "cooperative-sticky"
@@ -58,7 +57,7 @@ class CooperativeStickyAssignor:
         """Return the generation, for leaders older than KIP-814, whose subscriptions have no field for it."""
         return struct.pack(">i", generation)
 
-    def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
+    def assign(self, topics: Mapping[str, KnownTopic], members: Iterable[Member]) -> Assignment:
         """Divide the partitions, leaving out those that another member must revoke first."""
         listed = list(members)
         assignment = assign_sticky(topics, listed, {member.member_id: _owned_of(member) for member in listed})

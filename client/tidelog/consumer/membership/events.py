@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidelog.consumer.assignors import KnownTopic
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
 
@@ -53,15 +54,6 @@ MembershipResponse = (
     | pb.LeaveGroupResponse
     | pb.ConsumerGroupHeartbeatResponse
 )
-
-
-@dataclass(frozen=True, slots=True)
-class KnownTopic:
-    """A topic's metadata; ``racks[p]`` are the racks of partition p's replicas."""
-
-    topic_id: bytes
-    partitions: int
-    racks: tuple[frozenset[str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

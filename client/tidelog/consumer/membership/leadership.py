@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.consumer.assignors import Assignor, Member, Subscription, decode_subscription, encode_assignment
-from tidelog.consumer.membership.events import KnownTopic
+from tidelog.consumer.assignors import (
+    Assignor,
+    KnownTopic,
+    Member,
+    Subscription,
+    decode_subscription,
+    encode_assignment,
+)
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidelog.consumer.membership.events import Assign, Key, KnownTopic, Revoke
+from tidelog.consumer.assignors import KnownTopic
+from tidelog.consumer.membership.events import Assign, Key, Revoke
 from tidelog.v1 import group_service_pb2 as pb
 
 

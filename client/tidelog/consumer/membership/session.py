@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping
 
-from tidelog.consumer.assignors import Assignor, decode_assignment
+from tidelog.consumer.assignors import Assignor, KnownTopic, decode_assignment
 from tidelog.consumer.membership import requests
 from tidelog.consumer.membership.events import (
     AskTopics,
@@ -17,7 +17,6 @@ from tidelog.consumer.membership.events import (
     CallFailed,
     Command,
     Key,
-    KnownTopic,
     MembershipChanged,
     MembershipRequest,
     MembershipSettings,

@@ -15,8 +15,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from tidelog.consumer.assignors import Assignment, Key, Member, Subscription, assignor_named
-from tidelog.consumer.membership.events import KnownTopic
+from tidelog.consumer.assignors import Assignment, Key, KnownTopic, Member, Subscription, assignor_named
 from tidelog_foundation.errors import TidelogError
 
 NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")

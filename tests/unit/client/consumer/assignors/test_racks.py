@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.consumer.assignors import Assignment, Member, Subscription, assignor_named
-from tidelog.consumer.membership.events import KnownTopic
+from tidelog.consumer.assignors import Assignment, KnownTopic, Member, Subscription, assignor_named
 from tidelog_foundation.rack_placement import Seat, counts_racks, place
 
 RACKS = ("a", "b", "c")
