@@ -119,11 +119,11 @@ def test_a_producer_that_is_not_known_begins_with_any_sequence_and_others_have_t
     assert code(cluster.raw_produce(topic, batch(9, producer_id=4_712, epoch=9))) is ErrorCode.NONE
 
 
-def test_who_has_a_transaction_open_writes_in_it(cluster: Deployment) -> None:
+def test_batch_of_a_transaction_that_nobody_began_is_refused(cluster: Deployment) -> None:
     topic = cluster.topic()
-    assert code(cluster.raw_produce(topic, batch(0, transactional=True))) is ErrorCode.NONE
-    assert code(cluster.raw_produce(topic, batch(2))) is ErrorCode.INVALID_TXN_STATE
-    assert code(cluster.raw_produce(topic, batch(2, transactional=True))) is ErrorCode.NONE
+    assert code(cluster.raw_produce(topic, batch(0))) is ErrorCode.NONE
+    assert code(cluster.raw_produce(topic, batch(2, transactional=True))) is ErrorCode.INVALID_TXN_STATE
+    assert code(cluster.raw_produce(topic, batch(2))) is ErrorCode.NONE
 
 
 def test_what_is_refused_for_another_reason_uses_up_no_sequence(cluster: Deployment) -> None:

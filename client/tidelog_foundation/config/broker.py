@@ -131,6 +131,11 @@ class DynamicBrokerConfig:
     )
     log_retention_bytes: int = _topic_default("retention_bytes")
     log_segment_delete_delay_ms: int = _topic_default("file_delete_delay_ms")
+    transaction_partition_verification_enable: bool = dynamic_setting(
+        True,
+        "Whether the first batch of a transaction in a partition is accepted only after the transaction coordinator "
+        "has confirmed that the partition was added. From transaction.version 2 on, it always is.",
+    )
     log_cleaner_threads: int = dynamic_int_setting(
         1, "The number of logs that are compacted at the same time.", at_least(1)
     )
@@ -196,6 +201,7 @@ DYNAMIC_BROKER_KEYS = frozenset(map(config_key, dataclasses.fields(DynamicBroker
 """The node keys that IncrementalAlterConfigs accepts."""
 
 _READ_ONLY_KEYS = """
+    add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     advertised.listeners auto.create.topics.enable auto.leader.rebalance.enable
     broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms
     cluster.id connections.max.idle.ms controlled.shutdown.timeout.ms

@@ -5,7 +5,7 @@ A handler is a function of a request and this context. It does not depend on the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -18,10 +18,11 @@ from tidelog_node.coordination import TransactionCoordinator
 from tidelog_node.event_loop import Clock, DecodingThread
 from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.fetch_sessions import FetchSessions
-from tidelog_node.handlers.produce_admission import ProduceTurns
+from tidelog_node.handlers.produce_admission import Turns
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
 from tidelog_node.replication import ReplicaSelector
+from tidelog_node.transactions.verification import Answer, Question
 
 DEFAULT_TIMEOUT_MS = 30_000
 R = TypeVar("R")
@@ -71,6 +72,26 @@ class ProducerIds(Protocol):
         """
 
 
+class Verifier(Protocol):
+    """The questions of partition leaders to transaction coordinators."""
+
+    async def ask(self, question: Question) -> Answer:
+        """Return the errors of a question's partitions; a partition without one belongs to the transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationSettings:
+    """The settings of the verification of transactions.
+
+    A question is repeated for a time while the last transaction of a producer is being completed. Without ``enable``,
+    partitions are added to transactions but not verified to be in them.
+    """
+
+    enable: bool = True
+    retry_backoff_ms: int = 20
+    retry_backoff_max_ms: int = 100
+
+
 @dataclass(frozen=True, slots=True)
 class NodeContext:
     """The context, one per node.
@@ -94,7 +115,13 @@ class NodeContext:
     replica_selector: ReplicaSelector = field(default_factory=ReplicaSelector)
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     response_budget: ResponseBudget = field(default_factory=ResponseBudget)
-    produce_turns: ProduceTurns = field(default_factory=ProduceTurns)
+    produce_turns: Turns[Partition] = field(default_factory=Turns)
+    transaction_turns: Turns[str] = field(default_factory=Turns)
+    """The produce requests that wait for the verification of a transaction, by transactional id."""
+    verifier: Verifier | None = None
+    """The questions to transaction coordinators; None for a node that cannot ask, such as a simulated one."""
+    verification: Callable[[], VerificationSettings] = VerificationSettings
+    """Returns the current settings."""
     decoding: DecodingThread = field(default_factory=DecodingThread)
     transactions: TransactionCoordinator | None = None
     """The coordinator of transactions; None for a node that coordinates none, such as a simulated one."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
@@ -19,8 +19,9 @@ from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.context import NodeContext, leader_hint
 from tidelog_node.handlers.produce_admission import Checks, Turn, check_in_thread, check_inline, survey_request
-from tidelog_node.log import CheckedBatch, RecordError, RefusedRecordsError
-from tidelog_node.partitions import Partition
+from tidelog_node.handlers.transaction_verification import Verified, needs_verification, verify
+from tidelog_node.log import NO_GUARD, CheckedBatch, RecordError, RefusedRecordsError
+from tidelog_node.partitions import Partition, create_folders
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ T = TypeVar("T")
 MAX_PRODUCE_ELEMENTS: Final = 20_000
 """Topics and partitions of one request: they are appended and answered in one step of the loop, for order. So many of
 the smallest batches take more than a mebibyte, which is what producers send at most by default."""
+ProduceTurn: TypeAlias = Turn[Partition] | Turn[str]
+"""A position among the requests for the same partitions, or among those of one transactional id."""
 NO_OFFSET: Final = -1
 NO_APPEND_TIME: Final = -1
 
@@ -80,6 +83,14 @@ class ProduceBatches(Protocol):
     @property
     def timeout_ms(self) -> int:
         """The maximum wait for them."""
+
+    @property
+    def transactional_id(self) -> str:
+        """The transactional id of the producer, empty if it has none."""
+
+    @property
+    def transaction_version(self) -> int:
+        """The ``transaction.version`` of the producer. From 2 on, the request adds its partitions (KIP-890)."""
 
     @property
     def topics(self) -> Iterable[TopicBatches]:
@@ -201,8 +212,13 @@ class PendingProduce:
         for waiting in self._end_wait():
             waiting.replicated.cancel()
 
-    def append(self, request: ProduceBatches, checks: Checks) -> Generator[None, None, None]:
-        """Append the request's batches, one per step; errors go into the outcomes."""
+    def append(
+        self, request: ProduceBatches, checks: Checks, guards: Mapping[int, int] | None = None
+    ) -> Generator[None, None, None]:
+        """Append the request's batches, one per step; errors go into the outcomes.
+
+        ``guards`` are those of batches that begin transactions, by position.
+        """
         acks, place = request.acks, -1
         for topic in request.topics:
             name = topic.name
@@ -213,7 +229,8 @@ class PendingProduce:
                 outcomes.append(outcome)
                 place += 1
                 try:
-                    self._append_one(acks, name, checks.get(place) or item.records, outcome)
+                    guard = guards.get(place, NO_GUARD) if guards else NO_GUARD
+                    self._append_one(acks, name, checks.get(place) or item.records, outcome, guard)
                 except TidelogError as error:
                     self._fail(outcome, name, error)
                 except Exception as error:
@@ -224,7 +241,12 @@ class PendingProduce:
                 yield
 
     def _append_one(
-        self, acks: int, topic: str, batch: bytes | memoryview | CheckedBatch | TidelogError, outcome: PartitionOutcome
+        self,
+        acks: int,
+        topic: str,
+        batch: bytes | memoryview | CheckedBatch | TidelogError,
+        outcome: PartitionOutcome,
+        guard: int,
     ) -> None:
         if acks not in _KNOWN_ACKS:
             raise error_for(ErrorCode.INVALID_REQUIRED_ACKS, f"acks has the unknown value {acks}")
@@ -235,7 +257,7 @@ class PendingProduce:
         if isinstance(batch, TidelogError):
             raise batch
         needs_all_replicas = acks in _ACKS_ALL
-        info = partition.append(batch, needs_all_replicas)
+        info = partition.append(batch, needs_all_replicas, guard)
         # These values stay if the batch turns out not to be replicated (Kafka's DelayedProduce).
         outcome.base_offset = info.first_offset
         outcome.log_append_time_ms = info.log_append_time_ms
@@ -283,12 +305,14 @@ class PendingProduce:
 def try_begin_produce(context: NodeContext, request: ProduceBatches) -> PendingProduce | None:
     """Append the request's batches at once on the calling loop, or return None if a batch must wait.
 
-    A batch may wait for its partition's folder, for the decompressing thread, or for others after many bytes. Nothing
-    is appended then; call :func:`begin_produce`.
+    A batch may wait for its partition's folder, for the decompressing thread, for others after many bytes, or for the
+    coordinator of its transaction. Nothing is appended then; call :func:`begin_produce`.
     """
     survey = survey_request(context, request)
     checks = check_inline(context, survey) if survey.can_append else None
     if checks is None:
+        return None
+    if request.transactional_id and _must_verify(context, request):
         return None
     pending = PendingProduce(context, request.timeout_ms)
     for _ in pending.append(request, checks):
@@ -296,45 +320,71 @@ def try_begin_produce(context: NodeContext, request: ProduceBatches) -> PendingP
     return pending
 
 
-async def begin_produce(context: NodeContext, request: ProduceBatches, turn: Turn | None = None) -> PendingProduce:
+async def begin_produce(
+    context: NodeContext, request: ProduceBatches, turn: ProduceTurn | None = None
+) -> PendingProduce:
     """Append the request's batches on the calling loop, and return the pending request.
 
-    It pauses only if a new partition has no folder, a batch is decompressed in a thread, or one step of the loop cannot
-    append everything. Requests of one client that begin concurrently keep their order by the ``turn`` that
-    :func:`take_turn` gave each; the caller ends it.
+    It pauses only if a new partition has no folder, a batch is decompressed in a thread, one step of the loop cannot
+    append everything, or a batch begins a transaction. Requests of one client that begin concurrently keep their order
+    by the ``turn`` that :func:`take_turn` gave each; the caller ends it.
     """
     if turn is None and (pending := try_begin_produce(context, request)) is not None:
         return pending
     own = turn or take_turn(context, request)
     try:
-        checks = await check_in_thread(context, survey_request(context, request))
+        if not request.transactional_id:
+            return await _begin_later(context, request, own, Verified())
         await own.wait()
-        return await _append(context, request, checks)
+        verified = await verify(context, request)
+        own, before = _turn_of_partitions(context, request), own
+        # The next request of this producer waits for the partitions now.
+        before.end()
+        return await _begin_later(context, request, own, verified)
     finally:
         own.end()
 
 
-def take_turn(context: NodeContext, request: ProduceBatches) -> Turn:
-    """Return a turn behind the requests that wait for the same partitions."""
-    return context.produce_turns.take(_held(context, request))
+def take_turn(context: NodeContext, request: ProduceBatches) -> ProduceTurn:
+    """Return a turn behind the requests of the same transactional producer, or those for the same partitions.
+
+    While a transaction is verified, the requests of other producers for the same partitions go on.
+    """
+    if request.transactional_id:
+        return context.transaction_turns.take([request.transactional_id])
+    return _turn_of_partitions(context, request)
 
 
-def refuse_produce(request: ProduceBatches, error: TidelogError) -> list[TopicOutcome]:
-    """Return the outcomes of a request that is refused as a whole."""
+def refuse_produce(topics: Iterable[TopicBatches], error: TidelogError) -> list[TopicOutcome]:
+    """Return the outcomes of a request for these batches that is refused as a whole."""
     return [
-        TopicOutcome(topic.name, [PartitionOutcome(item.index, error) for item in topic.partitions])
-        for topic in request.topics
+        TopicOutcome(topic.name, [PartitionOutcome(item.index, error) for item in topic.partitions]) for topic in topics
     ]
 
 
-async def _append(context: NodeContext, request: ProduceBatches, checks: Checks) -> PendingProduce:
+def _must_verify(context: NodeContext, request: ProduceBatches) -> bool:
+    return not context.transaction_turns.is_free(request.transactional_id) or needs_verification(context, request)
+
+
+async def _begin_later(
+    context: NodeContext, request: ProduceBatches, turn: ProduceTurn, verified: Verified
+) -> PendingProduce:
+    checks = await check_in_thread(context, survey_request(context, request))
+    checks.update(verified.errors)
+    await turn.wait()
+    # Appends report disk errors.
+    await create_folders(_held(context, request))
     pending = PendingProduce(context, request.timeout_ms)
     try:
-        await TimeSlices().result_of(pending.append(request, checks))
+        await TimeSlices().result_of(pending.append(request, checks, verified.guards))
     except asyncio.CancelledError:
         pending.abandon()
         raise
     return pending
+
+
+def _turn_of_partitions(context: NodeContext, request: ProduceBatches) -> Turn[Partition]:
+    return context.produce_turns.take(_held(context, request))
 
 
 def _held(context: NodeContext, request: ProduceBatches) -> Iterator[Partition]:

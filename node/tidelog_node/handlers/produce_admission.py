@@ -12,20 +12,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import OversizedRecordsError
 from tidelog_node.event_loop import INLINE_BYTES, MAX_INLINE_SIZE
 from tidelog_node.log import CheckedBatch, ProduceRules
-from tidelog_node.partitions import Partition, create_folders
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from tidelog_node.handlers.context import NodeContext
     from tidelog_node.handlers.produce import ProduceBatches
+
+K = TypeVar("K", bound=Hashable)
 
 INLINE_REQUEST_BYTES: Final = 1024 * 1024
 """The maximum decompressed size of one request's batches on the event loop: a few milliseconds with the slowest codec.
@@ -68,47 +69,46 @@ class Survey(NamedTuple):
     repeated: Checks
 
 
-class ProduceTurns:
-    """One per node, on its event loop."""
+class Turns(Generic[K]):
+    """The requests that wait for the same things, in order. One per node, on its event loop."""
 
     def __init__(self) -> None:
-        self._last: dict[Partition, Turn] = {}
+        self._last: dict[K, Turn[K]] = {}
 
-    def is_free(self, partition: Partition) -> bool:
-        """True if a batch may be appended to the partition now."""
-        return partition.log.has_folder and partition not in self._last
+    def is_free(self, key: K) -> bool:
+        """True if no request waits."""
+        return key not in self._last
 
-    def take(self, partitions: Iterable[Partition]) -> Turn:
-        """Return the turn of a request for these partitions, which it owns until it ends the turn."""
-        held = list(dict.fromkeys(partitions))
-        turn = Turn(self, held, [self._last[p].ended for p in held if p in self._last])
-        self._last.update((partition, turn) for partition in held)
+    def take(self, keys: Iterable[K]) -> Turn[K]:
+        """Return the turn of a request for these keys, which it owns until it ends the turn."""
+        held = list(dict.fromkeys(keys))
+        turn = Turn(self, held, [self._last[key].ended for key in held if key in self._last])
+        self._last.update((key, turn) for key in held)
         return turn
 
-    def give_up(self, turn: Turn) -> None:
+    def give_up(self, turn: Turn[K]) -> None:
         """Forget a turn that has ended."""
-        for partition in turn.partitions:
-            if self._last.get(partition) is turn:
-                del self._last[partition]
+        for key in turn.keys:
+            if self._last.get(key) is turn:
+                del self._last[key]
 
 
-class Turn:
-    """One request's position, from :meth:`ProduceTurns.take` until its batches are appended or never will be."""
+class Turn(Generic[K]):
+    """One request's position, from :meth:`Turns.take` until it has done its work or never will."""
 
-    def __init__(self, turns: ProduceTurns, partitions: list[Partition], before: list[asyncio.Future[None]]) -> None:
-        self.partitions = partitions
+    def __init__(self, turns: Turns[K], keys: list[K], before: list[asyncio.Future[None]]) -> None:
+        self.keys = keys
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turns = turns
         self._before = before
 
     async def wait(self) -> None:
-        """Wait until all earlier turns have ended and the partitions have folders. Appends report disk errors."""
+        """Wait until all earlier turns have ended."""
         for ended in self._before:
             await asyncio.shield(ended)
-        await create_folders(self.partitions)
 
     def end(self) -> None:
-        """Pass the partitions to the next turn once all earlier turns have ended. Further calls do nothing.
+        """Pass the keys to the next turn once all earlier turns have ended. Further calls do nothing.
 
         A turn that ends early does not wait, but later turns still wait for the earlier ones.
         """
@@ -134,7 +134,7 @@ def survey_request(context: NodeContext, request: ProduceBatches) -> Survey:
             named[name, index] = place
             partition = held.get(name, index)
             if partition is not None:
-                can_append = can_append and turns.is_free(partition)
+                can_append = can_append and turns.is_free(partition) and partition.log.has_folder
                 rules, records = partition.log.produce_rules, item.records
                 append_cost += len(records) + _APPEND_COST
                 if rules.must_convert(records) and partition.state.leader is not None and name not in INTERNAL_TOPICS:

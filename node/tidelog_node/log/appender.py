@@ -18,6 +18,7 @@ from tidelog_node.log.epochs import LeaderEpochCache
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.producer_replay import ProducerReplay
 from tidelog_node.log.producers.entries import read_marker
+from tidelog_node.log.producers.verification import NO_GUARD
 
 
 class Appender:
@@ -38,7 +39,9 @@ class Appender:
         """Apply new settings."""
         self.rules = ProduceRules(config)
 
-    def append_as_leader(self, batch: Buffer | CheckedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def append_as_leader(
+        self, batch: Buffer | CheckedBatch, leader_epoch: int, now_ms: int, guard: int = NO_GUARD
+    ) -> AppendInfo:
         """Append one batch from a producer, unless the log has it already."""
         self._local.check_online()
         checked = batch if isinstance(batch, CheckedBatch) else self.rules.check(batch, now_ms)
@@ -46,7 +49,7 @@ class Appender:
         if leader_epoch < self._epochs.latest_epoch:
             raise self._fenced(leader_epoch)
         if header.producer_id >= 0:
-            duplicate = self._producers.snapshots.state.check(header)
+            duplicate = self._producers.snapshots.state.check(header, guard)
             if duplicate is not None:
                 return self.rules.describe_duplicate(duplicate, len(checked.records), leader_epoch)
         return self._write(checked, leader_epoch, now_ms)

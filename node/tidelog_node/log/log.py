@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LeaderEpoch
-from tidelog_foundation.records import parse_header
+from tidelog_foundation.records import RecordBatchHeader, parse_header
 from tidelog_node.log.append_rules import AppendInfo, CheckedBatch, ProduceRules
 from tidelog_node.log.appender import Appender
 from tidelog_node.log.config import LogConfig
@@ -28,6 +28,7 @@ from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.log_reader import LogReader
 from tidelog_node.log.producer_replay import ProducerReplay
 from tidelog_node.log.producers.snapshots import ProducerSnapshots
+from tidelog_node.log.producers.verification import NO_GUARD
 from tidelog_node.log.recovery import RecoveryInput, RecoveryReport, load_segments
 from tidelog_node.log.retention import Reason, RetentionPoint, SegmentExtent, find_expired
 from tidelog_node.log.segments.file_names import LOG_SUFFIX
@@ -126,14 +127,16 @@ class PartitionLog(LogReader):
         """The current rules for a producer's batch, for callers that check batches in a thread before the append."""
         return self._appender.rules
 
-    def append_as_leader(self, batch: Buffer | CheckedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def append_as_leader(
+        self, batch: Buffer | CheckedBatch, leader_epoch: int, now_ms: int, guard: int = NO_GUARD
+    ) -> AppendInfo:
         """Append one batch from a producer with the next offsets and the leader's epoch.
 
         The topic's settings apply, unless :attr:`produce_rules` has checked the batch already.
 
         A batch that is among the last five of its idempotent producer is not appended again: the call returns the
         result of the first append. The log writes the assigned fields into a writable memoryview; other buffers stay
-        unchanged.
+        unchanged. A batch that begins a transaction needs the ``guard`` of :meth:`begin_verification`.
 
         Raises:
             CorruptRecordError: the batch is truncated or altered.
@@ -144,9 +147,25 @@ class PartitionLog(LogReader):
         """
         if self._new_folder is not None:
             self.create_folder()
-        info = self._appender.append_as_leader(batch, leader_epoch, now_ms)
+        info = self._appender.append_as_leader(batch, leader_epoch, now_ms, guard)
         self._appended(now_ms)
         return info
+
+    def needs_verification(self, header: RecordBatchHeader) -> bool:
+        """Return whether a transactional batch would begin a transaction."""
+        return self._producers.snapshots.state.needs_verification(header)
+
+    def begin_verification(self, header: RecordBatchHeader, now_ms: int, *, begins_at_zero: bool) -> int:
+        """Return the guard of a batch that would begin a transaction, or NO_GUARD (KIP-890).
+
+        The caller asks the transaction coordinator whether the partition belongs to the transaction, and then appends
+        the batch with the guard. ``begins_at_zero`` requires the first sequence of an unknown producer to be 0.
+
+        Raises:
+            TidelogError: INVALID_PRODUCER_EPOCH.
+        """
+        state = self._producers.snapshots.state
+        return state.begin_verification(header, begins_at_zero=begins_at_zero, now_ms=now_ms)
 
     def append_marker(self, batch: Buffer, leader_epoch: int, now_ms: int, transaction_version: int) -> AppendInfo:
         """Append the marker of a transaction coordinator as the leader.

@@ -16,8 +16,9 @@ from typing import assert_never
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LeaderEpoch, TopicId
+from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.event_loop import Clock, DecodingThread, Pending
-from tidelog_node.log import AppendInfo, CheckedBatch, PartitionLog, TimestampAndOffset, TimestampSearch
+from tidelog_node.log import NO_GUARD, AppendInfo, CheckedBatch, PartitionLog, TimestampAndOffset, TimestampSearch
 from tidelog_node.log.disk.files import Buffer
 from tidelog_node.log.segments.segment import Segment
 from tidelog_node.partitions.effects import DiskWatch, PartitionEffects
@@ -108,11 +109,26 @@ class Partition:
         """Let a leader check for lagging followers."""
         self.step(events.TimePassed())
 
-    def append(self, batch: bytes | memoryview | CheckedBatch, needs_all_replicas: bool) -> AppendInfo:
+    def needs_verification(self, header: RecordBatchHeader) -> bool:
+        """Return whether a transactional batch would begin a transaction here. A follower refuses the append."""
+        return self.state.leader is not None and self.log.needs_verification(header)
+
+    def begin_verification(self, header: RecordBatchHeader, *, begins_at_zero: bool) -> int:
+        """Return the guard of a batch that would begin a transaction, or NO_GUARD; see PartitionLog.
+
+        Raises:
+            TidelogError: NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH.
+        """
+        self.state.require_leader()
+        return self.log.begin_verification(header, self._clock.wall_ms(), begins_at_zero=begins_at_zero)
+
+    def append(
+        self, batch: bytes | memoryview | CheckedBatch, needs_all_replicas: bool, guard: int = NO_GUARD
+    ) -> AppendInfo:
         """Append one batch as the leader, unless it is a duplicate of an idempotent producer.
 
         The log takes over a writable memoryview and writes the offsets into it. The log's ``produce_rules`` may have
-        checked the batch before.
+        checked the batch before. A batch that begins a transaction needs the ``guard`` of :meth:`begin_verification`.
 
         Raises:
             TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or an error of the log; nothing is appended.
@@ -121,7 +137,7 @@ class Partition:
         if needs_all_replicas:
             leader.check_enough_replicas()
         with self._disk_watch:
-            info = self.log.append_as_leader(batch, leader.leader_epoch, self._clock.wall_ms())
+            info = self.log.append_as_leader(batch, leader.leader_epoch, self._clock.wall_ms(), guard)
         if not info.is_duplicate:
             self._appended()
         return info

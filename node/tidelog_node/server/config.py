@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog_foundation.config import any_of, at_least, between, endpoints, int_setting, not_empty, one_of, setting
+from tidelog_node.handlers.context import VerificationSettings
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, SELECTORS
 from tidelog_node.server.kafka_config import KafkaListenerConfig
 
@@ -159,6 +160,15 @@ class NodeConfig(KafkaListenerConfig):
     num_recovery_threads_per_data_dir: int = int_setting(
         2, "The number of logs of one directory that are opened and checked at the same time.", at_least(1)
     )
+    add_partitions_to_txn_retry_backoff_ms: int = int_setting(
+        20,
+        "The interval at which a partition leader repeats its request to add a partition to a transaction while the "
+        "producer's last transaction is being completed, in milliseconds.",
+        at_least(1),
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = int_setting(
+        100, "The maximum time for which it does so, in milliseconds.", at_least(0)
+    )
     producer_id_expiration_ms: int = int_setting(
         86_400_000,
         "The time for which a partition remembers an inactive idempotent producer, in milliseconds.",
@@ -175,6 +185,14 @@ class NodeConfig(KafkaListenerConfig):
         self.group_settings()
         # Not super(): the class with slots differs from the one that the compiler refers to.
         KafkaListenerConfig.__post_init__(self)
+
+    def verification_settings(self) -> VerificationSettings:
+        """Return the settings of the verification of transactions."""
+        return VerificationSettings(
+            self.transaction_partition_verification_enable,
+            self.add_partitions_to_txn_retry_backoff_ms,
+            self.add_partitions_to_txn_retry_backoff_max_ms,
+        )
 
     @property
     def voters(self) -> dict[int, tuple[str, int]]:

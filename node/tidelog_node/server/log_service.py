@@ -165,7 +165,7 @@ class _ProduceStream:
                     # The records are in memory only once while they are appended.
                     del raw
                     if refusal is not None:
-                        refused = handlers.refuse_produce(item.request, refusal)
+                        refused = handlers.refuse_produce(item.request.topics, refusal)
                         self._answer(item.correlation_id, _produce_response(refused))
                     else:
                         await self._start(item, size, tasks)

@@ -26,6 +26,7 @@ from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.transport.services import add_servicer
 from tidelog_foundation.waiting import ReportedWait
+from tidelog_node import handlers
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
 from tidelog_node.coordination.coordinator import CoordinatorEnvironment
@@ -36,7 +37,9 @@ from tidelog_node.groups.shard import GroupShard
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.node_calls import NodeCalls, NodeMarkerSender
+from tidelog_node.handlers.requests.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from tidelog_node.handlers.response_budget import ResponseBudget
+from tidelog_node.handlers.transaction_verifier import TransactionVerifier
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.client.node_calls import KafkaNodeCalls
 from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
@@ -226,6 +229,9 @@ class Node:
             self._producer_ids,
             open_view=self._open_view,
         )
+        self._verifier = TransactionVerifier(
+            self._broker_id, self._cache, self._coordinator_of, self._node_calls, self._add_partitions
+        )
         self._settings.subscribe(self._change_settings)
         try:
             with ungrouped():
@@ -299,6 +305,7 @@ class Node:
             "topic-creation": self._topic_creation.run(),
             "group-coordinator": self._groups.run(),
             "transaction-coordinator": self._transactions.run(),
+            "transaction-verifier": self._verifier.run(),
         }
         if config.log_cleaner_enable:
             jobs["log-cleaner"] = self._cleaner.run()
@@ -324,6 +331,8 @@ class Node:
             ResponseBudget(self._config.queued_max_response_bytes),
             decoding=self._decoding,
             transactions=self._transactions,
+            verifier=self._verifier,
+            verification=lambda: self._settings.current.verification_settings(),
         )
         self._transactions.connect(NodeMarkerSender(context, self._node_calls))
         request_limit = self._config.queued_max_request_bytes
@@ -383,6 +392,18 @@ class Node:
 
     def _clean_logs(self, settings: CleanerSettings) -> Coroutine[None, None, None]:
         return clean_logs(self._registry, self._directories, settings, self._clock, self._directories.files)
+
+    def _coordinator_of(self, transactional_id: str) -> BrokerId | None:
+        """Return the node that coordinates a transactional id, or None if there is none now."""
+        try:
+            return self._transactions.leader_of(transactional_id)[0]
+        except TidelogError:
+            return None
+
+    async def _add_partitions(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        """Answer a partition leader of this node as its own coordinator."""
+        assert self.context is not None, "a node without listeners has no produce requests"
+        return await handlers.add_partitions_to_txn(self.context, request)
 
     def _new_group_shard(self, store: RecordStore) -> GroupShard:
         """Return the coordinator of a shard's groups. Member ids have Kafka's form."""

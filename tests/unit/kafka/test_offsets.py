@@ -6,6 +6,7 @@ import dataclasses
 import grpc.aio
 import pytest
 
+from tests.support.transactional_appends import append_verified
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records import RecordBatchBuilder
@@ -177,7 +178,7 @@ def test_list_offsets_reads_committed_up_to_the_last_stable_offset(cluster_of):
             await cluster.create_topic(replicas=(1,))
             log = cluster.partition(1)
             log.append(batch(1_000), True)
-            log.append(batch(2_000, producer_id=7, sequence=0, transactional=True), True)
+            append_verified(log, batch(2_000, producer_id=7, sequence=0, transactional=True), True)
             assert await list_offsets(cluster.nodes[1], (0, LATEST), isolation_level=1) == [("NONE", 1, -1, 0)]
             assert await list_offsets(cluster.nodes[1], (0, LATEST), isolation_level=0) == [("NONE", 2, -1, 0)]
             assert await list_offsets(cluster.nodes[1], (0, LATEST), isolation_level=0, version=1) == [
@@ -299,7 +300,7 @@ def test_describe_producers_tells_who_writes_to_a_replica(cluster_of):
             await cluster.create_topic(replicas=(1, 2), partitions=2)
             leader = cluster.partition(1)
             leader.append(batch(5_000, 6_000, producer_id=7, sequence=0), False)
-            leader.append(batch(8_000, producer_id=9, sequence=4, transactional=True), False)
+            append_verified(leader, batch(8_000, producer_id=9, sequence=4, transactional=True))
             request = DescribeProducersRequest([TopicRequest("t", [0, 1, 5]), TopicRequest("u", [0])])
             response = await ask(cluster.nodes[1].context, request, DescribeProducersResponse, 0)
             found = {

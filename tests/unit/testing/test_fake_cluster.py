@@ -278,13 +278,13 @@ def test_describe_producers_tells_who_writes_with_an_id(node: Node) -> None:
     builder = RecordBatchBuilder()
     builder.append(None, b"v", (), 1_000)
     node.produce("t", 0, batch_of(b"a"))
-    node.produce("t", 0, builder.build(7, 2, 5, is_transactional=True))
+    node.produce("t", 0, builder.build(7, 2, 5))
     topics = [pb.DescribeProducersTopic(name="t", partitions=[0, 9])]
     response = node.log.DescribeProducers(pb.DescribeProducersRequest(topics=topics), timeout=5)
     found, unknown = response.topics[0].partitions
     [state] = found.active_producers
     assert (state.producer_id, state.producer_epoch, state.last_sequence) == (7, 2, 5)
-    assert (state.coordinator_epoch, state.current_txn_start_offset) == (-1, 1)
+    assert (state.coordinator_epoch, state.current_txn_start_offset) == (-1, -1)
     assert unknown.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
 
 

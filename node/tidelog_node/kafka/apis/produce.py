@@ -18,7 +18,9 @@ from tidelog_node.handlers.produce import Acks
 from tidelog_node.kafka.cluster_view import leader_endpoints
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.produce import (
+    FIRST_ADDING_PARTITIONS,
     FIRST_SERVED,
+    FIRST_WITH_ABORTABLE_ERRORS,
     FIRST_WITH_TOPIC_IDS,
     FIRST_WITH_ZSTD,
     FLEXIBLE,
@@ -31,6 +33,7 @@ from tidelog_node.kafka.protocol.messages.produce import (
 )
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
+from tidelog_node.transactions.states import EPOCH_BUMP_VERSION
 
 _ACKS: Final = {-1: Acks.ALL, 0: Acks.NONE, 1: Acks.LEADER}
 _NO_ANSWER: Final = 0
@@ -68,6 +71,8 @@ class _Batches(NamedTuple):
     acks: int
     timeout_ms: int
     topics: list[ProduceTopic]
+    transactional_id: str
+    transaction_version: int
 
 
 class _Call:
@@ -95,7 +100,8 @@ class _Call:
         if acks is None:
             return self._refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {asked.acks}, expected -1, 0 or 1")
         self._sort_out()
-        batches = _Batches(acks, asked.timeout_ms, asked.topics)
+        transaction_version = EPOCH_BUMP_VERSION if self._version >= FIRST_ADDING_PARTITIONS else 0
+        batches = _Batches(acks, asked.timeout_ms, asked.topics, asked.transactional_id or "", transaction_version)
         pending = handlers.try_begin_produce(context, batches)
         if pending is None:
             return self._begin_later(batches)
@@ -119,7 +125,7 @@ class _Call:
         return task if self._asked.acks != _NO_ANSWER else asyncio.shield(task)
 
     def _refuse(self, code: ErrorCode, text: str) -> Body | None:
-        return self._answer(handlers.refuse_produce(self._asked, error_for(code, text)))
+        return self._answer(handlers.refuse_produce(self._asked.topics, error_for(code, text)))
 
     def _answer(self, outcomes: list[TopicOutcome]) -> Body | None:
         if self._asked.acks != _NO_ANSWER:
@@ -137,6 +143,8 @@ class _Call:
 
     def _body(self, outcomes: list[TopicOutcome]) -> Body:
         self._merge(outcomes)
+        if self._asked.transactional_id and self._version < FIRST_WITH_ABORTABLE_ERRORS:
+            _replace_abortable_errors(outcomes)
         leaders = [outcome.leader.leader_id for topic in outcomes for outcome in topic.partitions if outcome.leader]
         endpoints = leader_endpoints(self._context.metadata.image.brokers, leaders, self._listener) if leaders else ()
         writer = Writer()
@@ -169,12 +177,7 @@ class _Call:
         return bool(topic.name)
 
     def _fault(self, records: memoryview, version: int) -> TidelogError | None:
-        """Return the error of a batch that is invalid in this request (Kafka's ``ProduceRequest.validateRecords``).
-
-        There are no transactions. A transactional batch has the error of a partition that was not added to the
-        transaction (KIP-890), or, if the request has no transactional id, the error with which transactional ids are
-        refused.
-        """
+        """Return the error of a batch that is invalid in this request (Kafka's ``ProduceRequest.validateRecords``)."""
         if len(records) < HEADER_SIZE:
             text = f"expected a record batch for each partition, found {len(records)} bytes"
             return error_for(ErrorCode.INVALID_RECORD, text)
@@ -189,9 +192,6 @@ class _Call:
         if attributes & _TRANSACTIONAL and self._asked.transactional_id is None:
             text = "a transactional batch in a request without a transactional id"
             return error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-        if attributes & _TRANSACTIONAL:
-            text = f"the partition is in no transaction of {self._asked.transactional_id!r}: there are none"
-            return error_for(ErrorCode.INVALID_TXN_STATE, text)
         return None
 
     def _merge(self, outcomes: list[TopicOutcome]) -> None:
@@ -200,6 +200,14 @@ class _Call:
         if self._version >= FIRST_WITH_TOPIC_IDS:
             for topic, topic_outcome in zip(self._asked.topics, outcomes, strict=True):
                 topic_outcome.topic_id = topic.topic_id
+
+
+def _replace_abortable_errors(outcomes: list[TopicOutcome]) -> None:
+    """Replace an error that old producers do not know (AddPartitionsToTxnManager)."""
+    for topic in outcomes:
+        for outcome in topic.partitions:
+            if outcome.error is not None and outcome.error.code is ErrorCode.TRANSACTION_ABORTABLE:
+                outcome.error = error_for(ErrorCode.INVALID_TXN_STATE, outcome.error.message)
 
 
 APIS: tuple[Api, ...] = (ProduceApi(),)

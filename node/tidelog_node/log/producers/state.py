@@ -10,7 +10,8 @@ rules are those of Kafka's ProducerStateManager:
 - In one epoch the first sequence follows the last one, 0 follows 2^31 - 1; else OUT_OF_ORDER_SEQUENCE_NUMBER. An epoch
   without a batch, as after a marker that raised it, begins with 0.
 - An unknown producer, new or expired, may begin with any sequence.
-- A batch outside of a transaction is refused with INVALID_TXN_STATE while the producer has one open.
+- A batch outside of a transaction is refused with INVALID_TXN_STATE while the producer has one open. A transactional
+  batch without an open transaction needs a verification (:mod:`.verification`).
 - A transaction begins with its first batch and ends with its marker. A marker of an older epoch, or of an older
   coordinator epoch, is refused. From transaction version 2 on, so is one with the epoch of the open transaction: each
   end raises the epoch (KIP-890), so that marker ended an earlier transaction. A marker without a transaction raises the
@@ -39,8 +40,8 @@ from tidelog_node.log.producers.entries import (
     EndTransactionMarker,
     ProducerEntry,
 )
+from tidelog_node.log.producers.verification import MAX_SEQUENCE, NO_GUARD, Verifications, is_before
 
-MAX_SEQUENCE = 2**31 - 1
 _RAISES_EPOCH = 2
 """The first ``transaction.version`` in which the end of a transaction raises the producer's epoch (KIP-890)."""
 
@@ -51,7 +52,7 @@ class ProducerState:
     A new one describes an empty log; :meth:`restore` loads a snapshot.
     """
 
-    __slots__ = ("_expiration_ms", "_ongoing", "_producers", "_unreplicated")
+    __slots__ = ("_expiration_ms", "_ongoing", "_producers", "_unreplicated", "_verifications")
 
     def __init__(self, expiration_ms: int) -> None:
         self._expiration_ms = expiration_ms
@@ -60,6 +61,7 @@ class ProducerState:
         self._ongoing: dict[int, int] = {}
         # (marker's offset, first offset), ascending by marker.
         self._unreplicated: list[tuple[int, int]] = []
+        self._verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -73,22 +75,50 @@ class ProducerState:
         unreplicated = min(first_offset for _, first_offset in self._unreplicated)
         return unreplicated if undecided is None else min(undecided, unreplicated)
 
-    def check(self, header: RecordBatchHeader) -> Duplicate | None:
+    def needs_verification(self, header: RecordBatchHeader) -> bool:
+        """Return whether :meth:`begin_verification` would return a guard for a transactional batch."""
+        producer = self._producers.get(header.producer_id)
+        return producer is None or producer.would_begin_transaction(header)
+
+    def begin_verification(self, header: RecordBatchHeader, *, begins_at_zero: bool = False, now_ms: int = 0) -> int:
+        """Return the guard of a transactional batch that its coordinator must confirm, or NO_GUARD.
+
+        A batch of an open transaction needs no guard, nor does a duplicate or one with a sequence that was appended
+        already, which :meth:`check` refuses. ``begins_at_zero`` is for producers of transaction version 2.
+
+        Raises:
+            TidelogError: INVALID_PRODUCER_EPOCH.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is not None:
+            if header.producer_epoch < producer.epoch:
+                raise _stale_epoch(producer, header)
+            if not producer.would_begin_transaction(header):
+                return NO_GUARD
+        return self._verifications.begin(header, begins_at_zero, now_ms)
+
+    def check(self, header: RecordBatchHeader, guard: int = NO_GUARD) -> Duplicate | None:
         """Check whether a leader may append a client's batch; return None, or the batch in the log that it duplicates.
 
-        The batch's offsets are ignored. Nothing changes.
+        The batch's offsets are ignored. ``guard`` is that of its verification. Nothing changes.
 
         Raises:
             TidelogError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None or header.producer_id < 0:
+            if header.is_transactional:
+                self._verifications.check(header, guard, is_known=False)
             return None
         if header.producer_epoch == producer.epoch:
             last_sequence = _last_sequence(header)
             for batch in producer.batches:
                 if batch.last_sequence == last_sequence and batch.offset_delta == header.last_offset_delta:
                     return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp_ms)
+        if header.producer_epoch < producer.epoch:
+            raise _stale_epoch(producer, header)
+        if header.is_transactional and producer.would_begin_transaction(header):
+            self._verifications.check(header, guard, is_known=True)
         _check_sequence(producer, header)
         if producer.txn_first_offset != NO_OFFSET and not header.is_transactional:
             raise error_for(
@@ -141,6 +171,8 @@ class ProducerState:
             producer.epoch = header.producer_epoch
             producer.batches = ()
         producer.last_timestamp = max(header.max_timestamp, now_ms)
+        if header.is_transactional:
+            self._verifications.drop(producer_id)
         if marker is not None:
             return self._end_transaction(producer, header, marker)
         batch = BatchMetadata(
@@ -177,6 +209,7 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        self._verifications.expire(limit)
         return len(expired)
 
     def entries(self) -> list[ProducerEntry]:
@@ -193,6 +226,7 @@ class ProducerState:
         started = [(p.txn_first_offset, i) for i, p in self._producers.items() if p.txn_first_offset != NO_OFFSET]
         self._ongoing = dict(sorted(started))
         self._unreplicated = [ended for ended in self._unreplicated if ended[0] < offset]
+        self._verifications.clear()
         self.expire(now_ms)
 
     def clear(self) -> None:
@@ -200,6 +234,7 @@ class ProducerState:
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._verifications.clear()
 
     def check_invariants(self) -> None:
         """Assert that producers and transactions agree."""
@@ -252,6 +287,13 @@ class _Producer:
         producer.batches = entry.batches
         return producer
 
+    def would_begin_transaction(self, header: RecordBatchHeader) -> bool:
+        """Return whether a transactional batch would begin one, unless its sequence was appended already."""
+        if self.epoch != header.producer_epoch:
+            return True
+        is_past = self.batches and not is_before(self.batches[-1].last_sequence, header.base_sequence)
+        return self.txn_first_offset == NO_OFFSET and not is_past
+
     def entry(self, producer_id: int) -> ProducerEntry:
         last = self.batches[-1] if self.batches else None
         is_of_its_time = last is None or last.timestamp_ms == self.last_timestamp
@@ -286,8 +328,6 @@ def _last_sequence(header: RecordBatchHeader) -> int:
 
 def _check_sequence(producer: _Producer, header: RecordBatchHeader) -> None:
     epoch, sequence = header.producer_epoch, header.base_sequence
-    if epoch < producer.epoch:
-        raise _stale_epoch(producer, header)
     if producer.epoch == NO_PRODUCER_EPOCH:
         return
     if epoch > producer.epoch:

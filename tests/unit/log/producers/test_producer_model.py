@@ -21,9 +21,11 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.producers.entries import Duplicate, EndTransactionMarker
 from tidelog_node.log.producers.snapshots import ProducerSnapshots, snapshot_path
+from tidelog_node.log.producers.verification import NO_GUARD
 
 DIRECTORY = Path("/data/flights-0")
 SEQUENCES = 2**31
+HALF = SEQUENCES // 2
 PRODUCERS = st.integers(0, 1)
 
 
@@ -46,6 +48,7 @@ class History:
         self.known_from = 0
         self.high_watermark = 0
         self.pending_from = 0
+        self.asked: dict[int, dict[int, int]] = {}
 
     def of(self, producer_id: int) -> list[Batch]:
         return [b for b in self.known() if b.header.producer_id == producer_id]
@@ -82,9 +85,11 @@ class History:
         return min([*opened.values(), *waiting], default=None)
 
     def answer(self, header: RecordBatchHeader) -> Duplicate | ErrorCode | None:
+        """The answer to a batch; the coordinator has confirmed the transaction of a transactional one."""
         own = self.of(header.producer_id)
+        is_open = header.producer_id in self.transactions()[0]
         if not own:
-            return None
+            return self.refusal_of_first(header)
         epoch, retained = own[-1].header.producer_epoch, self.retained(header.producer_id)
         if header.producer_epoch == epoch:
             for batch in retained:
@@ -99,10 +104,25 @@ class History:
         if header.producer_epoch == epoch and retained:
             last = retained[-1].header
             following = (last.base_sequence + last.record_count) % SEQUENCES
+        is_past = header.producer_epoch == epoch and retained and (header.base_sequence - following) % SEQUENCES > HALF
+        if not (is_open and header.producer_epoch == epoch) and not is_past:
+            refusal = self.refusal_of_first(header)
+            if refusal is not None:
+                return refusal
         if header.base_sequence != following:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        is_open = header.producer_id in self.transactions()[0]
         return ErrorCode.INVALID_TXN_STATE if is_open and not header.is_transactional else None
+
+    def refusal_of_first(self, header: RecordBatchHeader) -> ErrorCode | None:
+        """The first batch of a transaction has the lowest sequence of those that were asked about."""
+        if not header.is_transactional:
+            return None
+        lowest = self.asked.setdefault(header.producer_id, {})
+        before = lowest.setdefault(header.producer_epoch, header.base_sequence)
+        if (before - header.base_sequence) % SEQUENCES <= HALF:
+            lowest[header.producer_epoch] = header.base_sequence
+        is_first = lowest[header.producer_epoch] == header.base_sequence
+        return None if is_first else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class ProducerMachine(RuleBasedStateMachine):
@@ -119,8 +139,9 @@ class ProducerMachine(RuleBasedStateMachine):
         assert self.snapshots.load(0, 0, now_ms=0) == 0
 
     def ask(self, header: RecordBatchHeader) -> Duplicate | ErrorCode | None:
+        state = self.snapshots.state
         try:
-            return self.snapshots.state.check(header)
+            return state.check(header, state.begin_verification(header) if header.is_transactional else NO_GUARD)
         except TidelogError as error:
             return error.code
 
@@ -135,6 +156,8 @@ class ProducerMachine(RuleBasedStateMachine):
         opened = self.history.transactions()[0]
         first_offset = opened.pop(header.producer_id, None)
         completed = self.snapshots.state.append(header, marker)
+        if header.is_transactional:
+            self.history.asked.pop(header.producer_id, None)
         if marker is None or first_offset is None:
             assert completed is None
         else:
@@ -160,8 +183,11 @@ class ProducerMachine(RuleBasedStateMachine):
             return
         retained = self.history.retained(producer_id)
         sequence = retained[-1].header.base_sequence + retained[-1].header.record_count if retained else 0
+        epoch = own[-1].header.producer_epoch
         is_open = producer_id in self.history.transactions()[0]
-        header = self.data(producer_id, own[-1].header.producer_epoch, sequence, count, transactional or is_open)
+        lowest = self.history.asked.get(producer_id, {}).get(epoch, sequence)
+        may_begin = (lowest - sequence) % SEQUENCES <= HALF
+        header = self.data(producer_id, epoch, sequence, count, is_open or (transactional and may_begin))
         before = self.history.end
         self.send(header)
         assert self.history.end == before + count
@@ -258,6 +284,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.replay(replay_from)
 
     def replay(self, replay_from: int) -> None:
+        self.history.asked.clear()
         if snapshot_path(DIRECTORY, replay_from) not in self.disk.paths():
             self.history.known_from = replay_from
             self.history.pending_from = replay_from

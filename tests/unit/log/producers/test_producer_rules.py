@@ -222,7 +222,7 @@ def test_marker_of_the_same_epoch_leaves_the_sequence_as_it_was(
     completed = state.append(control(7, 0, offset=4), COMMIT)
     assert completed is not None
     state.complete(completed)
-    assert state.check(transactional(7, 0, 4)) is None
+    assert state.check(transactional(7, 0, 4), state.begin_verification(transactional(7, 0, 4))) is None
     assert state.check(transactional(7, 0, 0, 4)) == Duplicate(0, 3, 1000)
 
 

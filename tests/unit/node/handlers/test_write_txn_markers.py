@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.support.transactional_appends import append_verified
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import ControlType, RecordBatchBuilder, iter_headers, read_control
 from tidelog_foundation.requests.partitions import TopicPartitions
@@ -40,7 +41,7 @@ def begin_transaction(cluster, epoch=0, sequence=0, index=0):
     builder.append(None, b"v", (), 1_000)
     batch = builder.build(producer_id=PRODUCER_ID, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
     partition = cluster.partition(1, index)
-    partition.append(batch, needs_all_replicas=False)
+    append_verified(partition, batch)
 
 
 def controls(cluster, node=1):

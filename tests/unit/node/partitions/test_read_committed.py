@@ -4,18 +4,17 @@ import asyncio
 
 import pytest
 
+from tests.support.transactional_appends import append_verified
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.records import (
     ControlType,
     RecordBatchBuilder,
-    assign_offsets,
     control_batch,
     iter_headers,
     read_records,
 )
 from tidelog_node import handlers
 from tidelog_node.handlers.requests import offsets as values
-from tidelog_node.replication.events import RecordsAppended
 from tidelog_node.server import log_service
 
 COMMITTED = pb.ISOLATION_LEVEL_READ_COMMITTED
@@ -29,20 +28,8 @@ def transactional_batch(sequence, *values):
     return builder.build(producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=sequence, is_transactional=True)
 
 
-async def produce(cluster, records, make_request):
-    response = await log_service.produce(cluster.nodes[1].context, make_request(records))
-    result = response.topics[0].partitions[0]
-    assert not result.HasField("error"), result.error.message
-    return result.base_offset
-
-
 def end_transaction(cluster, kind):
-    """Append a marker: clients may not, and there is no coordinator here."""
-    partition = cluster.partition(1)
-    marker = bytearray(control_batch(kind, PRODUCER_ID, 0, 0, 1_000))
-    assign_offsets(marker, partition.log.log_end_offset, partition.state.leader_epoch)
-    partition.log.append_as_follower(bytes(marker))
-    partition.step(RecordsAppended(partition.log.log_end_offset))
+    cluster.partition(1).append_marker(control_batch(kind, PRODUCER_ID, 0, 0, 1_000), transaction_version=0)
 
 
 async def fetch(cluster, offset=0, isolation=COMMITTED, max_wait_ms=0):
@@ -73,12 +60,12 @@ def aborted(result):
     return [(a.producer_id, a.first_offset) for a in result.aborted_transactions]
 
 
-def test_records_of_an_open_transaction_are_seen_by_read_uncommitted_alone(cluster_of, make_produce_request):
+def test_records_of_an_open_transaction_are_seen_by_read_uncommitted_alone(cluster_of):
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
             await cluster.produce(1, b"before")
-            await produce(cluster, transactional_batch(0, b"open"), make_produce_request)
+            append_verified(cluster.partition(1), transactional_batch(0, b"open"))
             await cluster.produce(1, b"behind")
 
             committed, uncommitted = await fetch(cluster), await fetch(cluster, isolation=0)
@@ -94,12 +81,12 @@ def test_records_of_an_open_transaction_are_seen_by_read_uncommitted_alone(clust
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(ControlType.COMMIT, []), (ControlType.ABORT, [(PRODUCER_ID, 1)])])
-def test_marker_lets_read_committed_go_on_and_names_what_was_aborted(cluster_of, make_produce_request, kind, expected):
+def test_marker_lets_read_committed_go_on_and_names_what_was_aborted(cluster_of, kind, expected):
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
             await cluster.produce(1, b"before")
-            await produce(cluster, transactional_batch(0, b"a", b"b"), make_produce_request)
+            append_verified(cluster.partition(1), transactional_batch(0, b"a", b"b"))
             waiting = asyncio.create_task(fetch(cluster, offset=1, max_wait_ms=5_000))
             await asyncio.sleep(0.02)
             assert not waiting.done()

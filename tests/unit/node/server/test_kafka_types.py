@@ -11,13 +11,14 @@ from tidelog_node.server.config import NodeConfig
 
 KAFKA_TYPES = {
     "BOOLEAN": """
-        auto.create.topics.enable log.cleaner.enable log.preallocate transaction.two.phase.commit.enable
-        unclean.leader.election.enable
+        auto.create.topics.enable log.cleaner.enable log.preallocate transaction.partition.verification.enable
+        transaction.two.phase.commit.enable unclean.leader.election.enable
     """,
     "DOUBLE": """
         log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.cleaner.min.cleanable.ratio
     """,
     "INT": """
+        add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
         broker.heartbeat.interval.ms compression.gzip.level compression.lz4.level compression.zstd.level
         fetch.max.bytes group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
         group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.min.heartbeat.interval.ms

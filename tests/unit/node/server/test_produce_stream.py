@@ -338,7 +338,7 @@ def test_records_of_a_refused_batch_leave_the_memory_with_the_answer(cluster_of)
     records = bytes(1_000)
     batch = SimpleNamespace(index=0, records=records)
     topic = SimpleNamespace(name="t", partitions=[batch])
-    request = SimpleNamespace(acks=pb.ACKS_ALL, timeout_ms=1_000, topics=[topic])
+    request = SimpleNamespace(acks=pb.ACKS_ALL, timeout_ms=1_000, topics=[topic], transactional_id="")
 
     async def run():
         async with cluster_of(1) as cluster:

@@ -21,6 +21,10 @@ FLEXIBLE: Final = 9
 FIRST_SERVED: Final = 3
 FIRST_WITH_ZSTD: Final = 7
 FIRST_WITH_LEADERS: Final = 10
+FIRST_WITH_ABORTABLE_ERRORS: Final = 11
+"""The first version whose producers know TRANSACTION_ABORTABLE."""
+FIRST_ADDING_PARTITIONS: Final = 12
+"""The first version whose requests add their partitions to the transaction."""
 FIRST_WITH_TOPIC_IDS: Final = 13
 _FIRST_WITH_TRANSACTIONAL_ID = 3
 _FIRST_WITH_THROTTLE_TIME = 1

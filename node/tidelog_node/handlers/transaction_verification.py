@@ -1,0 +1,153 @@
+"""The verification of transactions before their first batch in a partition (KIP-890).
+
+The leader of a partition asks the transaction coordinator to add the partition to the transaction, or for producers of
+older transaction versions whether it was added. The batch is appended with the guard under which the question was
+asked, so that the log refuses it if the transaction has ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import RecordBatchHeader, parse_header
+from tidelog_foundation.time_slices import TimeSlices
+from tidelog_node.log import NO_GUARD
+from tidelog_node.partitions import Partition
+from tidelog_node.transactions.states import EPOCH_BUMP_VERSION, Producer, TopicPartition
+from tidelog_node.transactions.verification import Answer, Question
+
+if TYPE_CHECKING:
+    from tidelog_node.handlers.context import NodeContext
+    from tidelog_node.handlers.produce import ProduceBatches
+
+_ABSENT: Final = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The guards with which batches are appended, and the errors of the others, by their position in the request."""
+
+    guards: dict[int, int] = field(default_factory=dict)
+    errors: dict[int, TidelogError] = field(default_factory=dict)
+
+
+class _Batch(NamedTuple):
+    """A transactional batch of a partition that this node hosts."""
+
+    place: int
+    partition: Partition
+    header: RecordBatchHeader
+
+
+def needs_verification(context: NodeContext, request: ProduceBatches) -> bool:
+    """Return whether a batch of the request would begin a transaction in its partition."""
+    return any(batch.partition.needs_verification(batch.header) for _, batch in _batches(context, request) if batch)
+
+
+async def verify(context: NodeContext, request: ProduceBatches) -> Verified:
+    """Ask the coordinator about the request's batches that begin transactions.
+
+    With transaction version 2, a producer begins its next transaction while the markers of the last one are written.
+    The answer is CONCURRENT_TRANSACTIONS then. As in Kafka, the question is repeated for a short time, since that costs
+    less than another produce request.
+    """
+    loop = asyncio.get_running_loop()
+    settings = context.verification()
+    deadline = loop.time() + settings.retry_backoff_max_ms / 1000
+    while True:
+        verified, is_early = await _verify_once(context, request)
+        if not is_early or loop.time() >= deadline:
+            return verified
+        await asyncio.sleep(settings.retry_backoff_ms / 1000)
+
+
+async def _verify_once(context: NodeContext, request: ProduceBatches) -> tuple[Verified, bool]:
+    """Return the result, and whether it may change once the markers of the last transaction are written."""
+    batches, places = await _in_slices(_batches(context, request))
+    producers = {(batch.header.producer_id, batch.header.producer_epoch) for batch in batches}
+    if len(producers) > 1:
+        text = f"the request has transactional batches of {len(producers)} producers"
+        error = error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+        return Verified(errors=dict.fromkeys(range(places), error)), False
+    verified, asked = Verified(), dict[TopicPartition, int]()
+    adds = request.transaction_version >= EPOCH_BUMP_VERSION
+    async for place, partition, header in TimeSlices().of(batches):
+        try:
+            guard = partition.begin_verification(header, begins_at_zero=adds)
+        except TidelogError as error:
+            verified.errors[place] = error.detached()
+            continue
+        if guard != NO_GUARD:
+            verified.guards[place] = guard
+            asked[partition.topic, partition.index] = place
+    if not asked or not (adds or context.verification().enable):
+        return verified, False
+    [(producer_id, producer_epoch)] = producers
+    question = Question(request.transactional_id, Producer(producer_id, producer_epoch), frozenset(asked), adds)
+    answer = await _ask(context, question)
+    verified.errors.update((asked[partition], refusal(code, adds=adds)) for partition, code in answer.items())
+    return verified, adds and ErrorCode.CONCURRENT_TRANSACTIONS in answer.values()
+
+
+async def _ask(context: NodeContext, question: Question) -> Answer:
+    if context.verifier is None:
+        return dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return await context.verifier.ask(question)
+
+
+def refusal(code: ErrorCode, *, adds: bool) -> TidelogError:
+    """Return the error of a partition that the coordinator did not confirm.
+
+    Old producers do not know every error of a coordinator. They repeat a request after NOT_ENOUGH_REPLICAS, without new
+    metadata (ReplicaManager.handleProduceAppend).
+    """
+    if code is ErrorCode.PRODUCER_FENCED:
+        return error_for(ErrorCode.INVALID_PRODUCER_EPOCH, "a newer producer has the same transactional id")
+    if code in _ABSENT or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
+        text = f"the coordinator did not confirm that the partition belongs to the transaction: {code.name}"
+        return error_for(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return error_for(code, "the partition was not added to the transaction")
+    return error_for(code)
+
+
+def _batches(context: NodeContext, request: ProduceBatches) -> Iterator[tuple[int, _Batch | None]]:
+    """Yield the position of each batch, with the batch if it is transactional. Appends report the other errors."""
+    place = -1
+    for topic in request.topics:
+        for item in topic.partitions:
+            place += 1
+            partition = context.partitions.get(topic.name, item.index)
+            header = None if partition is None else _transactional_header(item.records)
+            if partition is None or header is None:
+                yield place, None
+            else:
+                yield place, _Batch(place, partition, header)
+
+
+def _transactional_header(records: bytes | memoryview) -> RecordBatchHeader | None:
+    try:
+        header = parse_header(records)
+    except CorruptRecordError:
+        return None
+    is_data = header.is_transactional and not header.is_control
+    return header if is_data and header.producer_id >= 0 else None
+
+
+async def _in_slices(batches: Iterator[tuple[int, _Batch | None]]) -> tuple[list[_Batch], int]:
+    """Return the transactional batches, and the number of all."""
+    found, count = [], 0
+    async for _, batch in TimeSlices().of(batches):
+        count += 1
+        if batch is not None:
+            found.append(batch)
+    return found, count
