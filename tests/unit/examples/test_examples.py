@@ -6,11 +6,17 @@ import pkgutil
 import pytest
 
 import examples.groups
+import examples.transactions
 
-NAMES = sorted(m.name for m in pkgutil.iter_modules(examples.groups.__path__) if m.name != "cluster")
+NAMES = sorted(
+    f"{package.__name__}.{module.name}"
+    for package in (examples.groups, examples.transactions)
+    for module in pkgutil.iter_modules(package.__path__)
+    if module.name != "cluster"
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_example_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", [name])
-    importlib.import_module(f"examples.groups.{name}").main()
+    importlib.import_module(name).main()

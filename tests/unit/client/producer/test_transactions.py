@@ -14,7 +14,7 @@ from tidelog.admin import FeatureUpdate, UpgradeType
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode
 
-VERSIONS = (1,)
+VERSIONS = (1, 2)
 NewProducer = Callable[..., Producer]
 
 

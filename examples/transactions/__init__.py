@@ -1,0 +1,1 @@
+"""A small program with transactions: writes to several topics as one."""
