@@ -49,6 +49,7 @@ from tidelog.v1 import (
     transaction_service_pb2,
 )
 from tidelog_foundation.errors import KafkaException
+from tidelog_foundation.transport import open_channel
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 
@@ -197,21 +198,28 @@ async def run(
 
 
 def warm_up(cluster: LocalCluster) -> None:
-    """Create the topic of the batches, have that of the groups created, and wait until their files are there."""
+    """Create the topic of the batches, have the internal topics created, and wait until their files are there."""
     with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             with contextlib.suppress(KafkaException):
                 admin.describe_consumer_groups(["g"])["g"].result()
-            topics = admin.list_topics().topics
-            if "__consumer_offsets" in topics:
+            asyncio.run(_find_coordinator_of_transactions(cluster))
+            if admin.list_topics().topics.keys() >= {"__consumer_offsets", "__transaction_state"}:
                 break
             time.sleep(0.1)
     [node] = cluster.nodes.values()
     process, files = Process(node.pid), -1
     while files != (files := process.files()):
         time.sleep(1)
+
+
+async def _find_coordinator_of_transactions(cluster: LocalCluster) -> None:
+    [node] = cluster.nodes.values()
+    async with open_channel(node.address) as channel:
+        request = group_service_pb2.FindCoordinatorRequest(transactional_ids=["t"])
+        await channel.unary_unary("/tidelog.v1.GroupService/FindCoordinator")(request.SerializeToString(), timeout=30)
 
 
 def log_failures(cluster: LocalCluster) -> list[str]:

@@ -6,7 +6,7 @@ Each request goes to the shards of its transactional ids, if this node leads the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, TypeVar
 
@@ -36,13 +36,13 @@ from tidelog_node.handlers.requests.transactions import (
     TransactionListing,
 )
 from tidelog_node.shards.events import ClientIdentity
+from tidelog_node.shards.name_regex import NameRegex
 from tidelog_node.transactions import requests as core
 from tidelog_node.transactions.states import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     Producer,
     TopicPartition,
-    TransactionMetadata,
     TransactionState,
 )
 
@@ -151,22 +151,21 @@ async def end_txn(context: NodeContext, request: EndTxnRequest) -> EndTxnRespons
 async def describe_transactions(
     context: NodeContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Describe the states of transactional ids that this node coordinates."""
-
-    async def describe(transactional_id: str) -> TransactionDescription:
+    """Describe the states of transactional ids that this node coordinates, in the order of the request."""
+    shards: dict[int, list[str]] = {}
+    found: dict[str, TransactionDescription] = {}
+    slices = TimeSlices()
+    async for transactional_id in slices.of(dict.fromkeys(request.transactional_ids)):
         try:
-            coordinator = coordinator_of(context)
             _check_id(transactional_id)
-            asked = core.DescribeTransactionsRequest((transactional_id,))
-            answer = await _ask(coordinator, transactional_id, asked, core.DescribeTransactionsResponse)
+            shard = coordinator_of(context).shard_of(transactional_id)
+            shards.setdefault(shard, []).append(transactional_id)
         except TidelogError as error:
-            return TransactionDescription(transactional_id, error.detached())
-        (found,) = answer.transactions
-        if found.metadata is None:
-            return TransactionDescription(transactional_id, found.error)
-        return await _description(transactional_id, found.metadata)
-
-    return DescribeTransactionsResponse(tuple(await _each(request.transactional_ids, describe)))
+            found[transactional_id] = TransactionDescription(transactional_id, error.detached())
+    parts = [(shard, part) for shard, ids in shards.items() for part in _parts(ids)]
+    for described in await _each(parts, lambda part: _describe(coordinator_of(context), *part)):
+        found.update((each.transactional_id, each) for each in described)
+    return DescribeTransactionsResponse(tuple([found[name] async for name in slices.of(request.transactional_ids)]))
 
 
 async def list_transactions(context: NodeContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
@@ -182,14 +181,14 @@ async def list_transactions(context: NodeContext, request: ListTransactionsReque
     states = frozenset(_STATES[name] for name in names if name in _STATES)
     if names and not states:
         return ListTransactionsResponse(unknown_state_filters=unknown)
-    duration_ms = request.duration_filter_ms
-    asked = core.ListTransactionsRequest(
-        states,
-        frozenset(request.producer_id_filters),
-        -1 if duration_ms is None else duration_ms,
-        request.transactional_id_pattern,
-    )
+    duration_ms, pattern = request.duration_filter_ms, request.transactional_id_pattern
     try:
+        asked = core.ListTransactionsRequest(
+            states,
+            frozenset(request.producer_id_filters),
+            -1 if duration_ms is None else duration_ms,
+            NameRegex(pattern, is_any_text=True) if pattern else None,
+        )
         coordinator = coordinator_of(context)
         parts = await _each(coordinator.shards(), lambda shard: _list_shard(coordinator, shard, asked))
     except TidelogError as error:
@@ -212,13 +211,51 @@ async def _list_shard(
         return core.ListTransactionsResponse(error=None if is_elsewhere else error.detached())
 
 
+async def _describe(
+    coordinator: TransactionCoordinator, shard: int, ids: tuple[str, ...]
+) -> list[TransactionDescription]:
+    try:
+        asked = core.DescribeTransactionsRequest(ids)
+        answer = await _ask_shard(coordinator, shard, asked, core.DescribeTransactionsResponse)
+    except TidelogError as error:
+        said = error.detached()
+        return [TransactionDescription(transactional_id, said) for transactional_id in ids]
+    return [await _description(found) async for found in TimeSlices().of(answer.transactions)]
+
+
+async def _description(found: core.TransactionDescription) -> TransactionDescription:
+    metadata = found.metadata
+    if metadata is None:
+        return TransactionDescription(found.transactional_id, found.error)
+    by_topic = groupby(sorted(metadata.partitions), key=lambda partition: partition[0])
+    topics = [
+        TopicPartitions(topic, tuple(index for _, index in partitions))
+        async for topic, partitions in TimeSlices().of(by_topic)
+    ]
+    return TransactionDescription(
+        found.transactional_id,
+        None,
+        metadata.state.label,
+        metadata.timeout_ms,
+        metadata.started_ms,
+        metadata.producer.id,
+        metadata.producer.epoch,
+        tuple(topics),
+    )
+
+
 async def _add_partitions(context: NodeContext, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-    partitions = await _distinct(transaction.topics)
-    missing = {p for p in partitions if context.metadata.image.partition(*p) is None}
+    image, slices = context.metadata.image, TimeSlices()
+    partitions: dict[TopicPartition, None] = {}
+    missing: dict[TopicPartition, TidelogError] = {}
+    async for topic in slices.of(transaction.topics):
+        async for index in slices.of(topic.partitions):
+            if image.partition(topic.name, index) is None:
+                missing[topic.name, index] = _missing(topic.name, index)
+            partitions[topic.name, index] = None
     if missing:
         # As in Kafka, nothing is added.
-        errors = {p: _missing(p) if p in missing else _not_attempted(p) for p in partitions}
-        return await _partition_results(transaction, errors)
+        return await _partition_results(transaction, missing, _not_attempted())
     try:
         coordinator = coordinator_of(context)
         _check_id(transaction.transactional_id)
@@ -233,58 +270,43 @@ async def _add_partitions(context: NodeContext, transaction: AddPartitionsToTxnT
     except TidelogError as error:
         return AddPartitionsToTxnResult(transaction.transactional_id, error.detached())
     if answer.error is not None:
-        return AddPartitionsToTxnResult(transaction.transactional_id, answer.error)
-    return await _partition_results(transaction, answer.errors or {})
-
-
-async def _distinct(topics: Sequence[TopicPartitions]) -> dict[TopicPartition, None]:
-    found: dict[TopicPartition, None] = {}
-    slices = TimeSlices()
-    for topic in topics:
-        async for index in slices.of(topic.partitions):
-            found[topic.name, index] = None
-    return found
+        return AddPartitionsToTxnResult(transaction.transactional_id, answer.error.detached())
+    return await _partition_results(transaction, answer.errors or {}, None)
 
 
 async def _partition_results(
-    transaction: AddPartitionsToTxnTransaction, errors: core.PartitionErrors
+    transaction: AddPartitionsToTxnTransaction, errors: core.PartitionErrors, others: TidelogError | None
 ) -> AddPartitionsToTxnResult:
+    """Return the result with the errors of partitions, and that of all others."""
     slices = TimeSlices()
     topics = []
-    for topic in transaction.topics:
+    async for topic in slices.of(transaction.topics):
         results = [
-            AddPartitionsToTxnPartitionResult(index, errors.get((topic.name, index)))
+            AddPartitionsToTxnPartitionResult(index, errors.get((topic.name, index), others))
             async for index in slices.of(topic.partitions)
         ]
         topics.append(AddPartitionsToTxnTopicResult(topic.name, tuple(results)))
     return AddPartitionsToTxnResult(transaction.transactional_id, None, tuple(topics))
 
 
-async def _description(transactional_id: str, metadata: TransactionMetadata) -> TransactionDescription:
-    by_topic = groupby(sorted(metadata.partitions), key=lambda partition: partition[0])
-    topics = [
-        TopicPartitions(topic, tuple(index for _, index in partitions))
-        async for topic, partitions in TimeSlices().of(by_topic)
-    ]
-    return TransactionDescription(
-        transactional_id,
-        None,
-        metadata.state.label,
-        metadata.timeout_ms,
-        metadata.started_ms,
-        metadata.producer.id,
-        metadata.producer.epoch,
-        tuple(topics),
-    )
-
-
 async def _each(items: Iterable[Q], call: Callable[[Q], Awaitable[R]]) -> list[R]:
-    """Return the results of all items in order. At most _AT_ONCE are in progress."""
-    everything = list(items)
-    found: list[R] = []
-    async for start in TimeSlices().of(range(0, len(everything), _AT_ONCE)):
-        found += await asyncio.gather(*(call(item) for item in everything[start : start + _AT_ONCE]))
-    return found
+    """Return the results of all items in order. At most _AT_ONCE are in progress, and begin between other tasks."""
+    places = asyncio.Semaphore(_AT_ONCE)
+    found: dict[int, R] = {}
+
+    async def run(place: int, item: Q) -> None:
+        try:
+            found[place] = await call(item)
+        finally:
+            places.release()
+
+    async with asyncio.TaskGroup() as tasks:
+        for place, item in enumerate(items):
+            await places.acquire()
+            tasks.create_task(run(place, item), name="part-of-transactions")
+            # The part runs now, up to its first wait.
+            await asyncio.sleep(0)
+    return [found[place] for place in range(len(found))]
 
 
 async def _ask(
@@ -301,6 +323,12 @@ async def _ask_shard(
     return response
 
 
+def _parts(ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the ids in parts that one step of a shard describes."""
+    for start in range(0, len(ids), _AT_ONCE):
+        yield tuple(ids[start : start + _AT_ONCE])
+
+
 def _check_id(transactional_id: str) -> None:
     if not transactional_id:
         raise error_for(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
@@ -315,11 +343,10 @@ def _offsets_partition(context: NodeContext, group_id: str) -> TopicPartition:
     return OFFSETS_TOPIC, partition_for(group_id, len(topic.partitions))
 
 
-def _missing(partition: TopicPartition) -> TidelogError:
-    text = f"there is no partition {partition[0]}-{partition[1]}"
-    return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+def _missing(topic: str, index: int) -> TidelogError:
+    return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
 
 
-def _not_attempted(partition: TopicPartition) -> TidelogError:
-    text = f"{partition[0]}-{partition[1]} is not added, because another partition of the request does not exist"
+def _not_attempted() -> TidelogError:
+    text = "the partition is not added, because another one of the request does not exist"
     return error_for(ErrorCode.OPERATION_NOT_ATTEMPTED, text)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidelog_node.shards.name_regex import NameRegex
 from tidelog_node.transactions.requests import (
     AddPartitionsRequest,
     EndTxnRequest,
@@ -75,5 +74,4 @@ class Listing:
 
     request: ListTransactionsRequest
     left: Iterator[str]
-    pattern: NameRegex | None = None
     found: list[TransactionListing] = field(default_factory=list)

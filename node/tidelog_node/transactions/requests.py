@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_node.shards.name_regex import NameRegex
 from tidelog_node.transactions.states import (
     NO_PRODUCER,
     NO_TIMEOUT_MS,
@@ -122,8 +123,8 @@ class ListTransactionsRequest:
     producer_ids: frozenset[int] = frozenset()
     running_longer_than_ms: int = -1
     """Only open transactions that began so long ago (KIP-994). Negative values match all."""
-    pattern: str = ""
-    """A regular expression of whole transactional ids (KIP-1152). An empty one matches all."""
+    pattern: NameRegex | None = None
+    """The pattern of whole transactional ids (KIP-1152). None matches all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,6 @@ from tidelog_node.shards.events import (
     WriteFailed,
     WriteRecords,
 )
-from tidelog_node.shards.name_regex import NameRegex
 from tidelog_node.shards.store import RecordStore
 from tidelog_node.transactions import transitions
 from tidelog_node.transactions.entries import ActingRequest, Entry, Listing, Waiting, Write
@@ -184,17 +183,9 @@ class TransactionShard:
                 found = tuple(self._describe(transactional_id) for transactional_id in request.transactional_ids)
                 self._answer_in_order(call.call_id, request.transactional_ids, DescribeTransactionsResponse(found))
             case ListTransactionsRequest():
-                self._begin_listing(call.call_id, request)
+                self._listings[call.call_id] = Listing(request, self._ids())
             case _:
                 assert_never(request)
-
-    def _begin_listing(self, call_id: int, request: ListTransactionsRequest) -> None:
-        try:
-            pattern = NameRegex(request.pattern, is_any_text=True) if request.pattern else None
-        except TidelogError as error:
-            self._answer(call_id, refuse(request, error))
-        else:
-            self._listings[call_id] = Listing(request, self._ids(), pattern)
 
     def _try(self, entry: Entry, waiting: Waiting, wall_ms: int) -> bool:
         """Execute a request, and return whether nothing hinders it."""
@@ -495,7 +486,8 @@ class TransactionShard:
     def _go_on_listing(self, wall_ms: int) -> None:
         for call_id, listing in list(self._listings.items()):
             names = _slice_of(listing.left)
-            matching = names if listing.pattern is None else listing.pattern.matching(names)
+            pattern = listing.request.pattern
+            matching = names if pattern is None else pattern.matching(names)
             listing.found += [line for name in matching if (line := self._line(name, listing.request, wall_ms))]
             if not names:
                 del self._listings[call_id]

@@ -66,17 +66,17 @@ async def _added(
 ) -> list[wire.AddPartitionsToTxnTopicResult]:
     """Return the results by topic. An error of the transaction is that of each partition."""
     slices = TimeSlices()
-    if result.error is None:
-        found = [(t.name, [(p.index, code_of(p.error)) async for p in slices.of(t.partitions)]) for t in result.topics]
-    else:
+    if result.error is not None:
         code = _producer_code(result.error, caller)
-        found = [(topic.name, [(index, code) for index in topic.partitions]) async for topic in slices.of(asked.topics)]
+        return [_topic_result(t.name, [(index, code) for index in t.partitions]) async for t in slices.of(asked.topics)]
     return [
-        wire.AddPartitionsToTxnTopicResult(
-            name, [wire.AddPartitionsToTxnPartitionResult(*each) async for each in slices.of(partitions)]
-        )
-        for name, partitions in found
+        _topic_result(topic.name, [(p.index, code_of(p.error)) async for p in slices.of(topic.partitions)])
+        async for topic in slices.of(result.topics)
     ]
+
+
+def _topic_result(name: str, codes: Sequence[tuple[int, int]]) -> wire.AddPartitionsToTxnTopicResult:
+    return wire.AddPartitionsToTxnTopicResult(name, [wire.AddPartitionsToTxnPartitionResult(*each) for each in codes])
 
 
 async def add_offsets_to_txn(
