@@ -132,11 +132,8 @@ def _dump_index(file: LogFile, options: DumpOptions) -> Iterator[Finding]:
     faults = index.sanity()
     if not options.index_sanity_check and not options.verify_index_only:
         for number in range(len(index)):
-            first, second = index.entry(number)
-            names = ("offset", "position") if is_offsets else ("timestamp", "offset")
-            yield Row(
-                "index entry" if is_offsets else "time index entry", dict(zip(names, (first, second), strict=True))
-            )
+            fields: dict[str, Value] = dict(zip(index.names, index.entry(number), strict=True))
+            yield Row("index entry" if is_offsets else "time index entry", fields)
     yield from faults
     if options.index_sanity_check:
         if not faults:

@@ -14,14 +14,12 @@ from pathlib import Path
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.tools.findings import Problem
 
-_OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
-
 
 class _IndexFile:
-    """The entries of one index. ``problems`` grows during the checks."""
+    """The entries of one index: two numbers with ``names``, one of which is an offset. ``problems`` grows."""
 
     entry_struct: struct.Struct
+    names: tuple[str, str]
 
     def __init__(self, path: Path, base_offset: int) -> None:
         self.path = path
@@ -45,7 +43,14 @@ class _IndexFile:
 
     def relative_offset(self, index: int) -> int:
         """Return an entry's offset relative to the base offset."""
-        raise NotImplementedError
+        return self.fields(index)[self.names.index("offset")]
+
+    def entry(self, index: int) -> tuple[int, int]:
+        """Return an entry with its absolute offset."""
+        first, second = self.fields(index)
+        if self.names[0] == "offset":
+            return self.base_offset + first, second
+        return first, self.base_offset + second
 
     def sanity(self) -> list[Problem]:
         """Return the problems of the file by itself: its length and the order of its entries."""
@@ -77,7 +82,8 @@ class _IndexFile:
         return self.problems
 
     def _shown(self) -> str:
-        raise NotImplementedError
+        first, second = self.entry(self._cursor)
+        return f"({self.names[0]} {first}, {self.names[1]} {second})"
 
     def _problem(self, index: int, text: str) -> Problem:
         return Problem(self.path, text, self.byte(index))
@@ -93,16 +99,8 @@ class _IndexFile:
 class OffsetIndexFile(_IndexFile):
     """Entries (last offset of a batch, its position)."""
 
-    entry_struct = _OFFSET_ENTRY
-
-    def entry(self, index: int) -> tuple[int, int]:
-        """Return (absolute offset, position)."""
-        relative, position = self.fields(index)
-        return self.base_offset + relative, position
-
-    def relative_offset(self, index: int) -> int:
-        """See the base class."""
-        return self.fields(index)[0]
+    entry_struct = struct.Struct(">ii")
+    names = ("offset", "position")
 
     def see(self, position: int, header: RecordBatchHeader) -> None:
         """See the base class."""
@@ -117,28 +115,16 @@ class OffsetIndexFile(_IndexFile):
                 self.problems.append(self._problem(self._cursor, text))
             self._cursor += 1
 
-    def _shown(self) -> str:
-        offset, position = self.entry(self._cursor)
-        return f"(offset {offset}, position {position})"
-
 
 class TimeIndexFile(_IndexFile):
     """Entries (max timestamp, last offset of the batch that has it)."""
 
-    entry_struct = _TIME_ENTRY
+    entry_struct = struct.Struct(">qi")
+    names = ("timestamp", "offset")
 
     def __init__(self, path: Path, base_offset: int) -> None:
         super().__init__(path, base_offset)
         self._greatest = -1
-
-    def entry(self, index: int) -> tuple[int, int]:
-        """Return (timestamp, absolute offset)."""
-        timestamp, relative = self.fields(index)
-        return timestamp, self.base_offset + relative
-
-    def relative_offset(self, index: int) -> int:
-        """See the base class."""
-        return self.fields(index)[1]
 
     def see(self, position: int, header: RecordBatchHeader) -> None:
         """See the base class."""
@@ -156,7 +142,3 @@ class TimeIndexFile(_IndexFile):
                 text = f"timestamp {timestamp} at offset {offset} is below {self._greatest} of a batch before"
                 self.problems.append(self._problem(self._cursor, text))
             self._cursor += 1
-
-    def _shown(self) -> str:
-        timestamp, offset = self.entry(self._cursor)
-        return f"(timestamp {timestamp}, offset {offset})"

@@ -26,8 +26,8 @@ TOPIC_ID = TopicId(bytes(range(16)))
 
 def test_offset_index_is_big_endian_pairs_of_relative_offset_and_position():
     index = OffsetIndex(1000, 1024)
-    index.append(1005, 4200)
-    index.append(1258, 70_000)
+    assert index.maybe_append(1005, 4200)
+    assert index.maybe_append(1258, 70_000)
     data = bytes.fromhex("00000005 00001068 00000102 00011170")
     assert index.to_bytes() == data
     again = OffsetIndex(1000, 1024)
@@ -175,4 +175,4 @@ def test_large_indexes_are_taken_over_without_looking_at_every_entry(tmp_path):
     assert index.before(4096 * 100_000 + 1) == (1000 + 10 * 100_000, 4096 * 100_000)
     assert len(index) == 200_000
     with pytest.raises(AssertionError, match="sealed"):
-        index.append(10**7, 5)
+        index.maybe_append(10**7, 5)

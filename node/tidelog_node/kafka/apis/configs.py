@@ -19,18 +19,8 @@ from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.protocol.messages import configs as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
-_TYPES = {
-    "UNKNOWN": 0,
-    "BOOLEAN": 1,
-    "STRING": 2,
-    "INT": 3,
-    "SHORT": 4,
-    "LONG": 5,
-    "DOUBLE": 6,
-    "LIST": 7,
-    "CLASS": 8,
-    "PASSWORD": 9,
-}
+_TYPES = ("UNKNOWN", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS", "PASSWORD")
+"""The types of settings in the order of Kafka's numbers, from 0."""
 _OPERATIONS = {
     0: requests.ConfigOperationType.SET,
     1: requests.ConfigOperationType.DELETE,
@@ -202,7 +192,7 @@ def _described(config: requests.DescribedConfig, is_documented: bool) -> wire.De
         config_source=config.source,
         is_sensitive=config.is_sensitive,
         synonyms=[wire.DescribeConfigsSynonym(s.name, s.value, s.source) for s in config.synonyms],
-        config_type=_TYPES[config.type],
+        config_type=_TYPES.index(config.type),
         documentation=config.documentation if is_documented else None,
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import struct
-from collections.abc import Iterator
+from typing import ClassVar
 
 OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12
@@ -25,19 +25,42 @@ class CorruptIndexError(Exception):
     """An index file whose bytes cannot be the index of its segment."""
 
 
-class OffsetIndex:
+class _Index:
+    """The bytes of entries of two numbers, both of which increase strictly."""
+
+    __slots__ = ("_base_offset", "_data", "_max_entries")
+    _struct: ClassVar[struct.Struct]
+
+    def __init__(self, base_offset: int, max_bytes: int = 0) -> None:
+        self._base_offset = base_offset
+        self._max_entries = max_bytes // self._struct.size
+        self._data: bytearray | memoryview = bytearray()
+
+    def to_bytes(self) -> bytes:
+        """Return the file's bytes."""
+        return bytes(self._data)
+
+    def _last_two(self, data: bytearray | memoryview) -> list[tuple[int, ...]]:
+        """Return the last entries of a file, at most two, after checking its length and their order."""
+        size = self._struct.size
+        if len(data) % size:
+            raise CorruptIndexError(f"{len(data)} bytes are not a multiple of {size}")
+        positions = range(max(0, len(data) - 2 * size), len(data), size)
+        entries = [self._struct.unpack_from(data, position) for position in positions]
+        if len(entries) == 2 and not (entries[0][0] < entries[1][0] and entries[0][1] < entries[1][1]):
+            raise CorruptIndexError(f"entries {entries} do not increase")
+        return entries
+
+
+class OffsetIndex(_Index):
     """A map from the last offsets of some batches to their positions (Kafka's OffsetIndex).
 
     An entry is a relative offset and a position, both big-endian int32. Offsets and positions increase strictly; a
     lookup returns the greatest entry that is not above a key.
     """
 
-    __slots__ = ("_base_offset", "_data", "_max_entries")
-
-    def __init__(self, base_offset: int, max_bytes: int = 0) -> None:
-        self._base_offset = base_offset
-        self._max_entries = max_bytes // OFFSET_ENTRY_SIZE
-        self._data: bytearray | memoryview = bytearray()
+    __slots__ = ()
+    _struct = _OFFSET_ENTRY
 
     def __len__(self) -> int:
         return len(self._data) // OFFSET_ENTRY_SIZE
@@ -46,11 +69,6 @@ class OffsetIndex:
     def is_full(self) -> bool:
         """True if the index is full."""
         return len(self._data) // OFFSET_ENTRY_SIZE >= self._max_entries
-
-    def append(self, last_offset: int, position: int) -> None:
-        """Add the entry of a batch."""
-        assert isinstance(self._data, bytearray), _SEALED
-        self._data += _OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
 
     def maybe_append(self, last_offset: int, position: int) -> bool:
         """Add the entry of a batch. Return False if the index is full."""
@@ -87,10 +105,6 @@ class OffsetIndex:
         """Return (absolute offset, position) of all entries."""
         return [(self._base_offset + o, p) for o, p in _OFFSET_ENTRY.iter_unpack(self._data)]
 
-    def to_bytes(self) -> bytes:
-        """Return the file's bytes."""
-        return bytes(self._data)
-
     def load(self, data: bytearray | memoryview, segment_size: int) -> None:
         """Load a file's bytes: a bytearray that may grow, or a read-only view.
 
@@ -98,12 +112,9 @@ class OffsetIndex:
             CorruptIndexError: there is a partial entry, or the last one is invalid for a segment of ``segment_size``
                 bytes.
         """
-        _check_length(data, OFFSET_ENTRY_SIZE)
-        entries = list(_last_two(_OFFSET_ENTRY, data))
+        entries = self._last_two(data)
         if entries and not (entries[-1][0] > 0 and 0 < entries[-1][1] < segment_size):
             raise CorruptIndexError(f"last entry {entries[-1]} in a segment of {segment_size} bytes")
-        if len(entries) == 2 and not (entries[0][0] < entries[1][0] and entries[0][1] < entries[1][1]):
-            raise CorruptIndexError(f"entries {entries} do not increase")
         self._data = data
 
     def _slot_behind(self, position: int) -> int:
@@ -117,19 +128,18 @@ class OffsetIndex:
         return self._base_offset + relative, position
 
 
-class TimeIndex:
+class TimeIndex(_Index):
     """A map from the largest timestamp so far to the last offset of its batch (Kafka's TimeIndex).
 
     An entry is a timestamp (big-endian int64, milliseconds) and a relative offset (int32). An entry (t, o) means that
     records later than t lie after o. Both increase strictly.
     """
 
-    __slots__ = ("_base_offset", "_data", "_last_timestamp", "_max_entries")
+    __slots__ = ("_last_timestamp",)
+    _struct = _TIME_ENTRY
 
     def __init__(self, base_offset: int, max_bytes: int = 0) -> None:
-        self._base_offset = base_offset
-        self._max_entries = max_bytes // TIME_ENTRY_SIZE
-        self._data: bytearray | memoryview = bytearray()
+        super().__init__(base_offset, max_bytes)
         self._last_timestamp = NO_TIMESTAMP
 
     def __len__(self) -> int:
@@ -176,10 +186,6 @@ class TimeIndex:
         """Return (timestamp, absolute offset) of all entries."""
         return [(t, self._base_offset + o) for t, o in _TIME_ENTRY.iter_unpack(self._data)]
 
-    def to_bytes(self) -> bytes:
-        """Return the file's bytes."""
-        return bytes(self._data)
-
     def load(self, data: bytearray | memoryview, next_offset: int) -> None:
         """Load a file's bytes: a bytearray that may grow, or a read-only view.
 
@@ -187,12 +193,9 @@ class TimeIndex:
             CorruptIndexError: there is a partial entry, or the last one is invalid for a segment that ends at
                 ``next_offset``.
         """
-        _check_length(data, TIME_ENTRY_SIZE)
-        entries = list(_last_two(_TIME_ENTRY, data))
+        entries = self._last_two(data)
         if entries and not (entries[-1][0] >= 0 and 0 <= entries[-1][1] < next_offset - self._base_offset):
             raise CorruptIndexError(f"last entry {entries[-1]} in a segment that ends at {next_offset}")
-        if len(entries) == 2 and not (entries[0][0] < entries[1][0] and entries[0][1] < entries[1][1]):
-            raise CorruptIndexError(f"entries {entries} do not increase")
         self._data = data
         self._last_timestamp = self.last_entry[0]
 
@@ -206,13 +209,3 @@ class TimeIndex:
 def _own(data: bytearray | memoryview) -> bytearray:
     assert isinstance(data, bytearray), _SEALED
     return data
-
-
-def _check_length(data: bytearray | memoryview, entry_size: int) -> None:
-    if len(data) % entry_size:
-        raise CorruptIndexError(f"{len(data)} bytes are not a multiple of {entry_size}")
-
-
-def _last_two(entry: struct.Struct, data: bytearray | memoryview) -> Iterator[tuple[int, ...]]:
-    for position in range(max(0, len(data) - 2 * entry.size), len(data), entry.size):
-        yield entry.unpack_from(data, position)

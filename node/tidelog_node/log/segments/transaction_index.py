@@ -11,8 +11,8 @@ import bisect
 import contextlib
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tidelog_node.log.disk.files import Files, read_file, write_fully
 from tidelog_node.log.producers.entries import CompletedTransaction
@@ -23,8 +23,7 @@ ENTRY_VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTransaction:
+class AbortedTransaction(NamedTuple):
     """One aborted transaction; ``last_stable_offset`` is the first undecided offset right after its marker."""
 
     producer_id: int
@@ -40,13 +39,7 @@ class AbortedTransaction:
 
 def encode_aborted(transaction: AbortedTransaction) -> bytes:
     """Return the entry's 34 bytes."""
-    return _ENTRY.pack(
-        ENTRY_VERSION,
-        transaction.producer_id,
-        transaction.first_offset,
-        transaction.last_offset,
-        transaction.last_stable_offset,
-    )
+    return _ENTRY.pack(ENTRY_VERSION, *transaction)
 
 
 def decode_aborted(data: bytes) -> list[AbortedTransaction]:
