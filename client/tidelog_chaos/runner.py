@@ -34,7 +34,14 @@ from tidelog_chaos.moves import Moves
 from tidelog_chaos.progress import RunProgress
 from tidelog_chaos.settings import RunSettings
 from tidelog_chaos.watch import Watch
-from tidelog_chaos.workload import Library, QueueWorkload, SubscribeWorkload, Workload, load_library
+from tidelog_chaos.workload import (
+    Library,
+    QueueWorkload,
+    SubscribeWorkload,
+    TransactionsWorkload,
+    Workload,
+    load_library,
+)
 from tidelog_foundation.errors import ConfigError, TidelogError
 from tidelog_foundation.records import iter_headers
 
@@ -43,9 +50,10 @@ HISTORY, RUN, REPLICAS, METRICS = "history.jsonl", "run.json", "replicas.json", 
 LOGS = "logs"
 """The folder with the output of the processes."""
 
-_WORKLOADS: Mapping[str, type[QueueWorkload | SubscribeWorkload]] = {
+_WORKLOADS: Mapping[str, type[QueueWorkload | SubscribeWorkload | TransactionsWorkload]] = {
     "queue": QueueWorkload,
     "subscribe": SubscribeWorkload,
+    "transactions": TransactionsWorkload,
 }
 _START_S = 60.0
 _RECOVERY_S = 120.0

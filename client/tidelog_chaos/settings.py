@@ -13,9 +13,7 @@ from tidelog_chaos.workload import WorkloadSettings, check_clients, load_library
 from tidelog_foundation.errors import ConfigError
 
 DRIVERS = ("local", "netns", "kubernetes", "none")
-WORKLOADS = ("queue", "subscribe")
-_NOT_YET = {"txn": "transactions"}
-"""Jepsen's workloads that need features which this version does not have."""
+WORKLOADS = ("queue", "subscribe", "transactions")
 OWN_CLUSTER = ("local", "netns")
 """Drivers that start a cluster of their own."""
 _GROUP_SERVERS = {
@@ -25,7 +23,12 @@ _GROUP_SERVERS = {
     "group.consumer.min.heartbeat.interval.ms": 1_000,
     "group.consumer.heartbeat.interval.ms": 1_000,
 }
-"""The settings of a run's own cluster for the workload subscribe: crashed members are detected sooner."""
+"""The settings of a run's own cluster for workloads with a group: crashed members are detected sooner."""
+_TRANSACTION_SERVERS = {
+    "transaction.state.log.num.partitions": 5,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+}
+"""The settings of a run's own cluster for the workload transactions: abandoned ones end sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,20 +119,16 @@ def _driver(settings: RunSettings) -> FaultDriver:
 
 def _servers(settings: RunSettings) -> Mapping[str, object]:
     """Return the settings of the servers of a run's own cluster."""
-    if settings.workload != "subscribe":
+    if settings.workload == "queue":
         return settings.servers
+    of_transactions = _TRANSACTION_SERVERS if settings.workload == "transactions" else {}
     # Commits are as safe as records: two replicas have them.
-    return {**_GROUP_SERVERS, "min.insync.replicas": min(2, settings.nodes), **settings.servers}
+    return {**_GROUP_SERVERS, **of_transactions, "min.insync.replicas": min(2, settings.nodes), **settings.servers}
 
 
 def _check(settings: RunSettings) -> None:
     if settings.driver not in DRIVERS:
         raise ConfigError(f'"{settings.driver}" is not a driver; there are {", ".join(DRIVERS)}')
-    if settings.workload in _NOT_YET:
-        missing = f"it needs {_NOT_YET[settings.workload]}, which this version does not offer"
-        raise ConfigError(
-            f'the workload "{settings.workload}" cannot be run: {missing}; there are {", ".join(WORKLOADS)}'
-        )
     if settings.workload not in WORKLOADS:
         raise ConfigError(f'"{settings.workload}" is not a workload; there are {", ".join(WORKLOADS)}')
     if settings.driver in OWN_CLUSTER:

@@ -9,14 +9,14 @@ from tidelog.admin import AdminClient
 from tidelog.admin.metadata import ClusterMetadata
 from tidelog_chaos.background import BackgroundThread
 from tidelog_chaos.metrics import ClusterView
-from tidelog_chaos.workload import OFFSETS_TOPIC
+from tidelog_chaos.workload import OFFSETS_TOPIC, STATE_TOPIC
 from tidelog_chaos.workload.keys import key_of
 from tidelog_foundation.errors import TidelogError
 
 _INTERVAL_S = 1.0
 _TIMEOUT_S = 3.0
 _LOOK_S = 0.2
-_INTERNAL = frozenset({OFFSETS_TOPIC})
+_INTERNAL = frozenset({OFFSETS_TOPIC, STATE_TOPIC})
 
 
 class Watch(BackgroundThread):

@@ -84,8 +84,44 @@ class ConfluentProducer:
 
     def close(self, timeout: float) -> None:
         """Flush; a producer ends when nothing refers to it any more."""
-        self._producer.flush(timeout)
-        del self._producer
+        try:
+            self._producer.flush(timeout)
+        finally:
+            del self._producer
+
+
+class ConfluentTransactions(ConfluentProducer):
+    """A transactional producer, used by one thread. A call that times out continues; the same call waits for it."""
+
+    def init_transactions(self, timeout: float) -> None:
+        """Fence earlier producers with the same id, and wait."""
+        with _translated():
+            self._producer.init_transactions(timeout)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction."""
+        with _translated():
+            self._producer.begin_transaction()
+
+    def send_offsets_to_transaction(self, positions: list[TopicPartition], group_metadata: Any, timeout: float) -> None:
+        """Commit offsets with the transaction, and wait."""
+        with _translated():
+            self._producer.send_offsets_to_transaction(_theirs(positions), group_metadata, timeout)
+
+    def commit_transaction(self, timeout: float) -> None:
+        """Commit, and wait."""
+        with _translated():
+            self._producer.commit_transaction(timeout)
+
+    def abort_transaction(self, timeout: float) -> None:
+        """Abort, and wait."""
+        with _translated():
+            self._producer.abort_transaction(timeout)
+
+    def close(self, timeout: float) -> None:
+        """Flush; a fenced producer has nothing to flush, and says so with an exception."""
+        with contextlib.suppress(confluent_kafka.KafkaException):
+            super().close(timeout)
 
 
 class ConfluentConsumer:
@@ -150,6 +186,20 @@ class ConfluentConsumer:
         with _translated():
             return _committed(None, self._done("commit", lambda: consumer.commit(asynchronous=asynchronous)))
 
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        """Return the group's offsets, stable ones with read_committed."""
+        with _translated():
+            return _ours(self._consumer.committed(_theirs(partitions), timeout=timeout))
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Continue a partition at an offset."""
+        with _translated():
+            self._consumer.seek(_theirs([partition])[0])
+
+    def consumer_group_metadata(self) -> Any:
+        """Return the member's identity for a producer's transaction."""
+        return self._consumer.consumer_group_metadata()
+
     def close(self) -> None:
         """Commit, if that is automatic, and leave the group; abandon the consumer if that does not end."""
         if self._is_left_behind:
@@ -212,8 +262,6 @@ class ConfluentLibrary(Library):
 
     def check_producer(self, config: Mapping[str, Any]) -> None:
         """Create a producer without a server."""
-        if "transactional.id" in config:
-            raise ConfigError('"transactional.id" is not supported: a run sends nothing in transactions')
         with _refused():
             ConfluentProducer(config).close(0)
 
@@ -225,6 +273,10 @@ class ConfluentLibrary(Library):
     def producer(self, config: Mapping[str, Any]) -> ConfluentProducer:
         """Return a new producer."""
         return ConfluentProducer(config)
+
+    def transactional_producer(self, config: Mapping[str, Any]) -> ConfluentTransactions:
+        """Return a new producer."""
+        return ConfluentTransactions(config)
 
     def consumer(self, config: Mapping[str, Any], on_commit: Committed | None = None) -> ConfluentConsumer:
         """Return a new consumer."""
@@ -295,7 +347,8 @@ def translate_error(error: confluent_kafka.KafkaError | None) -> KafkaError | No
     if row.code != code:
         row = ErrorCode._FAIL if code < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
         text = f"{error.name()}: {text}"
-    return KafkaError(row, text, fatal=error.fatal() or row is ErrorCode._FATAL)
+    is_fatal = error.fatal() or row is ErrorCode._FATAL
+    return KafkaError(row, text, is_fatal, error.retriable(), error.txn_requires_abort())
 
 
 def _message(message: confluent_kafka.Message) -> Message:

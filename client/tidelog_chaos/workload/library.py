@@ -55,6 +55,30 @@ class RunProducer(Protocol):
         """End, after a flush of up to ``timeout`` seconds."""
 
 
+class RunTransactions(RunProducer, Protocol):
+    """A transactional producer with the methods of :class:`tidelog.Producer`; all calls raise TidelogError.
+
+    A call that times out has a retriable error and is made again.
+    """
+
+    def init_transactions(self, timeout: float) -> object:
+        """Fence earlier producers with the same id, and wait."""
+
+    def begin_transaction(self) -> object:
+        """Begin a transaction."""
+
+    def send_offsets_to_transaction(
+        self, positions: list[TopicPartition], group_metadata: Any, timeout: float
+    ) -> object:
+        """Commit offsets with the transaction, and wait."""
+
+    def commit_transaction(self, timeout: float) -> object:
+        """Commit, and wait."""
+
+    def abort_transaction(self, timeout: float) -> object:
+        """Abort, and wait."""
+
+
 class RunConsumer(Protocol):
     """A consumer with the methods of :class:`tidelog.Consumer`, and two more."""
 
@@ -81,6 +105,15 @@ class RunConsumer(Protocol):
 
     def commit(self, *, asynchronous: Literal[False]) -> list[TopicPartition]:
         """Commit the consumed offsets, and wait; raises TidelogError, such as _NO_OFFSET if there are none."""
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        """Return the group's offsets, stable ones with read_committed; raises TidelogError."""
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Continue a partition at an offset; raises TidelogError, for example if it is not assigned."""
+
+    def consumer_group_metadata(self) -> Any:
+        """Return the member's identity for a producer's transaction."""
 
     def close(self) -> None:
         """Commit, if that is automatic, and leave the group."""
@@ -120,6 +153,10 @@ class Library(ABC):
         """Return a new producer."""
 
     @abstractmethod
+    def transactional_producer(self, config: Mapping[str, Any]) -> RunTransactions:
+        """Return a new producer with a ``transactional.id``."""
+
+    @abstractmethod
     def consumer(self, config: Mapping[str, Any], on_commit: Committed | None = None) -> RunConsumer:
         """Return a new consumer; without a ``group.id`` it assigns and commits nothing."""
 
@@ -152,6 +189,10 @@ class TidelogLibrary(Library):
         parse_config(consumer_settings.ConsumerConfig, given).resolve(given)
 
     def producer(self, config: Mapping[str, Any]) -> Producer:
+        """Return a new producer."""
+        return Producer(config)
+
+    def transactional_producer(self, config: Mapping[str, Any]) -> Producer:
         """Return a new producer."""
         return Producer(config)
 

@@ -20,6 +20,7 @@ from tidelog_chaos.workload.keys import Keys, key_of, partition_of
 from tidelog_foundation.errors import TidelogError
 
 OFFSETS_TOPIC = "__consumer_offsets"
+STATE_TOPIC = "__transaction_state"
 """The topic with the log of the groups."""
 
 _NAME = "observer"

@@ -26,6 +26,13 @@ _PROTOCOL_OF = {
     "group.remote.assignor": "consumer",
 }
 _INSTANCE = "group.instance.id"
+_TRANSACTIONAL_ID, _ISOLATION = "transactional.id", "isolation.level"
+_TRANSACTIONAL = {
+    "transaction.timeout.ms": 10_000,
+    "linger.ms": 1,
+    "message.timeout.ms": 10_000,
+    "request.timeout.ms": 5_000,
+}
 _OF_GROUPS = frozenset({"group.id", "group.protocol", *_PROTOCOL_OF})
 
 
@@ -57,6 +64,16 @@ def producer_config(own: Mapping[str, Any], library: Library) -> dict[str, Any]:
     return {**_PRODUCER, **library.producer_defaults, "enable.idempotence": is_idempotent, **own}
 
 
+def transactional_config(own: Mapping[str, Any], transactional_id: str) -> dict[str, Any]:
+    """Return the settings of a transactional producer. Its records wait no longer than its transaction."""
+    return {**_TRANSACTIONAL, _TRANSACTIONAL_ID: transactional_id, **own}
+
+
+def transactional_consumer(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a consumer of transactions' records."""
+    return {**without_group(own), _ISOLATION: "read_committed"}
+
+
 def group_config(own: Mapping[str, Any], group_id: str, dice: random.Random) -> dict[str, Any]:
     """Return the settings of all members of a group; the dice choose among the protocols that ``own`` permits."""
     return {"group.id": group_id, **_MEMBER, **dice.choice(_protocols(own)), **own}
@@ -77,8 +94,13 @@ def without_group(own: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_clients(settings: WorkloadSettings, library: Library, workload: str = "queue") -> None:
     """Raise ConfigError for a setting that the library's producers or consumers refuse."""
-    library.check_producer(producer_config(settings.producer, library))
     own = settings.consumer
+    if _TRANSACTIONAL_ID in settings.producer:
+        raise ConfigError(f"--producer {_TRANSACTIONAL_ID}: the workload transactions gives each producer its own")
+    if workload == "transactions":
+        _check_transactional(settings, library)
+        return
+    library.check_producer(producer_config(settings.producer, library))
     if workload != "subscribe":
         library.check_consumer(own)
     elif _INSTANCE in own:
@@ -86,6 +108,16 @@ def check_clients(settings: WorkloadSettings, library: Library, workload: str = 
     else:
         for protocol in _protocols(own):
             library.check_consumer({"group.id": "group", **_MEMBER, **protocol, **own})
+
+
+def _check_transactional(settings: WorkloadSettings, library: Library) -> None:
+    own = settings.consumer
+    if own.get(_ISOLATION) not in (None, "read_committed"):
+        text = f"--consumer {_ISOLATION}: the workload transactions reads with read_committed, not {own[_ISOLATION]}"
+        raise ConfigError(text)
+    library.check_producer(transactional_config(settings.producer, "id"))
+    for protocol in _protocols(own):
+        library.check_consumer({"group.id": "group", **_MEMBER, **protocol, **own, "enable.auto.commit": False})
 
 
 def _protocols(own: Mapping[str, Any]) -> list[Mapping[str, Any]]:

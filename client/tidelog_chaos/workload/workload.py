@@ -53,10 +53,10 @@ class Workload(ABC):
         self._clients_servers = {"bootstrap.servers": clients_servers}
         self._servers = {"bootstrap.servers": bootstrap_servers}
         topic = {"min.insync.replicas": str(min(2, settings.replication_factor)), **settings.topic}
-        create = functools.partial(
+        self._create = functools.partial(
             create_topics, admin, partitions=settings.partitions, factor=settings.replication_factor, config=topic
         )
-        self.keys = Keys(create, prefix, settings.topics, settings.partitions, settings.writes_per_key)
+        self.keys = self._make_keys()
         new_process = functools.partial(next, itertools.count())
         self._shared = Shared(library, self.keys, history, meter, new_process)
         self._writers = [self._writer(number) for number in range(settings.producers)]
@@ -86,9 +86,7 @@ class Workload(ABC):
     def start(self) -> None:
         """Create the first topics and start."""
         self.keys.start()
-        for client in self._clients:
-            client.start()
-        self._crashes.start()
+        self._start_clients()
 
     def stop_writing(self) -> list[str]:
         """Wait for pending sends, and until the readers have read them as far as promised; then every process crashes.
@@ -132,6 +130,16 @@ class Workload(ABC):
     def _final_readers(self) -> Sequence[Reader]:
         """Return the clients that read everything at the end."""
 
+    def _make_keys(self) -> Keys:
+        """Return the keys of the run."""
+        settings = self._settings
+        return Keys(self._create, self._prefix, settings.topics, settings.partitions, settings.writes_per_key)
+
+    def _start_clients(self) -> None:
+        for client in self._clients:
+            client.start()
+        self._crashes.start()
+
     def _drain(self) -> list[str]:
         return []
 
@@ -139,7 +147,7 @@ class Workload(ABC):
     def _clients(self) -> Sequence[Client]:
         return [*self._writers, *self._readers]
 
-    def _writer(self, number: int) -> Writer:
+    def _writer(self, number: int) -> Client:
         settings = self._settings
         return Writer(
             f"writer {number}",

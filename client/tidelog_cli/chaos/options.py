@@ -18,7 +18,9 @@ class PlanOptions:
     workload: Annotated[
         str,
         typer.Option(
-            "--workload", help="What the consumers do: queue, each reads all partitions; subscribe, they are a group."
+            "--workload",
+            help="What the clients do: queue, each consumer reads all partitions; subscribe, the consumers are a "
+            "group; transactions, producers and a group's members write in transactions.",
         ),
     ] = "queue"
     faults: Annotated[
@@ -66,11 +68,19 @@ class LoadOptions:
     ] = 3
     rate: Annotated[float, typer.Option("--rate", min=1, help="Records per second, by all clients.")] = 200
     producers: Annotated[
-        int, typer.Option("--producers", min=1, max=64, help="Producers, each with eight sends under way.")
+        int,
+        typer.Option(
+            "--producers", min=1, max=64, help="Producers, each with eight sends under way, or one transaction."
+        ),
     ] = 2
     consumers: Annotated[
         int | None,
-        typer.Option("--consumers", min=1, max=64, help="Consumers. Default: 2, as members of a group 4."),
+        typer.Option(
+            "--consumers",
+            min=1,
+            max=64,
+            help="Consumers. Default: 2, as members of a group 4, with transactions 2.",
+        ),
     ] = None
     crash_interval: Annotated[
         str, typer.Option("--crash-interval", metavar="TIME", help="A client crashes about so often; 0s: never.")

@@ -55,6 +55,8 @@ def run(
 
     tidelog chaos run --workload subscribe --consumer group.protocol=consumer
 
+    tidelog chaos run --workload transactions --faults kill,pause
+
     tidelog chaos run --client confluent-kafka --faults kill,stop,pause
 
     tidelog chaos run --driver kubernetes -b tidelog:9094 --faults kill

@@ -42,7 +42,8 @@ CONFLUENT = ["--client", "confluent-kafka"]
         (["--faults", "earthquake"], 1, '"earthquake" is not a fault'),
         (["--driver", "cloud"], 1, '"cloud" is not a driver; there are local, netns, kubernetes, none'),
         (["--workload", "bank"], 1, '"bank" is not a workload'),
-        (["--workload", "txn"], 1, 'the workload "txn" cannot be run: it needs transactions'),
+        (["--workload", "txn"], 1, '"txn" is not a workload; there are queue, subscribe, transactions'),
+        (["--workload", "transactions", "--consumer", "isolation.level=read_uncommitted"], 1, "not read_uncommitted"),
         (["--workload", "subscribe", "--consumer", "group.instance.id=one"], 1, "members need one each"),
         (["--workload", "subscribe", "--consumer", "group.protocol=bank"], 1, '"group.protocol"'),
         (
@@ -60,7 +61,7 @@ CONFLUENT = ["--client", "confluent-kafka"]
         (["-X", "broker.hearbeat=1"], 1, "neither controllers nor nodes know the configuration broker.hearbeat"),
         (["--producer", "linger.mss=1"], 1, '"linger.mss"'),
         (["--producer", "retries=0"], 1, '"enable.idempotence" needs "retries" to be at least 1'),
-        (["--producer", "transactional.id=t"], 1, "there are no transactional producers yet"),
+        (["--producer", "transactional.id=t"], 1, "the workload transactions gives each producer its own"),
         (["--consumer", "fetch.min.bytes=many"], 1, '"fetch.min.bytes"'),
         (["--consumer", "offset.store.method=file"], 1, '"offset.store.method" is not supported'),
         (["--client", "java"], 1, '"java" is not a client; there are tidelog, confluent-kafka'),
@@ -68,7 +69,7 @@ CONFLUENT = ["--client", "confluent-kafka"]
         ([*CONFLUENT, "--kafka-bootstrap-servers", "h:1"], 1, "the driver local knows them"),
         ([*CONFLUENT, "--driver", "none", "-b", "h:1", "--faults", "none"], 1, "needs --kafka-bootstrap-servers"),
         ([*CONFLUENT, "--producer", "linger.mss=1"], 1, 'No such configuration property: "linger.mss"'),
-        ([*CONFLUENT, "--producer", "transactional.id=t"], 1, "a run sends nothing in transactions"),
+        ([*CONFLUENT, "--producer", "transactional.id=t"], 1, "the workload transactions gives each producer its own"),
         ([*CONFLUENT, "--consumer", "fetch.min.bytes=many"], 1, '"fetch.min.bytes"'),
         (
             [*CONFLUENT, "--workload", "subscribe", "--consumer", "partition.assignment.strategy=sticky"],

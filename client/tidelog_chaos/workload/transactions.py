@@ -1,0 +1,214 @@
+"""The transactions workload: producers with transactions, and a group that consumes, transforms and produces.
+
+Half of the topics are inputs, the others outputs. Writers send to all of them, several partitions in a transaction.
+Members of a group consume the inputs and write the outputs. Readers with read_committed read everything meanwhile, and
+again in the end. An observer asks for the group's offsets.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidelog.admin import IsolationLevel, OffsetSpec
+from tidelog.message import OFFSET_INVALID, Message, TopicPartition
+from tidelog_chaos.history import TRANSACTIONS, Op
+from tidelog_chaos.workload.client import Client
+from tidelog_chaos.workload.keys import Keys, key_of, partition_of
+from tidelog_chaos.workload.observer import OFFSETS_TOPIC, STATE_TOPIC
+from tidelog_chaos.workload.reader import Reader
+from tidelog_chaos.workload.settings import group_config, transactional_config, transactional_consumer
+from tidelog_chaos.workload.transactional import TransactionalWriter
+from tidelog_chaos.workload.transformer import Transformer
+from tidelog_chaos.workload.workload import Workload
+from tidelog_foundation.errors import ErrorCode, TidelogError
+
+_TRANSFORMERS = 2
+_LEAST_TOPICS = 2
+_NEVER = 1 << 40
+"""So many writes are never reached: the topics stay."""
+_OBSERVE_S = 1.0
+_CALL_S = 10.0
+_IDLE_S = 3.0
+_DRAIN_S = 60.0
+_MARGIN_S = 60.0
+_STALLED_S = 60.0
+_AT_MOST = 2_000
+
+
+class TransactionsWorkload(Workload):
+    """Transactions of writers and of a group's members. The topics stay the same in the whole run."""
+
+    def _make_keys(self) -> Keys:
+        settings = self._settings
+        topics = max(_LEAST_TOPICS, settings.topics)
+        return Keys(self._create, self._prefix, topics, settings.partitions, _NEVER)
+
+    def _writer(self, number: int) -> Client:
+        settings = self._settings
+        return TransactionalWriter(
+            f"writer {number}",
+            self._producer_config(f"{self._prefix}-writer-{number}"),
+            self._shared,
+            settings.rate_per_s / settings.producers,
+            self._dice.randrange(2**32),
+        )
+
+    def _make_readers(self) -> Sequence[Client]:
+        own = transactional_consumer(self._settings.consumer)
+        group = group_config(self._settings.consumer, self._prefix, self._dice)
+        self._group = {**self._clients_servers, **group, **own, "enable.auto.commit": False}
+        self._reading = Reader("reader", {**self._clients_servers, **own}, self._shared)
+        self._transformers: list[Transformer] = []
+        self._observing = threading.Event()
+        self._observer = threading.Thread(target=self._observe, name="observer", daemon=True)
+        return [self._reading]
+
+    @property
+    def topics(self) -> list[str]:
+        """Every topic of the run, and those of the coordinators."""
+        return [*super().topics, OFFSETS_TOPIC, STATE_TOPIC]
+
+    @property
+    def _clients(self) -> Sequence[Client]:
+        return [*super()._clients, *self._transformers]
+
+    def start(self) -> None:
+        """Create the topics, and start."""
+        self.keys.start()
+        inputs, outputs = self._inputs(), [key for key in self.keys.all if key not in self._inputs()]
+        for number in range(self._settings.consumers or _TRANSFORMERS):
+            producer = self._producer_config(f"{self._prefix}-transformer-{number}")
+            seed = self._dice.randrange(2**32)
+            name = f"transformer {number}"
+            self._transformers.append(Transformer(name, producer, self._group, self._shared, (inputs, outputs), seed))
+        self._start_clients()
+        self._observer.start()
+
+    def stop_writing(self) -> list[str]:
+        """Stop all clients, wait until every transaction has ended, and note the group's offsets."""
+        problems = super().stop_writing()
+        self._observing.set()
+        try:
+            self._settle()
+            self._note_offsets("ended", _MARGIN_S)
+        except TidelogError as error:
+            problems.append(f"the end of the transactions cannot be known: {error}")
+        return problems
+
+    def give_up(self) -> None:
+        """Stop everything without waiting."""
+        self._observing.set()
+        super().give_up()
+
+    def _drain(self) -> list[str]:
+        """Let the group transform what there is."""
+        deadline_s = time.monotonic() + _DRAIN_S
+        while time.monotonic() < deadline_s and any(t.idle_s() < _IDLE_S for t in self._transformers):
+            time.sleep(_OBSERVE_S / 4)
+        for transformer in self._transformers:
+            transformer.stop()
+        return []
+
+    def _final_readers(self) -> Sequence[Reader]:
+        config = {**self._clients_servers, **transactional_consumer(self._settings.consumer)}
+        return [_FinalReader("final reader", {**config, "enable.partition.eof": True}, self._shared)]
+
+    def _producer_config(self, transactional_id: str) -> dict[str, Any]:
+        return {**self._clients_servers, **transactional_config(self._settings.producer, transactional_id)}
+
+    def _inputs(self) -> list[str]:
+        topics = super().topics
+        inputs = set(topics[: max(1, len(topics) // 2)])
+        return [key for key in self.keys.all if partition_of(key)[0] in inputs]
+
+    def _observe(self) -> None:
+        """Ask for the group's stable offsets from time to time."""
+        while not self._observing.wait(_OBSERVE_S):
+            try:
+                self._note_offsets("fetched", _CALL_S)
+            except TidelogError:
+                continue
+
+    def _note_offsets(self, f: str, timeout_s: float) -> None:
+        """Note the group's stable offsets.
+
+        Raises:
+            TidelogError: They cannot be known in time.
+        """
+        with self._shared.library.consumer(self._group) as consumer:
+            partitions = [TopicPartition(*partition_of(key)) for key in self._inputs()]
+            deadline_s = time.monotonic() + timeout_s
+            while True:
+                try:
+                    found = consumer.committed(partitions, timeout=_CALL_S)
+                    break
+                except TidelogError:
+                    if time.monotonic() > deadline_s:
+                        raise
+        offsets = {
+            key_of(at.topic, at.partition): None if at.offset == OFFSET_INVALID else at.offset
+            for at in found
+            if at.error is None
+        }
+        self._shared.history.note(f, {"offsets": offsets}, process=TRANSACTIONS)
+
+    def _settle(self) -> None:
+        """Wait until the last stable offset of each partition is its high watermark, and note those that stay behind.
+
+        Raises:
+            TidelogError: The offsets cannot be known.
+        """
+        config = transactional_config(self._settings.producer, "")
+        limit_s = int(config["transaction.timeout.ms"]) / 1_000 + _MARGIN_S
+        deadline_s = time.monotonic() + limit_s
+        while (behind := self._behind()) and time.monotonic() < deadline_s:
+            time.sleep(_OBSERVE_S / 2)
+        self._shared.history.note("settled", {"limit_s": limit_s, "behind": behind}, process=TRANSACTIONS)
+
+    def _behind(self) -> dict[str, list[int]]:
+        stable, high = self._latest(IsolationLevel.READ_COMMITTED), self._latest(IsolationLevel.READ_UNCOMMITTED)
+        return {key: [offset, high[key]] for key, offset in stable.items() if offset < high[key]}
+
+    def _latest(self, isolation_level: IsolationLevel) -> dict[str, int]:
+        partitions = [TopicPartition(*partition_of(key)) for key in self.keys.all]
+        futures = self._admin.list_offsets(
+            {at: OffsetSpec.latest() for at in partitions}, isolation_level=isolation_level, request_timeout=_CALL_S
+        )
+        return {key_of(at.topic, at.partition): future.result(2 * _CALL_S).offset for at, future in futures.items()}
+
+
+class _FinalReader(Reader):
+    """Reads to the ends of partitions as the library reports them: markers after the last record have no message."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._ended: set[str] = set()
+
+    def read_everything(self, ends: Mapping[str, int]) -> list[str]:
+        """Return as a new consumer, assign everything, seek to the beginning and poll to the end of each key.
+
+        Return the keys whose end was not reached before a minute passed without a new record.
+        """
+        behind = {key for key, end in ends.items() if end > 0}
+        with self._library.consumer(self._config) as consumer:
+            self._assign(consumer, sorted(ends), seek_to_beginning=True)
+            progress_s = time.monotonic()
+            while behind - self._ended and time.monotonic() - progress_s < _STALLED_S:
+                before = len(self._ended)
+                if self._poll(consumer, _AT_MOST) or len(self._ended) > before:
+                    progress_s = time.monotonic()
+        self._crash()
+        return sorted(behind - self._ended)
+
+    def _complete(self, invocation: Op, messages: Sequence[Message]) -> int:
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is not None and error.error_code() is ErrorCode._PARTITION_EOF:
+                self._ended.add(key_of(str(message.topic()), int(message.partition() or 0)))
+            else:
+                records.append(message)
+        return super()._complete(invocation, records)
