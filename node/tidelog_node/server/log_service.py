@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from functools import partial
-from typing import TypeVar
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, parse
-from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service, types_of
+from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch import LONG_BYTES
 from tidelog_node.server.fetch_messages import request_from_proto, request_from_proto_in_steps, response_to_proto
-
-Q = TypeVar("Q")
-R = TypeVar("R")
+from tidelog_node.server.services import call_of
 
 _MAX_PIPELINED = 1_000
 _REQUEST_BYTES = 4 * 1024
@@ -38,24 +35,21 @@ def log_service(context: NodeContext, budget: ByteBudget) -> Service:
     charge = produce_charge(budget)
     records = RecordCalls(context, charge)
 
-    def call(handler: Callable[[NodeContext, Q], Awaitable[R]]) -> Call[Q, R]:
-        return Call(lambda request, _: handler(context, request), *types_of(handler))
-
     return Service(
         pb.DESCRIPTOR.services_by_name["LogService"],
         {
             "Produce": Call(records.produce, pb.ProduceRequest, pb.ProduceResponse, charge),
             "ProduceStream": RequestStream(records.produce_stream),
             "Fetch": Call(records.fetch, pb.FetchRequest, bytes),
-            "ListOffsets": call(handlers.list_offsets),
-            "GetMetadata": call(handlers.get_metadata),
-            "OffsetForLeaderEpoch": call(handlers.offset_for_leader_epoch),
-            "DeleteRecords": call(handlers.delete_records),
-            "DescribeLogDirs": call(handlers.describe_log_dirs),
-            "AlterReplicaLogDirs": call(handlers.alter_replica_log_dirs),
-            "InitProducerId": call(handlers.init_producer_id),
-            "DescribeProducers": call(handlers.describe_producers),
-            "WriteTxnMarkers": call(handlers.write_txn_markers),
+            "ListOffsets": call_of(context, handlers.list_offsets),
+            "GetMetadata": call_of(context, handlers.get_metadata),
+            "OffsetForLeaderEpoch": call_of(context, handlers.offset_for_leader_epoch),
+            "DeleteRecords": call_of(context, handlers.delete_records),
+            "DescribeLogDirs": call_of(context, handlers.describe_log_dirs),
+            "AlterReplicaLogDirs": call_of(context, handlers.alter_replica_log_dirs),
+            "InitProducerId": call_of(context, handlers.init_producer_id),
+            "DescribeProducers": call_of(context, handlers.describe_producers),
+            "WriteTxnMarkers": call_of(context, handlers.write_txn_markers),
         },
     )
 

@@ -62,12 +62,10 @@ from tidelog_node.partitions.housekeeping import (
 )
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.replication import ReplicaSelector
-from tidelog_node.server.admin_service import admin_service
 from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-from tidelog_node.server.group_service import group_service
 from tidelog_node.server.grpc_node_calls import GrpcNodeCalls
 from tidelog_node.server.grpc_replica_transport import GrpcReplicaTransport
 from tidelog_node.server.lifecycle import BrokerLifecycle, LivenessConnection
@@ -75,8 +73,8 @@ from tidelog_node.server.log_service import log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.process_resources import keep_freed_memory, raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
+from tidelog_node.server.services import admin_service, group_service, transaction_service
 from tidelog_node.server.topic_creation import TopicCreation
-from tidelog_node.server.transaction_service import transaction_service
 from tidelog_node.shards.store import RecordStore
 
 logger = logging.getLogger(__name__)

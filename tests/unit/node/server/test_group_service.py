@@ -23,7 +23,7 @@ from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.shard import GroupShard
 from tidelog_node.server import log_service
-from tidelog_node.server.group_service import group_service
+from tidelog_node.server.services import group_service
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_node.transactions.settings import TransactionSettings
 from tidelog_quorum.metadata.records import PartitionChangeRecord

@@ -1,0 +1,106 @@
+"""The gRPC services of administrators, groups and transactions, each as a table of methods and handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tidelog.v1 import admin_service_pb2, group_service_pb2, transaction_service_pb2
+from tidelog_foundation.requests.cluster import UnregisterBrokerRequest
+from tidelog_foundation.requests.features import DescribeFeaturesRequest, UpdateFeaturesRequest
+from tidelog_foundation.requests.partitions import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+)
+from tidelog_foundation.requests.request import Request, response_type
+from tidelog_foundation.transport.services import Call, Caller, Service, types_of
+from tidelog_node import handlers
+from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
+from tidelog_node.handlers import NodeContext, group_members, group_offsets, groups, transactions
+from tidelog_node.shards.events import ClientIdentity
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+def admin_service(context: NodeContext) -> Service:
+    """Return the service of administrators."""
+
+    def forwarded(request: type[Request[R]]) -> Call[Request[R], R]:
+        return Call(lambda asked, _: handlers.forward(context, asked), request, response_type(request))
+
+    return Service(
+        admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
+        {
+            "CreateTopics": call_of(context, handlers.create_topics),
+            "DeleteTopics": call_of(context, handlers.delete_topics),
+            "ListTopics": call_of(context, handlers.list_topics),
+            "DescribeTopics": call_of(context, handlers.describe_topics),
+            "CreatePartitions": call_of(context, handlers.create_partitions),
+            "IncrementalAlterConfigs": call_of(context, handlers.incremental_alter_configs),
+            "DescribeConfigs": call_of(context, handlers.describe_configs),
+            "ElectLeaders": forwarded(ElectLeadersRequest),
+            "AlterPartitionReassignments": forwarded(AlterPartitionReassignmentsRequest),
+            "ListPartitionReassignments": forwarded(ListPartitionReassignmentsRequest),
+            "DescribeFeatures": forwarded(DescribeFeaturesRequest),
+            "UpdateFeatures": forwarded(UpdateFeaturesRequest),
+            "UnregisterBroker": forwarded(UnregisterBrokerRequest),
+            "DescribeCluster": call_of(context, handlers.describe_cluster),
+        },
+    )
+
+
+def group_service(coordinator: GroupCoordinator, transactions: TransactionCoordinator) -> Service:
+    """Return the service of group members and group administrators. It also finds coordinators of transactions."""
+
+    def call(handler: Callable[[GroupCoordinator, Q, ClientIdentity], Awaitable[R]]) -> Call[Q, R]:
+        return Call(lambda request, caller: handler(coordinator, request, client_of(caller)), *types_of(handler))
+
+    return Service(
+        group_service_pb2.DESCRIPTOR.services_by_name["GroupService"],
+        {
+            "FindCoordinator": Call(
+                lambda request, _: groups.find_coordinator(coordinator, transactions, request),
+                *types_of(groups.find_coordinator),
+            ),
+            "JoinGroup": call(group_members.join_group),
+            "SyncGroup": call(group_members.sync_group),
+            "Heartbeat": call(group_members.heartbeat),
+            "LeaveGroup": call(group_members.leave_group),
+            "ConsumerGroupHeartbeat": call(group_members.consumer_group_heartbeat),
+            "OffsetCommit": call(group_offsets.offset_commit),
+            "TxnOffsetCommit": call(group_offsets.txn_offset_commit),
+            "OffsetFetch": call(group_offsets.offset_fetch),
+            "OffsetDelete": call(group_offsets.offset_delete),
+            "ListGroups": call(groups.list_groups),
+            "DescribeGroups": call(groups.describe_groups),
+            "ConsumerGroupDescribe": call(groups.consumer_group_describe),
+            "DeleteGroups": call(groups.delete_groups),
+        },
+    )
+
+
+def client_of(caller: Caller) -> ClientIdentity:
+    """Return the caller with its host in Kafka's form (/1.2.3.4)."""
+    return ClientIdentity(caller.client_id, "/" + caller.host)
+
+
+def transaction_service(context: NodeContext) -> Service:
+    """Return the service of transactional producers and of administrators of transactions."""
+
+    return Service(
+        transaction_service_pb2.DESCRIPTOR.services_by_name["TransactionService"],
+        {
+            "AddPartitionsToTxn": call_of(context, transactions.add_partitions_to_txn),
+            "AddOffsetsToTxn": call_of(context, transactions.add_offsets_to_txn),
+            "EndTxn": call_of(context, transactions.end_txn),
+            "DescribeTransactions": call_of(context, transactions.describe_transactions),
+            "ListTransactions": call_of(context, transactions.list_transactions),
+        },
+    )
+
+
+def call_of(context: NodeContext, handler: Callable[[NodeContext, Q], Awaitable[R]]) -> Call[Q, R]:
+    """Return the entry of a method whose handler takes the node's context."""
+    return Call(lambda request, _: handler(context, request), *types_of(handler))
