@@ -11,23 +11,14 @@ import typer
 from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from tidelog_cli.options.connection import Session, ValidateOnly, Yes, connected, parse_pairs
 from tidelog_cli.options.option_groups import with_option_groups
-from tidelog_cli.output.printing import (
-    UsageError,
-    command_group,
-    confirm,
-    error_document,
-    fail,
-    print_json,
-    print_records,
-    settle,
-)
+from tidelog_cli.output import printing
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.config import describe as describe_settings
 from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS
 from tidelog_foundation.config.group import GROUP_KEYS
 from tidelog_foundation.config.settings import unknown_key
 
-app = command_group("Show and change the settings of topics, nodes and groups while they run.")
+app = printing.command_group("Show and change the settings of topics, nodes and groups while they run.")
 
 Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="The settings.")]
 
@@ -107,7 +98,7 @@ class Targets:
         if self.all_nodes:
             resources.append(ConfigResource(ResourceType.BROKER, ""))
         if not resources:
-            raise UsageError("Pass at least one of --topic, --node, --all-nodes and --group.")
+            raise printing.UsageError("Pass at least one of --topic, --node, --all-nodes and --group.")
         return [_Target(resource) for resource in dict.fromkeys(resources)]
 
 
@@ -134,19 +125,19 @@ def describe(
     targets = wanted.resolve()
     with session.admin() as admin:
         futures = admin.describe_configs([t.resource for t in targets], request_timeout=session.timeout_s)
-        found, errors = settle(futures)
+        found, errors = printing.settle(futures)
     documents = []
     for target in targets:
         if target.resource in found:
             entries = _chosen(found[target.resource].values(), everything, names)
             documents.append(target.document | {"configs": [_entry_document(e, target.is_topic) for e in entries]})
         else:
-            documents.append(target.document | {"error": error_document(errors[target.resource])})
+            documents.append(target.document | {"error": printing.error_document(errors[target.resource])})
     if session.as_json:
-        print_json({"resources": documents})
+        printing.print_json({"resources": documents})
     else:
         _print(targets, documents)
-    fail(errors.values())
+    printing.fail(errors.values())
 
 
 @app.command("set")
@@ -169,7 +160,7 @@ def set_configs(
     targets = wanted.resolve()
     for key in () if validate_only else [entry.name for entry in entries]:
         if known := _known_keys_without(key, [t for t in targets if t.is_node]):
-            confirm(f"set {key}, which has no effect", yes, _sentence(unknown_key(key, known)))
+            printing.confirm(f"set {key}, which has no effect", yes, _sentence(unknown_key(key, known)))
     _change(session, targets, entries, validate_only)
 
 
@@ -191,7 +182,7 @@ def delete(
     targets = wanted.resolve()
     for key in () if validate_only else keys:
         if known := _known_keys_without(key, targets):
-            confirm(f"delete {key} where it is set", yes, _sentence(unknown_key(key, known)))
+            printing.confirm(f"delete {key} where it is set", yes, _sentence(unknown_key(key, known)))
     _change(session, targets, entries, validate_only)
 
 
@@ -248,18 +239,18 @@ def _change(session: Session, targets: list[_Target], entries: list[ConfigEntry]
         futures = admin.incremental_alter_configs(
             resources, request_timeout=session.timeout_s, validate_only=validate_only
         )
-        _, errors = settle(futures)
+        _, errors = printing.settle(futures)
     keys = [entry.name for entry in entries]
     documents = [
         t.document
         | {"configs": keys, "changed": t.resource not in errors and not validate_only}
-        | ({"error": error_document(errors[t.resource])} if t.resource in errors else {})
+        | ({"error": printing.error_document(errors[t.resource])} if t.resource in errors else {})
         for t in targets
     ]
     verb = "can change" if validate_only else "changed"
     texts = [f"{verb} {', '.join(keys)} of {t.name}" for t in targets if t.resource not in errors]
     session.done({"resources": documents}, *texts)
-    fail(errors.values())
+    printing.fail(errors.values())
 
 
 def _chosen(entries: Iterable[ConfigEntry], everything: bool, names: list[str] | None) -> list[ConfigEntry]:
@@ -299,6 +290,6 @@ def _print(targets: list[_Target], documents: list[dict[str, Any]]) -> None:
             typer.echo()
         if document["configs"]:
             typer.echo(f"{target.name}:")
-            print_records(document["configs"], _COLUMNS)
+            printing.print_records(document["configs"], _COLUMNS)
         else:
             typer.echo(f"{target.name}: no setting is changed; --all shows the defaults")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition, entry_key
@@ -11,34 +11,27 @@ from tidelog_node.shards.events import ShardRecord
 from tidelog_node.shards.store import MemoryRecordStore
 
 
-class MemoryShard:
+class MemoryShard(MemoryRecordStore):
     """One shard of the view."""
 
     def __init__(self, name: ShardName) -> None:
         self._name = name
-        self._store = MemoryRecordStore()
         self._position: ViewPosition | None = None
+        super().__init__()
 
     def position(self) -> ViewPosition | None:
         """Return the applied position of the log; None for an empty shard."""
         return self._position
 
-    def records_of(self, owner: str) -> Sequence[ShardRecord]:
-        """Return the records of one owner, in the order of their keys."""
-        return self._store.records_of(owner)
-
-    def ids(self) -> Iterator[str]:
-        """Return the ids of all owners that have a record."""
-        return self._store.ids()
-
     def apply(self, records: Iterable[ShardRecord], position: ViewPosition | None = None) -> None:
         """Apply committed records and skip those without an owner."""
-        self._store.apply(record for record in records if entry_key(self._name, record.key) is not None)
+        super().apply(record for record in records if entry_key(self._name, record.key) is not None)
         self._position = position or self._position
 
     def clear(self) -> None:
         """Remove all records."""
-        self._store, self._position = MemoryRecordStore(), None
+        self._owners.clear()
+        self._position = None
 
 
 class MemoryView:

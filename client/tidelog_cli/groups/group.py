@@ -12,19 +12,10 @@ from tidelog_cli.groups.describe import GroupSections, describe_groups
 from tidelog_cli.groups.reset_offsets import Reset, partitions_of, reset_offsets, target_of
 from tidelog_cli.options.completion import complete_group
 from tidelog_cli.options.connection import Session, Yes, connected
-from tidelog_cli.output.printing import (
-    UsageError,
-    command_group,
-    confirm,
-    counted_names,
-    error_document,
-    fail,
-    require_answer,
-    settle,
-)
+from tidelog_cli.output import printing
 from tidelog_foundation.errors import error_for
 
-app = command_group("List, describe and delete consumer groups, and reset their offsets.")
+app = printing.command_group("List, describe and delete consumer groups, and reset their offsets.")
 
 GroupArgument = typer.Argument(metavar="GROUP", help="The ids of the groups.", autocompletion=complete_group)
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The id of the group.", autocompletion=complete_group)]
@@ -75,7 +66,7 @@ def list_groups(
         for g in found.valid
     ]
     session.show("groups", records, ("group", "state", "type"))
-    fail(found.errors)
+    printing.fail(found.errors)
 
 
 @app.command()
@@ -187,11 +178,11 @@ def reset(
     exclusive = (("--dry-run", dry_run, "--execute", execute), ("--export", export, "--json", session.as_json))
     for option, is_given, other, is_other_given in exclusive:
         if is_given and is_other_given:
-            raise UsageError(f"{option} and {other} exclude each other.")
+            raise printing.UsageError(f"{option} and {other} exclude each other.")
     if (bool(topics) + all_topics) != (0 if from_file else 1):
-        raise UsageError("Pass one of --topic, --all-topics and --from-file, which names partitions itself.")
+        raise printing.UsageError("Pass one of --topic, --all-topics and --from-file, which names partitions itself.")
     if execute:
-        require_answer("set the offsets", yes)
+        printing.require_answer("set the offsets", yes)
     with session.admin() as admin:
         wanted = _groups(admin, groups, all_groups, session.timeout_s)
         reset_offsets(session, admin, wanted, Reset(target, topics, from_file, execute=execute, export=export, yes=yes))
@@ -204,13 +195,15 @@ def delete(session: Session, groups: Groups, yes: Yes = False) -> None:
 
     Example: tidelog group delete audit --yes
     """
-    confirm(f"delete {counted_names('group', groups)} and all committed offsets", yes)
+    printing.confirm(f"delete {printing.counted_names('group', groups)} and all committed offsets", yes)
     with session.admin() as admin:
-        deleted, errors = settle(admin.delete_consumer_groups(groups, request_timeout=session.timeout_s))
+        deleted, errors = printing.settle(admin.delete_consumer_groups(groups, request_timeout=session.timeout_s))
     documents: list[dict[str, Any]] = [{"group": group, "deleted": True} for group in deleted]
-    documents += [{"group": group, "deleted": False, "error": error_document(e)} for group, e in errors.items()]
+    documents += [
+        {"group": group, "deleted": False, "error": printing.error_document(e)} for group, e in errors.items()
+    ]
     session.done({"groups": documents}, *(f"deleted {group}" for group in deleted))
-    fail(errors.values())
+    printing.fail(errors.values())
 
 
 @app.command("delete-offsets")
@@ -221,8 +214,8 @@ def delete_offsets(session: Session, group: Group, topics: Topics = None, yes: Y
     Example: tidelog group delete-offsets audit --topic flights:0,1 --yes
     """
     if not topics:
-        raise UsageError("Pass --topic for each topic whose offsets to delete.")
-    confirm(f"delete the offsets of group {group} for {', '.join(topics)}", yes)
+        raise printing.UsageError("Pass --topic for each topic whose offsets to delete.")
+    printing.confirm(f"delete the offsets of group {group} for {', '.join(topics)}", yes)
     with session.admin() as admin:
         request = ConsumerGroupTopicPartitions(group, partitions_of(admin, topics, session.timeout_s))
         futures = admin.delete_consumer_group_offsets([request], request_timeout=session.timeout_s)
@@ -233,16 +226,16 @@ def delete_offsets(session: Session, group: Group, topics: Topics = None, yes: Y
     ]
     records = [{"topic": p.topic, "partition": p.partition, "deleted": p.error is None} for p in partitions]
     session.show("partitions", records, ("topic", "partition", "deleted"))
-    fail(refused)
+    printing.fail(refused)
 
 
 def _groups(admin: AdminClient, groups: list[str] | None, all_groups: bool, timeout_s: float) -> list[str]:
     if bool(groups) is all_groups:
-        raise UsageError("Pass either the names of groups or --all-groups.")
+        raise printing.UsageError("Pass either the names of groups or --all-groups.")
     if groups:
         return list(dict.fromkeys(groups))
     found = admin.list_consumer_groups(request_timeout=timeout_s).result()
-    fail(found.errors)
+    printing.fail(found.errors)
     return [group.group_id for group in found.valid]
 
 

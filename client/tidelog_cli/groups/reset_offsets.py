@@ -14,31 +14,8 @@ import typer
 from tidelog.admin import ConsumerGroupState, ConsumerGroupTopicPartitions, OffsetSpec
 from tidelog.cluster import TopicPartitionKey
 from tidelog.message import TopicPartition
-from tidelog_cli.groups.reset_plan import (
-    LogBounds,
-    ResetPlan,
-    ResetTarget,
-    ShiftBy,
-    ToCurrent,
-    ToEarliest,
-    ToGiven,
-    ToLatest,
-    ToOffset,
-    ToTime,
-    parse_csv,
-    plan_reset,
-    to_csv,
-)
-from tidelog_cli.output.printing import (
-    UsageError,
-    confirm,
-    error_document,
-    fail,
-    print_json,
-    print_records,
-    print_warning,
-    settle,
-)
+from tidelog_cli.groups import reset_plan
+from tidelog_cli.output import printing
 from tidelog_cli.output.times import parse_duration_ms, parse_time
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
@@ -55,7 +32,7 @@ _INACTIVE = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 class Reset:
     """A request to reset offsets: ``topics`` as ``flights:0,1``, None for all with a committed offset."""
 
-    target: ResetTarget
+    target: reset_plan.ResetTarget
     topics: Sequence[str] | None
     from_file: Path | None
     execute: bool
@@ -73,35 +50,37 @@ def target_of(
     to_datetime: str | None,
     by_duration: str | None,
     from_file: Path | None,
-) -> ResetTarget:
+) -> reset_plan.ResetTarget:
     """Return the target from the options, of which exactly one must be given; offsets of a file follow later, by group.
 
     Raises:
         click.UsageError: none or several are given; one cannot be parsed.
     """
-    given: dict[str, ResetTarget] = {}
+    given: dict[str, reset_plan.ResetTarget] = {}
     if to_earliest:
-        given["--to-earliest"] = ToEarliest()
+        given["--to-earliest"] = reset_plan.ToEarliest()
     if to_latest:
-        given["--to-latest"] = ToLatest()
+        given["--to-latest"] = reset_plan.ToLatest()
     if to_current:
-        given["--to-current"] = ToCurrent()
+        given["--to-current"] = reset_plan.ToCurrent()
     if to_offset is not None:
-        given["--to-offset"] = ToOffset(to_offset)
+        given["--to-offset"] = reset_plan.ToOffset(to_offset)
     if shift_by is not None:
-        given["--shift-by"] = ShiftBy(shift_by)
+        given["--shift-by"] = reset_plan.ShiftBy(shift_by)
     try:
         if to_datetime is not None:
-            given["--to-datetime"] = ToTime(parse_time(to_datetime))
+            given["--to-datetime"] = reset_plan.ToTime(parse_time(to_datetime))
         if by_duration is not None:
-            given["--by-duration"] = ToTime(int(time.time() * 1000) - parse_duration_ms(by_duration))
+            given["--by-duration"] = reset_plan.ToTime(int(time.time() * 1000) - parse_duration_ms(by_duration))
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise printing.UsageError(str(error)) from error
     if from_file is not None:
-        given["--from-file"] = ToGiven({})
+        given["--from-file"] = reset_plan.ToGiven({})
     if len(given) != 1:
         which = ", ".join(given) or "none"
-        raise UsageError(f"Pass exactly one of --to-..., --shift-by, --by-duration and --from-file, not {which}.")
+        raise printing.UsageError(
+            f"Pass exactly one of --to-..., --shift-by, --by-duration and --from-file, not {which}."
+        )
     return next(iter(given.values()))
 
 
@@ -140,30 +119,30 @@ def reset_offsets(session: Session, admin: AdminClient, groups: list[str], wante
     _refuse_active(admin, groups, session.timeout_s)
     committed = {group: _committed(admin, group, session.timeout_s) for group in groups}
     given = _given(wanted, groups)
-    plans: dict[str, ResetPlan] = {}
+    plans: dict[str, reset_plan.ResetPlan] = {}
     for group in groups:
-        target = ToGiven(given[group]) if wanted.from_file is not None else wanted.target
+        target = reset_plan.ToGiven(given[group]) if wanted.from_file is not None else wanted.target
         keys = _scope(admin, wanted, committed[group], given.get(group, {}), session.timeout_s)
         bounds = _bounds(admin, keys, target, session.timeout_s)
-        plans[group] = plan_reset(target, bounds, committed[group])
+        plans[group] = reset_plan.plan_reset(target, bounds, committed[group])
         for warning in plans[group].warnings:
-            print_warning(warning)
+            printing.print_warning(warning)
     records = _records(plans, committed)
     if wanted.execute and not wanted.yes:
-        print_records(records, _COLUMNS, err=True)
-        confirm(f"set these offsets of {', '.join(groups)}", yes=False)
+        printing.print_records(records, _COLUMNS, err=True)
+        printing.confirm(f"set these offsets of {', '.join(groups)}", yes=False)
     errors = _commit(admin, plans, session.timeout_s) if wanted.execute else {}
     if wanted.export:
-        typer.echo(to_csv({group: plan.offsets for group, plan in plans.items()}), nl=False)
+        typer.echo(reset_plan.to_csv({group: plan.offsets for group, plan in plans.items()}), nl=False)
     else:
         _show(session, records, errors, wanted)
-    fail(errors.values())
+    printing.fail(errors.values())
 
 
 def _refuse_active(admin: AdminClient, groups: list[str], timeout_s: float) -> None:
-    found, errors = settle(admin.describe_consumer_groups(groups, request_timeout=timeout_s) if groups else {})
+    found, errors = printing.settle(admin.describe_consumer_groups(groups, request_timeout=timeout_s) if groups else {})
     # A group that does not exist yet gets its first offsets this way.
-    fail(error for error in errors.values() if error.code is not ErrorCode.GROUP_ID_NOT_FOUND)
+    printing.fail(error for error in errors.values() if error.code is not ErrorCode.GROUP_ID_NOT_FOUND)
     for group_id, group in found.items():
         if group.state not in _INACTIVE:
             text = f"offsets are only set while the group is inactive, and {group_id} is {group.state.kafka_name}"
@@ -178,14 +157,16 @@ def _committed(admin: AdminClient, group: str, timeout_s: float) -> dict[TopicPa
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         return {}
-    fail(error_for(p.error.error_code(), f"{p.topic}-{p.partition}: {p.error.str()}") for p in found if p.error)
+    printing.fail(
+        error_for(p.error.error_code(), f"{p.topic}-{p.partition}: {p.error.str()}") for p in found if p.error
+    )
     return {(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
 
 def _given(wanted: Reset, groups: list[str]) -> dict[str, dict[TopicPartitionKey, int]]:
     if wanted.from_file is None:
         return {}
-    given = parse_csv(wanted.from_file.read_text(encoding="utf-8"), groups)
+    given = reset_plan.parse_csv(wanted.from_file.read_text(encoding="utf-8"), groups)
     missing = [group for group in groups if group not in given]
     if missing:
         raise error_for(ErrorCode._INVALID_ARG, f"{wanted.from_file} has no offsets of {', '.join(missing)}")
@@ -205,31 +186,35 @@ def _scope(
 
 
 def _bounds(
-    admin: AdminClient, keys: list[TopicPartition], target: ResetTarget, timeout_s: float
-) -> dict[TopicPartitionKey, LogBounds]:
+    admin: AdminClient, keys: list[TopicPartition], target: reset_plan.ResetTarget, timeout_s: float
+) -> dict[TopicPartitionKey, reset_plan.LogBounds]:
     def find(spec: OffsetSpec) -> dict[TopicPartition, int]:
-        found, errors = settle(admin.list_offsets(dict.fromkeys(keys, spec), request_timeout=timeout_s))
-        fail(error_for(e.code, f"{key.topic}-{key.partition}: {e.message}") for key, e in errors.items())
+        found, errors = printing.settle(admin.list_offsets(dict.fromkeys(keys, spec), request_timeout=timeout_s))
+        printing.fail(error_for(e.code, f"{key.topic}-{key.partition}: {e.message}") for key, e in errors.items())
         return {key: info.offset for key, info in found.items()}
 
     if not keys:
         return {}
     starts, ends = find(OffsetSpec.earliest()), find(OffsetSpec.latest())
-    at_time = find(OffsetSpec.for_timestamp(max(target.timestamp_ms, 0))) if isinstance(target, ToTime) else {}
+    at_time = (
+        find(OffsetSpec.for_timestamp(max(target.timestamp_ms, 0))) if isinstance(target, reset_plan.ToTime) else {}
+    )
     return {
-        (key.topic, key.partition): LogBounds(starts[key], ends[key], at if (at := at_time.get(key, -1)) >= 0 else None)
+        (key.topic, key.partition): reset_plan.LogBounds(
+            starts[key], ends[key], at if (at := at_time.get(key, -1)) >= 0 else None
+        )
         for key in keys
     }
 
 
-def _commit(admin: AdminClient, plans: Mapping[str, ResetPlan], timeout_s: float) -> dict[str, TidelogError]:
+def _commit(admin: AdminClient, plans: Mapping[str, reset_plan.ResetPlan], timeout_s: float) -> dict[str, TidelogError]:
     requests = [
         ConsumerGroupTopicPartitions(group, [TopicPartition(*key, offset) for key, offset in plan.offsets.items()])
         for group, plan in plans.items()
         if plan.offsets
     ]
     futures = admin.alter_consumer_group_offsets(requests, request_timeout=timeout_s) if requests else {}
-    answers, errors = settle(futures)
+    answers, errors = printing.settle(futures)
     for group, answer in answers.items():
         refused = [
             error_for(p.error.error_code(), f"{p.topic}-{p.partition}: {p.error.str()}")
@@ -243,7 +228,7 @@ def _commit(admin: AdminClient, plans: Mapping[str, ResetPlan], timeout_s: float
 
 
 def _records(
-    plans: Mapping[str, ResetPlan], committed: Mapping[str, Mapping[TopicPartitionKey, int]]
+    plans: Mapping[str, reset_plan.ResetPlan], committed: Mapping[str, Mapping[TopicPartitionKey, int]]
 ) -> list[dict[str, Any]]:
     return [
         {
@@ -260,9 +245,9 @@ def _records(
 
 def _show(session: Session, records: list[dict[str, Any]], errors: Mapping[str, TidelogError], wanted: Reset) -> None:
     if session.as_json:
-        failures = [{"group": group, "error": error_document(error)} for group, error in errors.items()]
-        print_json({"executed": wanted.execute and not errors, "partitions": records, "errors": failures})
+        failures = [{"group": group, "error": printing.error_document(error)} for group, error in errors.items()]
+        printing.print_json({"executed": wanted.execute and not errors, "partitions": records, "errors": failures})
         return
-    print_records(records, _COLUMNS)
+    printing.print_records(records, _COLUMNS)
     if not wanted.execute:
         typer.echo("Nothing was changed. Pass --execute to commit these offsets.", err=True)

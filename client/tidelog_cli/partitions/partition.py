@@ -13,15 +13,7 @@ import typer
 from tidelog.admin import ElectionType
 from tidelog.message import TopicPartition
 from tidelog_cli.options.connection import Session, Yes, connected
-from tidelog_cli.output.printing import (
-    UsageError,
-    command_group,
-    confirm,
-    error_document,
-    fail,
-    print_json,
-    print_records,
-)
+from tidelog_cli.output import printing
 from tidelog_cli.partitions.assignments import ReassignmentFile, read_partitions, read_reassignment, read_topics
 from tidelog_cli.partitions.reassign import (
     Limits,
@@ -33,7 +25,7 @@ from tidelog_cli.partitions.reassign import (
 )
 from tidelog_foundation.errors import ErrorCode, TidelogError
 
-app = command_group("Move partitions to other nodes, and elect their leaders.")
+app = printing.command_group("Move partitions to other nodes, and elect their leaders.")
 
 _Generate = Annotated[
     bool, typer.Option("--generate", help="Propose an assignment to the nodes of --broker-list; change nothing.")
@@ -239,14 +231,14 @@ def elect_leaders(
         }
     )
     if (topic is None) is not (partitions is None):
-        raise UsageError("--topic and --partition must be given together.")
+        raise printing.UsageError("--topic and --partition must be given together.")
     wanted = None
     if path_to_json_file is not None:
         wanted = read_partitions(path_to_json_file)
     elif topic is not None:
         wanted = [TopicPartition(topic, index) for index in dict.fromkeys(partitions or ())]
     if election_type is _Election.UNCLEAN:
-        confirm("elect leaders that may lack committed records, and lose those records", yes)
+        printing.confirm("elect leaders that may lack committed records, and lose those records", yes)
     timeout = session.timeout_s
     with session.admin() as admin:
         kind = ElectionType[election_type.name]
@@ -263,39 +255,39 @@ def _print_elections(session: Session, outcomes: Mapping[TopicPartition, Tidelog
             record["election"] = "not needed"
         elif error is not None:
             failed.append(error)
-            record |= {"election": error.code.name, "error": error_document(error)}
+            record |= {"election": error.code.name, "error": printing.error_document(error)}
         records.append(record)
     if session.as_json:
-        print_json({"partitions": records})
+        printing.print_json({"partitions": records})
     elif records:
-        print_records(records, ("partition", "election"))
+        printing.print_records(records, ("partition", "election"))
     else:
         typer.echo("No partition needs an election.")
-    fail(failed)
+    printing.fail(failed)
 
 
 def _one_of(given: Mapping[str, bool]) -> str:
     chosen = [option for option, is_given in given.items() if is_given]
     if len(chosen) != 1:
-        raise UsageError(f"Pass exactly one of {', '.join(given)}, not {len(chosen)}.")
+        raise printing.UsageError(f"Pass exactly one of {', '.join(given)}, not {len(chosen)}.")
     return chosen[0]
 
 
 def _check_options(action: str, options: Mapping[str, tuple[object, tuple[str, ...]]]) -> None:
     for option, (value, permitted) in options.items():
         if value is not None and action not in permitted:
-            raise UsageError(f"{option} can be used with {' and '.join(permitted)}, not with {action}.")
+            raise printing.UsageError(f"{option} can be used with {' and '.join(permitted)}, not with {action}.")
 
 
 def _wanted(action: str, path: Path | None) -> ReassignmentFile:
     if path is None:
-        raise UsageError(f"{action} needs --reassignment-json-file.")
+        raise printing.UsageError(f"{action} needs --reassignment-json-file.")
     return read_reassignment(path)
 
 
 def _topics(names: str | None, path: Path | None) -> list[str]:
     if (names is None) is (path is None):
-        raise UsageError("--generate needs either --topics or --topics-to-move-json-file.")
+        raise printing.UsageError("--generate needs either --topics or --topics-to-move-json-file.")
     if path is not None:
         return read_topics(path)
     topics = [name.strip() for name in (names or "").split(",")]
@@ -306,7 +298,7 @@ def _topics(names: str | None, path: Path | None) -> list[str]:
 
 def _brokers(text: str | None) -> list[int]:
     if text is None:
-        raise UsageError("--generate needs --broker-list.")
+        raise printing.UsageError("--generate needs --broker-list.")
     try:
         brokers = [int(part) for part in text.split(",")]
     except ValueError:

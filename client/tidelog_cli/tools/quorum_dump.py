@@ -15,8 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelog_cli.output.printing import UsageError
-from tidelog_quorum.tools.metadata_dump import EntryRow, Row, Summary, dump_log, dump_snapshot, is_snapshot
-from tidelog_quorum.tools.record_text import record_line
+from tidelog_quorum.tools.metadata_dump import EntryRow, Row, Summary, dump_log, dump_snapshot, is_snapshot, record_line
 
 app = typer.Typer(add_completion=False)
 

@@ -15,17 +15,8 @@ from collections.abc import Iterator
 
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests import features as requests
 from tidelog_foundation.requests.configs import ConfigResourceType
-from tidelog_foundation.requests.features import (
-    DescribeFeaturesRequest,
-    DescribeFeaturesResponse,
-    FeatureDescription,
-    FeatureRange,
-    FeatureUpdate,
-    FeatureUpgradeType,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
 from tidelog_quorum.controller.configs import with_rule_changes
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state import ControllerState
@@ -34,9 +25,9 @@ from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
 
-_UPGRADE = FeatureUpgradeType.UPGRADE
-_UNSAFE = FeatureUpgradeType.UNSAFE_DOWNGRADE
-_KINDS = (_UPGRADE, FeatureUpgradeType.SAFE_DOWNGRADE, _UNSAFE)
+_UPGRADE = requests.FeatureUpgradeType.UPGRADE
+_UNSAFE = requests.FeatureUpgradeType.UNSAFE_DOWNGRADE
+_KINDS = (_UPGRADE, requests.FeatureUpgradeType.SAFE_DOWNGRADE, _UNSAFE)
 
 
 def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
@@ -54,25 +45,27 @@ def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
     return Result([*levels, *_elr_settings(image, own)], None)
 
 
-def describe_features(image: MetadataImage, request: DescribeFeaturesRequest) -> DescribeFeaturesResponse:
+def describe_features(
+    image: MetadataImage, request: requests.DescribeFeaturesRequest
+) -> requests.DescribeFeaturesResponse:
     """Describe the features that every process of the cluster supports, with the levels in use."""
     described = []
     for name in SUPPORTED_FEATURES:
         ranges = [feature_range for _, feature_range in _ranges(image, name)]
         described.append(
-            FeatureDescription(
+            requests.FeatureDescription(
                 name=name,
                 min_level=max(r.min_level for r in ranges),
                 max_level=min(r.max_level for r in ranges),
                 finalized_level=image.feature_levels.get(name, 0),
             )
         )
-    return DescribeFeaturesResponse(features=tuple(described), finalized_epoch=image.offset)
+    return requests.DescribeFeaturesResponse(features=tuple(described), finalized_epoch=image.offset)
 
 
 def update_features(
-    state: ControllerState, request: UpdateFeaturesRequest, now_ms: int
-) -> Result[UpdateFeaturesResponse]:
+    state: ControllerState, request: requests.UpdateFeaturesRequest, now_ms: int
+) -> Result[requests.UpdateFeaturesResponse]:
     """Change levels, all or none.
 
     Raises:
@@ -90,11 +83,11 @@ def update_features(
     for update in request.updates:
         _check(image, update)
         records += _records(image, own, update)
-    result = with_rule_changes(image, own, records, UpdateFeaturesResponse())
+    result = with_rule_changes(image, own, records, requests.UpdateFeaturesResponse())
     return Result([], result.response) if request.validate_only else result
 
 
-def _check(image: MetadataImage, update: FeatureUpdate) -> None:
+def _check(image: MetadataImage, update: requests.FeatureUpdate) -> None:
     kind, present = update.upgrade_type or _UPGRADE, image.feature_levels.get(update.name, 0)
     if update.name not in SUPPORTED_FEATURES:
         raise _invalid(update, f"this version knows no such feature, but {', '.join(SUPPORTED_FEATURES)}")
@@ -109,7 +102,7 @@ def _check(image: MetadataImage, update: FeatureUpdate) -> None:
         raise _invalid(update, f"it has {present}, so this is not a downgrade")
 
 
-def _records(image: MetadataImage, own: TopicConfig, update: FeatureUpdate) -> Iterator[MetadataRecord]:
+def _records(image: MetadataImage, own: TopicConfig, update: requests.FeatureUpdate) -> Iterator[MetadataRecord]:
     present = image.feature_levels.get(update.name, 0)
     if update.level == present:
         return
@@ -140,13 +133,13 @@ def _check_independent_of_elr(image: MetadataImage) -> None:
             raise error_for(ErrorCode.FEATURE_UPDATE_FAILED, text)
 
 
-def _ranges(image: MetadataImage, name: str) -> Iterator[tuple[str, FeatureRange]]:
+def _ranges(image: MetadataImage, name: str) -> Iterator[tuple[str, requests.FeatureRange]]:
     yield "this controller", SUPPORTED_FEATURES[name]
     for broker in image.brokers.values():
-        known = next((f for f in broker.features if f.name == name), FeatureRange(name, 0, 0))
+        known = next((f for f in broker.features if f.name == name), requests.FeatureRange(name, 0, 0))
         yield f"broker {broker.broker_id}", known
 
 
-def _invalid(update: FeatureUpdate, reason: str) -> TidelogError:
+def _invalid(update: requests.FeatureUpdate, reason: str) -> TidelogError:
     text = f"feature {update.name!r} cannot get level {update.level}: {reason}"
     return error_for(ErrorCode.INVALID_UPDATE_VERSION, text)

@@ -15,16 +15,7 @@ from itertools import islice
 
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.ids import BrokerId, TopicId
-from tidelog_quorum.controller.elections import (
-    NOBODY,
-    Brokers,
-    Candidate,
-    PartitionScan,
-    possibly_unsettled,
-    rules_of,
-    settled,
-    without_leader,
-)
+from tidelog_quorum.controller import elections
 from tidelog_quorum.controller.partition_change import ElectionRules
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import MetadataRecord
@@ -39,7 +30,7 @@ class PartitionQueue:
     def __init__(self, own: TopicConfig, max_changes: int = MAX_CHANGES) -> None:
         self._own = own
         self._max_changes = max_changes
-        self._waiting: deque[tuple[PartitionScan, frozenset[BrokerId]]] = deque()
+        self._waiting: deque[tuple[elections.PartitionScan, frozenset[BrokerId]]] = deque()
         self._configs: object = None
 
     @property
@@ -55,7 +46,7 @@ class PartitionQueue:
         """Start with the partitions that an earlier leader may have left."""
         self.forget()
         self._configs = image.configs
-        self._wait(possibly_unsettled(image), NOBODY)
+        self._wait(elections.possibly_unsettled(image), elections.NOBODY)
 
     def forget(self) -> None:
         """Clear the queue."""
@@ -64,9 +55,9 @@ class PartitionQueue:
     def changes(
         self,
         image: MetadataImage,
-        brokers: Brokers,
-        candidates: PartitionScan,
-        unclean_shutdown: frozenset[BrokerId] = NOBODY,
+        brokers: elections.Brokers,
+        candidates: elections.PartitionScan,
+        unclean_shutdown: frozenset[BrokerId] = elections.NOBODY,
     ) -> list[MetadataRecord]:
         """Return the changes that settle the first ``candidates``; queue the others. See ``elections.settled``."""
         records = self._changes(image, brokers, candidates, unclean_shutdown)
@@ -76,15 +67,15 @@ class PartitionQueue:
     def changes_at_once(
         self,
         image: MetadataImage,
-        brokers: Brokers,
-        candidates: PartitionScan,
-        unclean_shutdown: frozenset[BrokerId] = NOBODY,
+        brokers: elections.Brokers,
+        candidates: elections.PartitionScan,
+        unclean_shutdown: frozenset[BrokerId] = elections.NOBODY,
     ) -> list[MetadataRecord] | None:
         """Return the changes that settle all ``candidates``, or None if they are too many for one entry."""
         records = self._changes(image, brokers, candidates, unclean_shutdown)
         return None if candidates.find() else records
 
-    def postpone(self, candidates: PartitionScan, unclean_shutdown: frozenset[BrokerId]) -> None:
+    def postpone(self, candidates: elections.PartitionScan, unclean_shutdown: frozenset[BrokerId]) -> None:
         """Queue partitions, unless the queue has some already."""
         if self.is_idle:
             self._wait(candidates, unclean_shutdown)
@@ -96,7 +87,7 @@ class PartitionQueue:
         """
         if self._configs is not image.configs:
             self._configs = image.configs
-            self._wait(without_leader(image), NOBODY)
+            self._wait(elections.without_leader(image), elections.NOBODY)
 
     def go_on(self, image: MetadataImage) -> list[MetadataRecord]:
         """Settle the next queued partitions and return their changes."""
@@ -110,7 +101,7 @@ class PartitionQueue:
                 records += self._change(image, image.brokers, candidate, unclean, rules)
         return records
 
-    def _next_waiting(self) -> Iterator[tuple[Candidate, frozenset[BrokerId]]]:
+    def _next_waiting(self) -> Iterator[tuple[elections.Candidate, frozenset[BrokerId]]]:
         while self._waiting:
             candidates, unclean_shutdown = self._waiting[0]
             for candidate in candidates:
@@ -120,8 +111,8 @@ class PartitionQueue:
     def _changes(
         self,
         image: MetadataImage,
-        brokers: Brokers,
-        candidates: PartitionScan,
+        brokers: elections.Brokers,
+        candidates: elections.PartitionScan,
         unclean_shutdown: frozenset[BrokerId],
     ) -> list[MetadataRecord]:
         records: list[MetadataRecord] = []
@@ -133,21 +124,23 @@ class PartitionQueue:
     def _change(
         self,
         image: MetadataImage,
-        brokers: Brokers,
-        candidate: Candidate,
+        brokers: elections.Brokers,
+        candidate: elections.Candidate,
         unclean_shutdown: frozenset[BrokerId],
         rules: dict[str, ElectionRules],
     ) -> tuple[MetadataRecord, ...]:
         topic, index, partition = candidate
-        change = settled(brokers, self._rules(image, topic, rules), topic.topic_id, index, partition, unclean_shutdown)
+        change = elections.settled(
+            brokers, self._rules(image, topic, rules), topic.topic_id, index, partition, unclean_shutdown
+        )
         return () if change is None else (change,)
 
     def _rules(self, image: MetadataImage, topic: TopicImage, known: dict[str, ElectionRules]) -> ElectionRules:
         if topic.name not in known:
-            known[topic.name] = rules_of(image, topic.name, self._own)
+            known[topic.name] = elections.rules_of(image, topic.name, self._own)
         return known[topic.name]
 
-    def _wait(self, candidates: PartitionScan, unclean_shutdown: frozenset[BrokerId]) -> None:
+    def _wait(self, candidates: elections.PartitionScan, unclean_shutdown: frozenset[BrokerId]) -> None:
         # Evaluated only in their turn: they are found in the image of the event, and settled in the current one.
         if candidates.find():
             self._waiting.append((candidates, unclean_shutdown))

@@ -150,11 +150,6 @@ class MetadataImage:
         """Return the records of :meth:`iterate_records` as a list."""
         return list(self.iterate_records())
 
-    @classmethod
-    def from_records(cls, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> MetadataImage:
-        """Return the image of a snapshot's records."""
-        return cls().apply(offset, epoch, records)
-
     def check_invariants(self) -> None:
         """Assert the invariants of every image (see ``PartitionRegistration``); the controller asserts more."""
         assert {t.topic_id: t.name for t in self.topics.values()} == dict(self.topic_names)

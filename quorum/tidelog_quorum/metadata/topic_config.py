@@ -73,13 +73,6 @@ def cluster_topic_defaults(image: MetadataImage, own: TopicConfig = DEFAULT_TOPI
     return override_topic_config(changed, own)
 
 
-def effective_topic_config(
-    image: MetadataImage, topic_name: str, own: TopicConfig = DEFAULT_TOPIC_CONFIG
-) -> TopicConfig:
-    """Return all settings of a topic from a controller's view; ``own`` are those of its properties file."""
-    return topic_config(image, topic_name, cluster_topic_defaults(image, own))
-
-
 def min_insync_replicas(image: MetadataImage, topic_name: str, own: TopicConfig = DEFAULT_TOPIC_CONFIG) -> int:
     """Return a topic's ``min.insync.replicas`` from a controller's view; cheap, for every partition."""
     value = _effective(image, topic_name, MIN_INSYNC_REPLICAS)

@@ -17,7 +17,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_quorum.raft.core import commands, events, messages
-from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.core.raft import Raft
 from tidelog_quorum.raft.core.replica import RandomSource
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
@@ -29,7 +29,6 @@ from tidelog_quorum.raft.network.peers import ConfiguredControllers, Introductio
 from tidelog_quorum.raft.network.receiver import RaftReceiver, add_raft_service
 from tidelog_quorum.raft.protocol import LeaderAndEpoch, RaftListener
 from tidelog_quorum.raft.requests import PendingRequests
-from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 from tidelog_quorum.raft.snapshot_tasks import SnapshotSender, SnapshotTaker
 from tidelog_quorum.raft.storage.raft_storage import Written, open_storage
 from tidelog_quorum.raft.storage.snapshot_files import remove_snapshot

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidelog_quorum.raft.core.commands import SendSnapshot
+from tidelog_quorum.raft.core.config import SnapshotConfig
 from tidelog_quorum.raft.core.messages import Snapshot, SnapshotRequest
 from tidelog_quorum.raft.delivery import Delivery
 from tidelog_quorum.raft.event_loop import call_in_thread
 from tidelog_quorum.raft.protocol import RaftListener
-from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 from tidelog_quorum.raft.storage.snapshot_files import SnapshotReader, write_snapshot
 
 logger = logging.getLogger(__name__)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from tidelog_foundation.config import at_least, not_empty, one_of, setting
 from tidelog_foundation.config.endpoints import parse_addresses, parse_listener, parse_voters
-from tidelog_foundation.config.settings import setting_of
+from tidelog_foundation.config.settings import config_key, setting_of
 from tidelog_quorum.controller.config import ControllerConfig
-from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 
 TIDELOG = "tidelog"
 PYSYNCOBJ = "pysyncobj"
@@ -116,25 +116,17 @@ class QuorumConfig(ControllerConfig):
 
     def raft_config(self) -> RaftConfig:
         """Return the timeouts and limits of the quorum."""
-        return RaftConfig(
-            election_timeout_ms=self.controller_quorum_election_timeout_ms,
-            heartbeat_interval_ms=self.controller_quorum_heartbeat_interval_ms
-            or self.controller_quorum_election_timeout_ms // 3,
-            max_append_bytes=self.controller_quorum_append_max_bytes,
-            max_inflight_appends=self.controller_quorum_append_max_inflight,
-            max_inflight_bytes=self.controller_quorum_append_max_inflight_bytes,
-            max_trailing_entries=self.controller_quorum_snapshot_trailing_entries,
-            max_trailing_bytes=self.controller_quorum_snapshot_trailing_bytes,
-            max_observers=self.controller_quorum_observers_max,
-        )
+        values = self._settings_of(RaftConfig)
+        values["heartbeat_interval_ms"] = values["heartbeat_interval_ms"] or values["election_timeout_ms"] // 3
+        return RaftConfig(**values)
 
     def snapshot_config(self) -> SnapshotConfig:
         """Return the settings of snapshots and their transfer."""
-        return SnapshotConfig(
-            max_bytes_between=self.metadata_log_max_record_bytes_between_snapshots,
-            max_interval_ms=self.metadata_log_max_snapshot_interval_ms,
-            chunk_bytes=self.controller_quorum_snapshot_chunk_bytes,
-        )
+        return SnapshotConfig(**self._settings_of(SnapshotConfig))
+
+    def _settings_of(self, config: type[RaftConfig | SnapshotConfig]) -> dict[str, Any]:
+        """Return the values of the properties whose keys the fields of ``config`` name."""
+        return {field.name: getattr(self, config_key(field).replace(".", "_")) for field in fields(config)}
 
     def _check_membership(self) -> None:
         if not self.controller_quorum_voters and not self.controller_quorum_bootstrap_servers:

@@ -28,16 +28,21 @@ from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
 from tidelog_quorum.metadata.records import FeatureLevelRecord, PartitionChangeRecord
 from tidelog_quorum.metadata.topic_config import (
+    DEFAULT_TOPIC_CONFIG,
     broker_settings,
     cluster_topic_defaults,
-    effective_topic_config,
     min_insync_replicas,
+    topic_config,
     unclean_leader_election_enable,
 )
 from tidelog_quorum.server.config import QuorumConfig
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = 1, 2, 3, 4
+
+
+def effective_topic_config(image: MetadataImage, name: str, own: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:
+    return topic_config(image, name, cluster_topic_defaults(image, own))
 
 
 @pytest.fixture
@@ -193,7 +198,7 @@ def test_settings_of_a_group_are_within_the_controllers_limits(new_driver: Any) 
     assert (code, message) == ("INVALID_CONFIG", f"{session} 200 must be greater than {heartbeat} 200")
     assert alter(driver, GROUP, "g", operation(session, kind=DELETE), operation(heartbeat, "200")) == ("NONE", "")
     image = driver.image
-    assert MetadataImage.from_records(image.offset, image.epoch, image.to_records()).configs == image.configs
+    assert MetadataImage().apply(image.offset, image.epoch, image.to_records()).configs == image.configs
     assert alter(driver, GROUP, "g", operation(heartbeat, kind=DELETE), operation("nope", kind=DELETE)) == ("NONE", "")
     assert not driver.image.configs
 
@@ -374,7 +379,7 @@ def test_whatever_is_taken_can_be_resolved_by_everybody(
             layers = broker_settings(driver.image), broker_settings(driver.image, broker_id)
             parse_config(DynamicBrokerConfig, override_broker_settings(*map(with_effect, layers)))
         image = driver.image
-        assert MetadataImage.from_records(image.offset, image.epoch, image.to_records()).configs == image.configs
+        assert MetadataImage().apply(image.offset, image.epoch, image.to_records()).configs == image.configs
 
 
 def test_the_keys_that_are_read_from_files_alone_are_all_known() -> None:

@@ -178,7 +178,7 @@ def test_replica_in_an_offline_directory_is_described_as_offline(three: Any) -> 
 def test_directories_of_partitions_survive_a_snapshot(three: Any) -> None:
     three.heartbeat(1, offline_log_dirs=[A])
     image = three.controller.committed
-    assert MetadataImage.from_records(image.offset, image.epoch, image.to_records()) == image
+    assert MetadataImage().apply(image.offset, image.epoch, image.to_records()) == image
 
 
 def test_next_leader_looks_at_what_is_in_a_failed_directory_whose_id_another_broker_has_too(driver: Any) -> None:

@@ -35,7 +35,7 @@ def test_blocks_are_not_given_again_by_a_new_leader_or_from_a_snapshot(two: Any)
     two.lead()
     assert allocate(two, 2) == (1_000, 1_000)
     image = two.image
-    restored = MetadataImage.from_records(image.offset, image.epoch, image.to_records())
+    restored = MetadataImage().apply(image.offset, image.epoch, image.to_records())
     assert restored.next_producer_id == 2_000
 
 

@@ -501,7 +501,7 @@ def test_reassignment_survives_in_a_snapshot():
     topic = Topic()
     topic.alter([4, 5, 3])
 
-    restored = MetadataImage.from_records(topic.image.offset, topic.image.epoch, topic.image.to_records())
+    restored = MetadataImage().apply(topic.image.offset, topic.image.epoch, topic.image.to_records())
 
     assert restored == topic.image
     topic.image = restored

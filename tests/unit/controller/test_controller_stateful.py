@@ -361,7 +361,7 @@ class Cluster(RuleBasedStateMachine):
             image = image.apply(offset, epoch, records)
         assert image == self.controller.committed
         if image.offset >= 0:
-            assert MetadataImage.from_records(image.offset, image.epoch, image.to_records()) == image
+            assert MetadataImage().apply(image.offset, image.epoch, image.to_records()) == image
 
     @property
     def image(self) -> MetadataImage:

@@ -431,6 +431,6 @@ def test_follower_takes_over_what_others_read(world: World) -> None:
     after = image.apply(entry.index, entry.term, levels("large"))
     assert kinds(world.step(EntryRead(entry, after))) == ["Publish"]
     assert world.term.controller.committed is after
-    snapshot = MetadataImage.from_records(entry.index + 10, world.epoch, levels("x"))
+    snapshot = MetadataImage().apply(entry.index + 10, world.epoch, levels("x"))
     world.step(SnapshotRead(snapshot))
     assert world.term.controller.committed is snapshot

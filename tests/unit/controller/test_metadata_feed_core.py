@@ -166,7 +166,7 @@ def test_image_of_a_follower_that_has_gone_is_dropped() -> None:
     world.publish("a")
     world.join(1)
     world.go_on(1)
-    restored = MetadataImage.from_records(50, 2, [FeatureLevelRecord("x", 1)])
+    restored = MetadataImage().apply(50, 2, [FeatureLevelRecord("x", 1)])
     assert world.step(Restored(restored)) == [], "it is still sent"
     assert world.step(Left(1)) == [DropImage(1)]
 

@@ -77,10 +77,10 @@ def test_payload_that_ends_within_a_frame_is_refused() -> None:
 
 
 def test_equal_images_have_the_same_bytes() -> None:
-    one = MetadataImage.from_records(5, 1, records_of(3, 4))
+    one = MetadataImage().apply(5, 1, records_of(3, 4))
     shuffled = records_of(3, 4)
     groups = [shuffled[i : i + 5] for i in range(0, 15, 5)]
-    other = MetadataImage.from_records(5, 1, itertools.chain(*reversed(groups)))
+    other = MetadataImage().apply(5, 1, itertools.chain(*reversed(groups)))
     assert one == other
     assert list(encode_batches(one.iterate_records())) == list(encode_batches(other.iterate_records()))
     assert image_from_batches(5, 1, encode_batches(one.iterate_records(), 100)) == one
@@ -94,7 +94,7 @@ def test_equal_lists_of_an_image_are_one_object() -> None:
 
 
 def test_isr_that_is_complete_again_is_the_replicas() -> None:
-    image = MetadataImage.from_records(1, 1, records_of(1, 1))
+    image = MetadataImage().apply(1, 1, records_of(1, 1))
     topic_id = image.topics["t0"].topic_id
     image = image.apply(2, 1, [PartitionChangeRecord(topic_id, 0, isr=(1,))])  # type: ignore[arg-type]
     image = image.apply(3, 1, [PartitionChangeRecord(topic_id, 0, isr=(1, 2, 3))])  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_isr_that_is_complete_again_is_the_replicas() -> None:
 
 
 def test_small_entry_copies_only_the_maps_that_it_touches() -> None:
-    image = MetadataImage.from_records(1, 1, records_of(50, 20))
+    image = MetadataImage().apply(1, 1, records_of(50, 20))
     after = image.apply(2, 1, [PartitionChangeRecord(image.topics["t7"].topic_id, 3, leader=2)])  # type: ignore[arg-type]
     changed = [n for n in image.topics if after.topics[n] is not image.topics[n]]
     assert changed == ["t7"]
@@ -117,7 +117,7 @@ def test_collector_does_not_look_at_what_lasts() -> None:
     try:
         with building_lasting_objects():
             assert not gc.isenabled()
-            image = MetadataImage.from_records(1, 1, records_of(20, 20))
+            image = MetadataImage().apply(1, 1, records_of(20, 20))
         assert gc.isenabled()
         assert gc.get_freeze_count() > 400
         frozen = gc.get_freeze_count()

@@ -123,7 +123,7 @@ def test_codec_refuses_bytes_that_are_no_batch() -> None:
 def test_image_round_trips_through_its_records(history: list[list[MetadataRecord]]) -> None:
     image = applied(history)[-1]
     records = decode_batch(encode_batch(image.to_records()))
-    assert MetadataImage.from_records(image.offset if image.offset >= 0 else 0, image.epoch, records) == (
+    assert MetadataImage().apply(image.offset if image.offset >= 0 else 0, image.epoch, records) == (
         image if image.offset >= 0 else MetadataImage(0, -1)
     )
 
@@ -142,7 +142,7 @@ def test_delta_names_exactly_what_differs(history: list[list[MetadataRecord]], d
     before, after = (data.draw(st.sampled_from(images)) for _ in range(2))
     if data.draw(st.booleans()):
         # What an observer has after a snapshot shares nothing with what it had before.
-        after = MetadataImage.from_records(after.offset + 1, 1, after.to_records())
+        after = MetadataImage().apply(after.offset + 1, 1, after.to_records())
     delta = delta_between(before, after)
 
     def partitions(image: MetadataImage) -> dict[tuple[bytes, int], object]:

@@ -219,7 +219,7 @@ def test_feed_of_a_controller_that_loaded_a_snapshot_sends_one_to_who_is_not_bey
         log.publish("a", "b")
         observer = Observer(log.feed)
         await observer.reach(log.image)
-        log.image = MetadataImage.from_records(50, 2, [FeatureLevelRecord("x", 1)])
+        log.image = MetadataImage().apply(50, 2, [FeatureLevelRecord("x", 1)])
         log.feed.step(Restored(log.image))
         ahead = Observer(log.feed, 52)
         assert not (await ahead.next()).entries

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 
 FAST = RaftConfig(election_timeout_ms=500, heartbeat_interval_ms=50, max_trailing_entries=5)
 Engines = Callable[..., Any]

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_quorum.raft.core.config import RaftConfig
-from tidelog_quorum.raft.snapshot_config import SnapshotConfig
+from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.storage.stored_log import read_stored_log
 
 FAST = RaftConfig(election_timeout_ms=500, heartbeat_interval_ms=50, max_trailing_entries=5)

@@ -1,4 +1,4 @@
-"""The limits and times of the Raft state machine, with the reasons for their defaults."""
+"""The limits and times of the Raft state machine and of snapshots, with the reasons for their defaults."""
 
 from __future__ import annotations
 
@@ -71,3 +71,28 @@ class RaftConfig:
                 f"a heartbeat interval of {self.heartbeat_interval_ms} ms leaves less than two heartbeats "
                 f"in an election timeout of {self.election_timeout_ms} ms"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotConfig:
+    """The snapshot settings of one replica; they may differ between replicas."""
+
+    max_bytes_between: int = setting(
+        20_971_520,
+        "The number of bytes committed since the last snapshot at which a snapshot is taken.",
+        at_least(1),
+        key="metadata.log.max.record.bytes.between.snapshots",
+    )
+    max_interval_ms: int = setting(
+        3_600_000,
+        "The age of the last snapshot at which a snapshot is taken if anything was committed since, in "
+        "milliseconds; 0 disables snapshots by age.",
+        at_least(0),
+        key="metadata.log.max.snapshot.interval.ms",
+    )
+    chunk_bytes: int = setting(
+        256 * 1024,
+        "The size of a snapshot chunk, in bytes; a heartbeat waits for at most one chunk.",
+        between(1, 4 * 1024 * 1024),
+        key="controller.quorum.snapshot.chunk.bytes",
+    )

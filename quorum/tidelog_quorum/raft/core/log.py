@@ -44,11 +44,6 @@ class RaftLog:
         """The term of the last entry; that of the start when there is none."""
         return self._entries[-1].term if self._entries else self.start_term
 
-    @property
-    def written_index(self) -> int:
-        """The index of the last entry that was handed to the disk."""
-        return self._unwritten_from - 1
-
     def term_at(self, index: int) -> int:
         """Return the term of the entry at ``index``, which must be in the log or its start."""
         if index == self.start_index:

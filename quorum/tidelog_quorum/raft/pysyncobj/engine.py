@@ -27,12 +27,11 @@ from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse, QuorumReplica
-from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftListener
 from tidelog_quorum.raft.pysyncobj.log import Frame, FrameKind, LogState, check_identity
 from tidelog_quorum.raft.pysyncobj.thread import PySyncObjThread, View
-from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 
 logger = logging.getLogger(__name__)
 

@@ -23,10 +23,9 @@ from pysyncobj.transport import TCPTransport
 
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 from tidelog_quorum.raft.pysyncobj.log import Frame, FrameKind, LogState, read_dump, write_dump
-from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -310,7 +310,7 @@ def test_follower_goes_on_from_a_controller_that_loaded_a_snapshot() -> None:
             log.register(1)
             log.change(*topic(1, 5))
             await node.reaches(log.image)
-            image = MetadataImage.from_records(90, 4, [*log.image.to_records(), *topic(2, 5)])
+            image = MetadataImage().apply(90, 4, [*log.image.to_records(), *topic(2, 5)])
             log.image = image
             for controller in log.controllers:
                 controller.feed.step(Restored(image))
