@@ -124,7 +124,11 @@ def verify(
     for log_dir, files in checkpoints.items():
         problems += files.problems
         notes += files.compare(_by_partition(reports[partition] for partition in found[log_dir]))
-    _show(list(reports.values()), problems, notes, time.monotonic() - started, as_json=as_json, show_all=show_all)
+    checked, elapsed_s = list(reports.values()), time.monotonic() - started
+    if as_json:
+        print_json(checked, problems, notes, elapsed_s)
+    else:
+        print_text(checked, problems, notes, elapsed_s, show_all)
     if problems:
         raise typer.Exit(_DONE_WITH_PROBLEMS)
 
@@ -148,21 +152,6 @@ def _expanded(paths: list[Path]) -> Iterator[LogFile]:
 def _by_partition(reports: Iterator[PartitionReport]) -> dict[tuple[str, int], PartitionReport]:
     named = ((topic_partition(report.directory), report) for report in reports)
     return {name: report for name, report in named if name is not None}
-
-
-def _show(
-    reports: list[PartitionReport],
-    problems: list[Problem],
-    notes: list[Note],
-    elapsed_s: float,
-    *,
-    as_json: bool,
-    show_all: bool,
-) -> None:
-    if as_json:
-        print_json(reports, problems, notes, elapsed_s)
-    else:
-        print_text(reports, problems, notes, elapsed_s, show_all)
 
 
 def _write_line(line: str) -> None:
@@ -200,17 +189,7 @@ def print_json(
     for finding in findings:
         typer.echo(json.dumps(remark_fields(finding), ensure_ascii=False))
     for report in reports:
-        fields = {
-            "kind": "partition",
-            "directory": str(report.directory),
-            "segments": report.segments,
-            "batches": report.batches,
-            "records": report.records,
-            "bytes": report.size_in_bytes,
-            "startOffset": report.start_offset,
-            "endOffset": report.end_offset,
-            "problems": len(report.problems),
-        }
+        fields = {"kind": "partition", "directory": str(report.directory), **_numbers(report)}
         typer.echo(json.dumps(fields, ensure_ascii=False))
     totals = _totals(reports)
     typer.echo(
@@ -218,8 +197,8 @@ def print_json(
             {
                 "kind": "summary",
                 "partitions": len(reports),
-                **dict(zip(("segments", "batches", "records", "bytes"), totals, strict=True)),
-                "megabytesPerSecond": round(_speed(totals[3], elapsed_s), 1),
+                **totals,
+                "megabytesPerSecond": round(_speed(totals["bytes"], elapsed_s), 1),
                 "problems": len(problems),
             }
         )
@@ -237,8 +216,8 @@ def print_text(
 
     With more than 40 partitions, only those with problems have a row, unless ``show_all``.
     """
-    rows = [_row(report) for report in reports if show_all or len(reports) <= _SHOWN_PARTITIONS or report.problems]
-    if rows:
+    shown = [report for report in reports if show_all or len(reports) <= _SHOWN_PARTITIONS or report.problems]
+    if rows := [[report.directory.name, *_numbers(report).values()] for report in shown]:
         print_table(
             ["PARTITION", "SEGMENTS", "BATCHES", "RECORDS", "BYTES", "START OFFSET", "END OFFSET", "PROBLEMS"], rows
         )
@@ -246,7 +225,7 @@ def print_text(
         typer.echo(f"note: {note}")
     for problem in problems:
         typer.echo(f"problem: {problem}")
-    segments, batches, records, size = _totals(reports)
+    segments, batches, records, size = _totals(reports).values()
     typer.echo(
         f"{counted(len(reports), 'partition')}, {counted(segments, 'segment')}, {counted(batches, 'batch', 'batches')},"
         f" {counted(records, 'record')}, {size:,} bytes in {elapsed_s:.1f} s ({_speed(size, elapsed_s):,.0f} MB/s):"
@@ -267,26 +246,22 @@ def directory_size(partitions: Sequence[Path]) -> int:
     return total
 
 
-def _row(report: PartitionReport) -> list[object]:
-    return [
-        report.directory.name,
-        report.segments,
-        report.batches,
-        report.records,
-        report.size_in_bytes,
-        report.start_offset,
-        report.end_offset,
-        len(report.problems),
-    ]
+def _numbers(report: PartitionReport) -> dict[str, int]:
+    """Return the numbers of a partition by their names in JSON, in the order of the table."""
+    return {
+        "segments": report.segments,
+        "batches": report.batches,
+        "records": report.records,
+        "bytes": report.size_in_bytes,
+        "startOffset": report.start_offset,
+        "endOffset": report.end_offset,
+        "problems": len(report.problems),
+    }
 
 
-def _totals(reports: Sequence[PartitionReport]) -> tuple[int, int, int, int]:
-    return (
-        sum(report.segments for report in reports),
-        sum(report.batches for report in reports),
-        sum(report.records for report in reports),
-        sum(report.size_in_bytes for report in reports),
-    )
+def _totals(reports: Sequence[PartitionReport]) -> dict[str, int]:
+    numbers = [_numbers(report) for report in reports]
+    return {name: sum(of[name] for of in numbers) for name in ("segments", "batches", "records", "bytes")}
 
 
 def _speed(size: int, elapsed_s: float) -> float:
