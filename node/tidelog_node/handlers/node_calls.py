@@ -9,13 +9,7 @@ from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node.handlers.context import DEFAULT_TIMEOUT_MS, NodeContext
-from tidelog_node.handlers.requests.transactions import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    WritableTxnMarker,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from tidelog_node.handlers.requests import transactions as requests
 from tidelog_node.handlers.transaction_markers import write_txn_markers
 from tidelog_node.transactions.markers import MarkersRequest, PartitionMarkers
 from tidelog_node.transactions.states import TopicPartition
@@ -28,14 +22,14 @@ class NodeCalls(Protocol):
     """Calls to the inter-broker listeners of other nodes. Each raises TidelogError if the call failed as a whole."""
 
     async def write_txn_markers(
-        self, address: str, request: WriteTxnMarkersRequest, timeout_s: float
-    ) -> WriteTxnMarkersResponse:
+        self, address: str, request: requests.WriteTxnMarkersRequest, timeout_s: float
+    ) -> requests.WriteTxnMarkersResponse:
         """Write markers to partitions that the node at ``host:port`` leads."""
         ...
 
     async def add_partitions_to_txn(
-        self, address: str, request: AddPartitionsToTxnRequest, timeout_s: float
-    ) -> AddPartitionsToTxnResponse:
+        self, address: str, request: requests.AddPartitionsToTxnRequest, timeout_s: float
+    ) -> requests.AddPartitionsToTxnResponse:
         """Add partitions to transactions that the node at ``host:port`` coordinates, or verify that they have them."""
         ...
 
@@ -57,7 +51,7 @@ class NodeMarkerSender:
         Raises:
             TidelogError: The call failed: it is unknown which markers were written.
         """
-        markers = WriteTxnMarkersRequest(tuple(_marker(item) for item in request.transactions))
+        markers = requests.WriteTxnMarkersRequest(tuple(_marker(item) for item in request.transactions))
         response = await self._write(BrokerId(request.node_id), markers)
         if len(response.markers) != len(request.transactions):
             text = f"node {request.node_id} answered {len(request.transactions)} markers with {len(response.markers)}"
@@ -71,7 +65,9 @@ class NodeMarkerSender:
             for partition in topic.partitions
         }
 
-    async def _write(self, node_id: BrokerId, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    async def _write(
+        self, node_id: BrokerId, request: requests.WriteTxnMarkersRequest
+    ) -> requests.WriteTxnMarkersResponse:
         context = self._context
         if node_id == context.broker_id:
             return await write_txn_markers(context, request)
@@ -82,12 +78,12 @@ class NodeMarkerSender:
         return await self._calls.write_txn_markers(address, request, _ANSWER_S)
 
 
-def _marker(item: PartitionMarkers) -> WritableTxnMarker:
+def _marker(item: PartitionMarkers) -> requests.WritableTxnMarker:
     topics: dict[str, list[int]] = {}
     for topic, index in item.partitions:
         topics.setdefault(topic, []).append(index)
     markers = item.markers
-    return WritableTxnMarker(
+    return requests.WritableTxnMarker(
         markers.producer.id,
         markers.producer.epoch,
         markers.committed,

@@ -5,21 +5,15 @@ from __future__ import annotations
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext
-from tidelog_node.handlers.requests.producers import (
-    ActiveProducer,
-    DescribeProducersPartitionResult,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    DescribeProducersTopicResult,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from tidelog_node.handlers.requests import producers as requests
 from tidelog_node.handlers.transactions import init_transactional_producer
 
 _FIRST_EPOCH = 0
 
 
-async def init_producer_id(context: NodeContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+async def init_producer_id(
+    context: NodeContext, request: requests.InitProducerIdRequest
+) -> requests.InitProducerIdResponse:
     """Return a unique id for an idempotent producer, or the producer of a transactional id.
 
     Raises:
@@ -32,29 +26,33 @@ async def init_producer_id(context: NodeContext, request: InitProducerIdRequest)
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     if request.transactional_id is not None:
         return await init_transactional_producer(context, request.transactional_id, request)
-    return InitProducerIdResponse(producer_id=await context.producer_ids.next_id(), producer_epoch=_FIRST_EPOCH)
+    return requests.InitProducerIdResponse(
+        producer_id=await context.producer_ids.next_id(), producer_epoch=_FIRST_EPOCH
+    )
 
 
-async def describe_producers(context: NodeContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+async def describe_producers(
+    context: NodeContext, request: requests.DescribeProducersRequest
+) -> requests.DescribeProducersResponse:
     """Return a result for every partition; errors are in the results.
 
     Producers that were silent long enough are omitted.
     """
-    topics: list[DescribeProducersTopicResult] = []
+    topics: list[requests.DescribeProducersTopicResult] = []
     slices = TimeSlices()
     async for topic in slices.of(request.topics):
         results = [_result(context, topic.name, index) async for index in slices.of(topic.partitions)]
-        topics.append(DescribeProducersTopicResult(topic.name, tuple(results)))
-    return DescribeProducersResponse(tuple(topics))
+        topics.append(requests.DescribeProducersTopicResult(topic.name, tuple(results)))
+    return requests.DescribeProducersResponse(tuple(topics))
 
 
-def _result(context: NodeContext, topic: str, index: int) -> DescribeProducersPartitionResult:
+def _result(context: NodeContext, topic: str, index: int) -> requests.DescribeProducersPartitionResult:
     try:
         entries = context.partition(topic, index).log.active_producers()
     except TidelogError as error:
-        return DescribeProducersPartitionResult(index, error.detached())
+        return requests.DescribeProducersPartitionResult(index, error.detached())
     producers = [
-        ActiveProducer(
+        requests.ActiveProducer(
             producer_id=entry.producer_id,
             producer_epoch=entry.producer_epoch,
             last_sequence=entry.last_sequence,
@@ -64,4 +62,4 @@ def _result(context: NodeContext, topic: str, index: int) -> DescribeProducersPa
         )
         for entry in entries
     ]
-    return DescribeProducersPartitionResult(index, None, tuple(producers))
+    return requests.DescribeProducersPartitionResult(index, None, tuple(producers))

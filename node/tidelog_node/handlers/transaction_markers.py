@@ -14,14 +14,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import ControlType, control_batch
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import DEFAULT_TIMEOUT_MS, NodeContext
-from tidelog_node.handlers.requests.transactions import (
-    WritableTxnMarker,
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from tidelog_node.handlers.requests import transactions as requests
 from tidelog_node.partitions import Partition, create_folders
 from tidelog_node.transactions.states import MAX_PRODUCER_EPOCH
 
@@ -37,7 +30,9 @@ class _Appended:
     replicated: asyncio.Future[None] | None = None
 
 
-async def write_txn_markers(context: NodeContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+async def write_txn_markers(
+    context: NodeContext, request: requests.WriteTxnMarkersRequest
+) -> requests.WriteTxnMarkersResponse:
     """Append each marker to its partitions; errors are in the results.
 
     A result without an error means that all in-sync replicas, at least ``min.insync.replicas``, have the marker.
@@ -56,23 +51,24 @@ async def write_txn_markers(context: NodeContext, request: WriteTxnMarkersReques
     results = []
     for marker, topics in zip(request.markers, markers, strict=True):
         of_topics = [
-            WritableTxnMarkerTopicResult(
-                name, tuple([WritableTxnMarkerPartitionResult(a.index, a.error) async for a in slices.of(of_topic)])
+            requests.WritableTxnMarkerTopicResult(
+                name,
+                tuple([requests.WritableTxnMarkerPartitionResult(a.index, a.error) async for a in slices.of(of_topic)]),
             )
             for name, of_topic in topics
         ]
-        results.append(WritableTxnMarkerResult(marker.producer_id, tuple(of_topics)))
-    return WriteTxnMarkersResponse(tuple(results))
+        results.append(requests.WritableTxnMarkerResult(marker.producer_id, tuple(of_topics)))
+    return requests.WriteTxnMarkersResponse(tuple(results))
 
 
-def _hosted(context: NodeContext, request: WriteTxnMarkersRequest) -> list[Partition]:
+def _hosted(context: NodeContext, request: requests.WriteTxnMarkersRequest) -> list[Partition]:
     names = {(topic.name, index) for marker in request.markers for topic in marker.topics for index in topic.partitions}
     found = (context.partitions.get(name, index) for name, index in names)
     return [partition for partition in found if partition is not None]
 
 
 async def _append(
-    context: NodeContext, marker: WritableTxnMarker, appended: list[_Appended], slices: TimeSlices
+    context: NodeContext, marker: requests.WritableTxnMarker, appended: list[_Appended], slices: TimeSlices
 ) -> list[tuple[str, list[_Appended]]]:
     error = _refused(marker)
     kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
@@ -91,7 +87,7 @@ async def _append(
     return topics
 
 
-def _refused(marker: WritableTxnMarker) -> TidelogError | None:
+def _refused(marker: requests.WritableTxnMarker) -> TidelogError | None:
     """Return the error for a marker of a producer that cannot exist."""
     if marker.producer_id >= 0 and 0 <= marker.producer_epoch <= MAX_PRODUCER_EPOCH:
         return None

@@ -17,20 +17,7 @@ from tidelog_node.handlers import NodeContext, PartitionOutcome, TopicOutcome
 from tidelog_node.handlers.produce import Acks
 from tidelog_node.kafka.cluster_view import leader_endpoints
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.protocol.messages.produce import (
-    FIRST_ADDING_PARTITIONS,
-    FIRST_SERVED,
-    FIRST_WITH_ABORTABLE_ERRORS,
-    FIRST_WITH_TOPIC_IDS,
-    FIRST_WITH_ZSTD,
-    FLEXIBLE,
-    VERSIONS,
-    ProducePartition,
-    ProduceRequest,
-    ProduceTopic,
-    decode_request,
-    encode_response,
-)
+from tidelog_node.kafka.protocol.messages import produce as wire
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
 from tidelog_node.transactions.states import EPOCH_BUMP_VERSION
@@ -49,8 +36,8 @@ class ProduceApi:
     """Produce, after Kafka's ``KafkaApis.handleProduceRequest``."""
 
     key = ApiKey.PRODUCE
-    versions = VERSIONS
-    flexible = FLEXIBLE
+    versions = wire.VERSIONS
+    flexible = wire.FLEXIBLE
     overlaps = True
 
     def begin(self, node: KafkaNode, request: Request) -> Body | Awaitable[Body | None] | None:
@@ -63,14 +50,14 @@ class ProduceApi:
         """
         caller = request.caller
         request.reader.bound_elements(handlers.MAX_PRODUCE_ELEMENTS)
-        call = _Call(node.context, caller.listener, caller.version, decode_request(request.reader, caller.version))
+        call = _Call(node.context, caller.listener, caller.version, wire.decode_request(request.reader, caller.version))
         return call.begin()
 
 
 class _Batches(NamedTuple):
     acks: int
     timeout_ms: int
-    topics: list[ProduceTopic]
+    topics: list[wire.ProduceTopic]
     transactional_id: str
     transaction_version: int
 
@@ -83,7 +70,7 @@ class _Call:
 
     __slots__ = ("_asked", "_context", "_listener", "_refused", "_version")
 
-    def __init__(self, context: NodeContext, listener: str, version: int, asked: ProduceRequest) -> None:
+    def __init__(self, context: NodeContext, listener: str, version: int, asked: wire.ProduceRequest) -> None:
         self._context = context
         self._listener = listener
         self._version = version
@@ -93,14 +80,14 @@ class _Call:
     def begin(self) -> Body | Awaitable[Body | None] | None:
         asked, context = self._asked, self._context
         acks = _ACKS.get(asked.acks)
-        if self._version < FIRST_SERVED:
+        if self._version < wire.FIRST_SERVED:
             return self._refuse(
                 ErrorCode.UNSUPPORTED_VERSION, f"Produce version {self._version} is not supported, the minimum is 3"
             )
         if acks is None:
             return self._refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {asked.acks}, expected -1, 0 or 1")
         self._sort_out()
-        transaction_version = EPOCH_BUMP_VERSION if self._version >= FIRST_ADDING_PARTITIONS else 0
+        transaction_version = EPOCH_BUMP_VERSION if self._version >= wire.FIRST_ADDING_PARTITIONS else 0
         batches = _Batches(acks, asked.timeout_ms, asked.topics, asked.transactional_id or "", transaction_version)
         pending = handlers.try_begin_produce(context, batches)
         if pending is None:
@@ -143,17 +130,17 @@ class _Call:
 
     def _body(self, outcomes: list[TopicOutcome]) -> Body:
         self._merge(outcomes)
-        if self._asked.transactional_id and self._version < FIRST_WITH_ABORTABLE_ERRORS:
+        if self._asked.transactional_id and self._version < wire.FIRST_WITH_ABORTABLE_ERRORS:
             _replace_abortable_errors(outcomes)
         leaders = [outcome.leader.leader_id for topic in outcomes for outcome in topic.partitions if outcome.leader]
         endpoints = leader_endpoints(self._context.metadata.image.brokers, leaders, self._listener) if leaders else ()
         writer = Writer()
-        encode_response(outcomes, endpoints, writer, self._version)
+        wire.encode_response(outcomes, endpoints, writer, self._version)
         return writer.chunks()
 
     def _sort_out(self) -> None:
         """Look up the topics' names, and remove the batches that are invalid in a request of this version."""
-        is_by_id = self._version >= FIRST_WITH_TOPIC_IDS
+        is_by_id = self._version >= wire.FIRST_WITH_TOPIC_IDS
         for place, topic in enumerate(self._asked.topics):
             if is_by_id and not self._find_name(topic):
                 error = error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic.topic_id.hex()}")
@@ -162,7 +149,7 @@ class _Call:
                 continue
             topic.partitions = [item for item in topic.partitions if self._may_have(place, item)]
 
-    def _may_have(self, place: int, item: ProducePartition) -> bool:
+    def _may_have(self, place: int, item: wire.ProducePartition) -> bool:
         records = item.records
         is_batch = len(records) >= HEADER_SIZE and records[_MAGIC_POSITION] == _MAGIC
         if is_batch and not records[_ATTRIBUTES_POSITION] & (_TRANSACTIONAL | _ZSTD):
@@ -172,7 +159,7 @@ class _Call:
             self._refused.append((place, PartitionOutcome(item.index, error)))
         return error is None
 
-    def _find_name(self, topic: ProduceTopic) -> bool:
+    def _find_name(self, topic: wire.ProduceTopic) -> bool:
         topic.name = self._context.metadata.topic_name(topic.topic_id) or ""
         return bool(topic.name)
 
@@ -186,8 +173,8 @@ class _Call:
             # Kafka treats an unknown magic as corruption in transit, after which the producer retries.
             code = ErrorCode.INVALID_RECORD if magic < _MAGIC else ErrorCode.CORRUPT_MESSAGE
             return error_for(code, f"expected a record batch of magic 2, found magic {magic}")
-        if version < FIRST_WITH_ZSTD and attributes & _CODEC_MASK == _ZSTD:
-            text = f"zstd needs Produce version {FIRST_WITH_ZSTD} or later, the request has version {version}"
+        if version < wire.FIRST_WITH_ZSTD and attributes & _CODEC_MASK == _ZSTD:
+            text = f"zstd needs Produce version {wire.FIRST_WITH_ZSTD} or later, the request has version {version}"
             return error_for(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
         if attributes & _TRANSACTIONAL and self._asked.transactional_id is None:
             text = "a transactional batch in a request without a transactional id"
@@ -197,7 +184,7 @@ class _Call:
     def _merge(self, outcomes: list[TopicOutcome]) -> None:
         for place, outcome in self._refused:
             outcomes[place].partitions.append(outcome)
-        if self._version >= FIRST_WITH_TOPIC_IDS:
+        if self._version >= wire.FIRST_WITH_TOPIC_IDS:
             for topic, topic_outcome in zip(self._asked.topics, outcomes, strict=True):
                 topic_outcome.topic_id = topic.topic_id
 
