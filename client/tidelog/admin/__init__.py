@@ -72,6 +72,13 @@ from tidelog.admin.topics import (
     TopicDescription,
     TopicPartitionInfo,
 )
+from tidelog.admin.transactions import (
+    ListTransactionsResult,
+    ProducerDescription,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 from tidelog.message import OFFSET_INVALID
 from tidelog_foundation.errors import KafkaError, KafkaException
 
@@ -118,6 +125,7 @@ __all__ = [
     "KafkaException",
     "ListConsumerGroupsResult",
     "ListOffsetsResultInfo",
+    "ListTransactionsResult",
     "LogDirDescription",
     "MemberAssignment",
     "MemberDescription",
@@ -130,6 +138,7 @@ __all__ = [
     "PartitionLag",
     "PartitionMetadata",
     "PartitionReassignment",
+    "ProducerDescription",
     "QuorumAdmin",
     "QuorumInfo",
     "QuorumReplicaState",
@@ -145,6 +154,9 @@ __all__ = [
     "TopicMetadata",
     "TopicPartitionInfo",
     "TopicPartitionReplica",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
     "UpgradeType",
     "UserScramCredentialAlteration",
     "UserScramCredentialDeletion",

@@ -17,6 +17,7 @@ from tidelog.admin.reassignments import ReplicaAdmin
 from tidelog.admin.records import RecordAdmin
 from tidelog.admin.security import SecurityAdmin
 from tidelog.admin.topics import TopicAdmin
+from tidelog.admin.transactions import TransactionAdmin
 from tidelog_foundation.transport import run_sync
 
 
@@ -31,6 +32,7 @@ class AdminOperations(
     ReplicaAdmin,
     SecurityAdmin,
     TopicAdmin,
+    TransactionAdmin,
 ):
     """All operations that return futures, which callers can wait for or await. None of them blocks."""
 

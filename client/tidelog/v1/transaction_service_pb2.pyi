@@ -370,7 +370,7 @@ class TransactionDescription(_message.Message):
     """The names are those of TransactionState in Kafka's clients: Empty, Ongoing, PrepareCommit, ..."""
     transaction_timeout_ms: _builtins.int
     transaction_start_time_ms: _builtins.int
-    """-1 without an open transaction."""
+    """The start of the latest transaction; -1 if there was none."""
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     @_builtins.property

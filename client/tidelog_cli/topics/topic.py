@@ -18,6 +18,7 @@ from tidelog.admin import (
     ResourceType,
 )
 from tidelog.message import TopicPartition
+from tidelog_cli.groups.reset_offsets import partitions_of
 from tidelog_cli.options.completion import complete_topic
 from tidelog_cli.options.connection import Session, Topic, Topics, ValidateOnly, Yes, connected, parse_pairs
 from tidelog_cli.output.printing import (
@@ -31,6 +32,7 @@ from tidelog_cli.output.printing import (
     settle,
 )
 from tidelog_cli.topics.describe import TopicFilter, describe_topics, internal_topics
+from tidelog_cli.transactions.transaction import PRODUCER_COLUMNS, producer_record
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 app = command_group("Create, list, describe, change and delete topics, and delete their records.")
@@ -258,6 +260,31 @@ def delete(session: Session, names: Topics, yes: Yes = False) -> None:
     documents = [{"topic": name, "deleted": True} for name in deleted]
     documents += [{"topic": name, "deleted": False, "error": error_document(e)} for name, e in errors.items()]
     session.done({"topics": documents}, *(f"deleted {name}" for name in deleted))
+    fail(errors.values())
+
+
+@app.command("describe-producers")
+@connected
+def describe_producers(
+    session: Session,
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC[:0,1]", help="Topics, or partitions of them.", autocompletion=complete_topic),
+    ],
+    broker: Annotated[
+        int | None, typer.Option("--broker", metavar="NODE", help="Ask this node. Default: the leaders.")
+    ] = None,
+) -> None:
+    """Show the idempotent and transactional producers of partitions, with the start of their open transaction.
+
+    Example: tidelog topic describe-producers orders:0
+    """
+    with session.admin() as admin:
+        wanted = partitions_of(admin, topics, session.timeout_s)
+        futures = admin.describe_producers(wanted, broker_id=broker, request_timeout=session.timeout_s)
+        found, errors = settle(futures)
+    records = [producer_record(partition, producer) for partition in sorted(found) for producer in found[partition]]
+    session.show("producers", records, PRODUCER_COLUMNS)
     fail(errors.values())
 
 

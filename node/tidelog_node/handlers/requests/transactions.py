@@ -114,7 +114,8 @@ class DescribeTransactionsRequest:
 class TransactionDescription:
     """The state of a transactional id, by its name in Kafka's clients, or the error.
 
-    ``transaction_start_time_ms`` is -1 without an open transaction; ``topics`` are its partitions.
+    ``transaction_start_time_ms`` is that of the latest transaction, -1 if there was none; ``topics`` are the partitions
+    of the open one.
     """
 
     transactional_id: str
