@@ -40,18 +40,26 @@ class Finding:
     seconds: float
 
 
+_INHERITED = object()
+"""The original of a name that a base class defines."""
+
+
 @contextlib.contextmanager
 def planted(bug: PlantedBug) -> Iterator[None]:
     """Have the bug in the cores for a while."""
     patches = bug.patches()
-    originals = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
+    assert all(hasattr(owner, name) for owner, name, _ in patches), bug.name
+    originals = [(owner, name, owner.__dict__.get(name, _INHERITED)) for owner, name, _ in patches]
     try:
         for owner, name, value in patches:
             setattr(owner, name, value)
         yield
     finally:
         for owner, name, value in originals:
-            setattr(owner, name, value)
+            if value is _INHERITED:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
 
 
 def search(bug: PlantedBug, run_seed: Callable[[int], Outcome]) -> Outcome | None:

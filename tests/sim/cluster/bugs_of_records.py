@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.planting import Patch, PlantedBug
+from sim.planting import Patch, PlantedBug, planted
 
 from tidelog.producer.core.numbering import Numbering
 from tidelog.producer.core.partition_queue import PartitionQueue
 from tidelog_node.log.appender import Appender
 from tidelog_node.log.log import PartitionLog
+from tidelog_node.log.producer_replay import ProducerReplay
 from tidelog_node.log.producers.state import ProducerState
 from tidelog_node.partitions import partition as partition_module
 from tidelog_node.partitions.partition import Partition
@@ -96,7 +97,14 @@ def _no_sequence_check() -> list[Patch]:
 
 
 def _keep_producers_after_truncation() -> list[Patch]:
-    return [(PartitionLog, "_reload_producers", lambda _self: None)]
+    original = PartitionLog.truncate_to
+    reads_nothing = PlantedBug("reads no producers", 0, lambda: [(ProducerReplay, "load", lambda *_: None)])
+
+    def truncate_to(self: PartitionLog, offset: int) -> None:
+        with planted(reads_nothing):
+            original(self, offset)
+
+    return [(PartitionLog, "truncate_to", truncate_to)]
 
 
 def _forget_producers_as_a_follower() -> list[Patch]:
