@@ -8,6 +8,7 @@ asked, so that the log refuses it if the transaction has ended meanwhile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -57,8 +58,8 @@ async def verify(context: NodeContext, request: ProduceBatches) -> Verified:
     """Ask the coordinator about the request's batches that begin transactions.
 
     With transaction version 2, a producer begins its next transaction while the markers of the last one are written.
-    The answer is CONCURRENT_TRANSACTIONS then. As in Kafka, the question is repeated for a short time, since that costs
-    less than another produce request.
+    The answer is CONCURRENT_TRANSACTIONS then, or comes after a marker that has dropped the guard of the question. As
+    in Kafka, the question is repeated for a short time, since that costs less than another produce request.
     """
     loop = asyncio.get_running_loop()
     settings = context.verification()
@@ -93,9 +94,24 @@ async def _verify_once(context: NodeContext, request: ProduceBatches) -> tuple[V
         return verified, False
     [(producer_id, producer_epoch)] = producers
     question = Question(request.transactional_id, Producer(producer_id, producer_epoch), frozenset(asked), adds)
-    answer = await _ask(context, question)
+    answer = dict(await _ask(context, question))
+    if adds:
+        answer = _overtaken(batches, verified.guards) | answer
     verified.errors.update((asked[partition], refusal(code, adds=adds)) for partition, code in answer.items())
     return verified, adds and ErrorCode.CONCURRENT_TRANSACTIONS in answer.values()
+
+
+def _overtaken(batches: list[_Batch], guards: dict[int, int]) -> dict[TopicPartition, ErrorCode]:
+    """Return CONCURRENT_TRANSACTIONS for each partition in which a marker has dropped the guard of the question."""
+    found = {}
+    for place, partition, header in batches:
+        if place not in guards:
+            continue
+        with contextlib.suppress(TidelogError):
+            guard = partition.begin_verification(header, begins_at_zero=True)
+            if guard not in (NO_GUARD, guards[place]):
+                found[partition.topic, partition.index] = ErrorCode.CONCURRENT_TRANSACTIONS
+    return found
 
 
 async def _ask(context: NodeContext, question: Question) -> Answer:
