@@ -27,7 +27,7 @@ from typing import Any
 
 from tidelog_chaos.checker.loss import last_looks
 from tidelog_chaos.checker.transaction_notes import NOTHING, Initialized, Members, Place, TransactionNotes
-from tidelog_chaos.checker.transactions import FAIL, TYPES, UNKNOWN, Transactions, Visibility
+from tidelog_chaos.checker.transactions import FAIL, OK, TYPES, UNKNOWN, Transactions, Visibility
 from tidelog_chaos.checker.versions import VersionOrders
 from tidelog_chaos.history import Op
 from tidelog_chaos.verdict import Case, Findings
@@ -50,14 +50,17 @@ def transaction_statistics(transactions: Transactions, notes: TransactionNotes) 
     if not notes:
         return {}
     outcomes = dict.fromkeys(TYPES, 0)
+    outputs = 0
     for index, kind in zip(transactions.indexes, transactions.types, strict=True):
-        if index in notes.members:
+        members = notes.members.get(index)
+        if members is not None:
             outcomes[TYPES[kind]] += 1
+            outputs += len(members.sources) if kind == OK else 0
     return {
         "outcomes": outcomes,
         "transactional_ids": len(notes.initialized),
         "producers": sum(map(len, notes.initialized.values())),
-        "outputs": sum(len(members.sources) for members in notes.members.values()),
+        "outputs": outputs,
         "fetched": len(notes.fetched),
         "settled": notes.settled is not None and not notes.behind,
         "ended": notes.ended is not None,

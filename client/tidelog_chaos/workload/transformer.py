@@ -20,6 +20,7 @@ from tidelog_chaos.workload.transactional import Plan, TransactionalClient
 from tidelog_foundation.errors import TidelogError
 
 _AT_MOST: Final = 20
+_BACKOFF_S: Final = 0.05
 
 
 class Transformer(TransactionalClient, Poller):
@@ -70,8 +71,10 @@ class Transformer(TransactionalClient, Poller):
             plan = self._plan(consumer)
             instance, is_committed = self.transact(instance, plan)
             self._busy_s = time.monotonic()
-            if not is_committed and not self._goes_back(consumer, plan):
-                break
+            if not is_committed:
+                if not self._goes_back(consumer, plan):
+                    break
+                self._stopping.wait(_BACKOFF_S)
         instance.close()
 
     def _plan(self, consumer: RunConsumer) -> Plan:
