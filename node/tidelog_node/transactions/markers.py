@@ -61,7 +61,7 @@ class MarkerQueue:
         self._transactions: dict[int, _Transaction] = {}
         self._requests: dict[int, MarkersRequest] = {}
         self._retry_ms: dict[TopicPartition, int] = {}
-        """The time of the next attempt for a partition whose latest one failed."""
+        """The time of the next attempt for a partition whose latest one failed, until that time."""
         self._next_id = 1
 
     def __len__(self) -> int:
@@ -87,6 +87,7 @@ class MarkerQueue:
 
     def requests(self, leader_of: Callable[[TopicPartition], int | None], now_ms: int) -> list[MarkersRequest]:
         """Return the due requests. ``leader_of`` returns NO_LEADER for an offline partition, None for a deleted one."""
+        self._retry_ms = {partition: time_ms for partition, time_ms in self._retry_ms.items() if time_ms > now_ms}
         busy = {request.node_id for request in self._requests.values()}
         by_node: dict[int, dict[int, list[TopicPartition]]] = {}
         sizes: dict[int, int] = {}
@@ -95,7 +96,7 @@ class MarkerQueue:
                 leader = leader_of(partition)
                 if leader is None:
                     transaction.missing.discard(partition)
-                elif leader == NO_LEADER or leader in busy or self._retry_ms.get(partition, 0) > now_ms:
+                elif leader == NO_LEADER or leader in busy or partition in self._retry_ms:
                     continue
                 elif sizes.setdefault(leader, 0) < MAX_PARTITIONS:
                     sizes[leader] += 1
@@ -103,7 +104,7 @@ class MarkerQueue:
         return [self._begin(node_id, partitions) for node_id, partitions in by_node.items()]
 
     def next_retry_ms(self) -> int | None:
-        """Return the time of the next attempt after an error, or None."""
+        """Return the time at which :meth:`requests` may return more after an error, or None."""
         waiting = {p for t in self._transactions.values() for p in t.missing}
         self._retry_ms = {p: time_ms for p, time_ms in self._retry_ms.items() if p in waiting}
         return min(self._retry_ms.values(), default=None)

@@ -41,6 +41,16 @@ def test_each_leader_gets_one_request_with_all_its_markers() -> None:
     assert not queue
 
 
+@pytest.mark.parametrize("leader", [1, NO_LEADER])
+def test_retry_that_is_due_sets_no_deadline_while_it_must_wait_for_something_else(leader: int) -> None:
+    queue = MarkerQueue()
+    queue.add(0, 5, markers(partitions=frozenset({("a", 0)})))
+    (request,) = queue.requests(LEADERS.get, 0)
+    queue.fail(request.request_id, 0)
+    queue.requests(lambda _: leader, BACKOFF_MS)
+    assert queue.next_retry_ms() is None, "the shell would spin until the answer or a leader arrives"
+
+
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None])
 def test_marker_that_is_not_written_goes_to_the_next_leader_after_the_backoff(code: ErrorCode | None) -> None:
     queue = MarkerQueue()
