@@ -11,6 +11,7 @@ import pytest
 from acknowledged import create_topic
 
 from tidelog import Consumer, KafkaException, Producer, TopicPartition
+from tidelog.producer import PreparedTransaction
 from tidelog.testing import LocalCluster
 from tidelog_foundation.errors import ErrorCode
 
@@ -175,3 +176,31 @@ def test_successor_of_a_killed_producer_aborts_its_transaction(cluster: LocalClu
     assert caught.value.error.fatal()
     zombie.close(0)
     assert committed_values(cluster, topic) == {0: [1]}
+
+
+def test_prepared_transaction_survives_its_producer_and_its_coordinator() -> None:
+    with LocalCluster(1, 3, config={"transaction.two.phase.commit.enable": True}) as cluster:
+        create_topic(cluster, "t", PARTITIONS, 3)
+        settings = {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "transactional.id": "two-phase",
+            "transaction.two.phase.commit.enable": True,
+        }
+        decided: list[str] = []
+        for number, is_decided in enumerate((True, False)):
+            producer = Producer(settings)
+            producer.init_transactions(30, keep_prepared=True)
+            producer.begin_transaction()
+            producer.produce("t", str(number), partition=0)
+            prepared = str(producer.prepare_transaction(30))
+            if is_decided:
+                decided.append(prepared)
+            node = cluster.nodes[coordinator_of(cluster, "two-phase")]
+            node.kill()
+            with Producer(settings) as successor:
+                successor.init_transactions(60, keep_prepared=True)
+                successor.complete_transaction(PreparedTransaction.parse(decided[-1]), 60)
+            producer.close(0)
+            node.start()
+            cluster.wait_ready()
+        assert committed_values(cluster, "t") == {0: [0]}

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tidelog import Producer
 from tidelog.testing import FakeCluster
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.records import Record, RecordBatchBuilder, iter_headers, read_records
 from tidelog_spark import fetcher
+from tidelog_spark.bounds import LogBounds
 from tidelog_spark.fetcher import fetch_range
 from tidelog_spark.offsets import OffsetRange
 from tidelog_spark.options import SourceOptions
@@ -141,3 +143,37 @@ def test_abandoned_read_leaves_nothing_behind(fake: FakeCluster) -> None:
     assert next(fetches).next_offset == 50
     fetches.close()
     assert spans(options_of(fake), 0, 50) == [(0, 50)]
+
+
+@pytest.mark.parametrize(
+    ("isolation", "values"), [("read_committed", [b"a", b"c"]), ("read_uncommitted", [b"a", b"b", b"c", b"d"])]
+)
+def test_records_of_aborted_and_open_transactions_are_left_out(
+    fake: FakeCluster, isolation: str, values: list[bytes]
+) -> None:
+    fake.create_topic("transactions")
+    with Producer({"bootstrap.servers": fake.bootstrap_servers, "transactional.id": isolation}) as producer:
+        producer.init_transactions(10)
+        for value, end in ((b"a", producer.commit_transaction), (b"b", producer.abort_transaction)):
+            producer.begin_transaction()
+            producer.produce("transactions", value)
+            producer.flush(10)
+            end(10)
+        with producer.transaction():
+            producer.produce("transactions", b"c")
+        producer.begin_transaction()
+        producer.produce("transactions", b"d")
+        producer.flush(10)
+        options = SourceOptions(fake.bootstrap_servers, ("transactions",), isolation_level=isolation)
+        (end_of_log,) = (offset for offset in LogBounds(options).latest().values())
+        assert end_of_log == (6 if isolation == "read_committed" else 7)
+        planned = OffsetRange("transactions", 0, 0, end_of_log)
+        fetched = [record.value for f in fetch_range(options, planned) for record in all_records(f.records)]
+        assert fetched == values
+
+
+def all_records(batches: bytes) -> Iterator[Record]:
+    """Yield the records of all batches except control records."""
+    for position, header in iter_headers(batches):
+        if not header.is_control:
+            yield from read_records(batches[position : position + header.size_in_bytes])
