@@ -187,7 +187,7 @@ async def list_transactions(context: NodeContext, request: ListTransactionsReque
             states,
             frozenset(request.producer_id_filters),
             -1 if duration_ms is None else duration_ms,
-            NameRegex(pattern, is_any_text=True) if pattern else None,
+            NameRegex(pattern) if pattern else None,
         )
         coordinator = coordinator_of(context)
         parts = await _each(coordinator.shards(), lambda shard: _list_shard(coordinator, shard, asked))

@@ -1,54 +1,49 @@
-"""Regular expressions over names, matched in time linear in the length of the name.
+"""Regular expressions over names, in RE2's syntax and matched in time linear in the length of the name.
 
 A pattern comes from any client, and one coordinator serves many. A pattern such as ``(a+)+b`` could stop a
-backtracking matcher such as Python's ``re``. Like RE2, this module simulates an automaton on sets of states without
-backtracking and caches the transitions of each set.
+backtracking matcher such as Python's ``re``. Kafka uses RE2/J for the same reason (KIP-848).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from tidelog_node.shards.regex_syntax import (
-    OTHER,
-    TOPIC_ALPHABET,
-    WORD,
-    Chars,
-    Choice,
-    Look,
-    Node,
-    Repeat,
-    Sequence,
-    invalid,
-    parse,
-)
+import re2
 
-MAX_STATES = 1_000
-_MAX_CACHED = 10_000
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
-_End = str | None
-_Place = tuple[frozenset[int], _End]
-"""The states before their empty matches are followed, and the previous character, None at the start."""
-
-
-_PRINTABLE = frozenset(map(chr, range(32, 127)))
+MAX_LENGTH: Final = 1_000
+MAX_STATES: Final = 2_000
+_MAX_MEMORY: Final = 256 * 1024
+"""Bytes of a compiled pattern and of its cache of transitions. re2 keeps the last 128 patterns."""
+_MAX_SHOWN: Final = 100
 
 
 class NameRegex:
     """A compiled pattern that matches whole names.
 
-    Names of topics have few characters. With ``is_any_text``, names may have all characters.
-
     Raises:
-        TidelogError: INVALID_REGULAR_EXPRESSION, see :func:`.regex_syntax.parse`, or if it needs more than 1000 states.
+        TidelogError: INVALID_REGULAR_EXPRESSION if the pattern is invalid, has more than 1000 characters, or needs more
+            than 2000 states.
     """
 
-    def __init__(self, pattern: str, *, is_any_text: bool = False) -> None:
-        texts = _PRINTABLE.union(pattern, pattern.lower(), pattern.upper(), {OTHER})
-        self._alphabet = texts if is_any_text else TOPIC_ALPHABET
-        self._program = _Program(pattern, parse(pattern, self._alphabet))
-        self._is_any_text = is_any_text
-        self._followers: dict[tuple[frozenset[int], _End, str], frozenset[int]] = {}
+    def __init__(self, pattern: str) -> None:
+        if len(pattern) > MAX_LENGTH:
+            raise _invalid(pattern, f"it has {len(pattern)} characters, and the limit is {MAX_LENGTH}")
+        options = re2.Options()
+        options.log_errors, options.never_capture, options.max_mem = False, True, _MAX_MEMORY
+        try:
+            compiled = re2.compile(pattern, options)
+        except re2.error as error:
+            reason = error.args[0]
+            text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+            raise _invalid(pattern, _shortened(text)) from None
+        except UnicodeEncodeError:
+            raise _invalid(pattern, "it is not Unicode text") from None
+        if compiled.programsize > MAX_STATES:
+            raise _invalid(pattern, f"it needs {compiled.programsize} states, and the limit is {MAX_STATES}")
+        self._pattern = compiled
 
     def matching(self, names: Iterable[str]) -> list[str]:
         """Return the names that match, in order."""
@@ -56,118 +51,14 @@ class NameRegex:
 
     def matches(self, name: str) -> bool:
         """Return whether the whole name matches."""
-        states, before = self._program.start, None
-        for char in self._known(name):
-            key = states, _kind(before), char
-            following = self._followers.get(key)
-            if following is None:
-                following = self._program.step(states, before, char)
-                if len(self._followers) >= _MAX_CACHED:
-                    self._followers.clear()
-                self._followers[key] = following
-            if not following:
-                return False
-            states, before = following, char
-        return self._program.accepts(states, before)
-
-    def _known(self, name: str) -> Iterable[str]:
-        """Return the characters of a name, with OTHER for those outside of the alphabet."""
-        return (c if c in self._alphabet else OTHER for c in name) if self._is_any_text else name
+        return self._pattern.fullmatch(name) is not None
 
 
-def _kind(char: _End) -> _End:
-    """Return one representative for all characters that empty matches treat alike."""
-    return None if char is None else "w" if char in WORD else "."
+def _invalid(pattern: str, why: str) -> TidelogError:
+    return error_for(
+        ErrorCode.INVALID_REGULAR_EXPRESSION, f"the regular expression {_shortened(pattern)!r} is invalid: {why}"
+    )
 
 
-class _Program:
-    """The states of the automaton.
-
-    Each has characters and one successor, an empty match, or neither and any successors.
-    """
-
-    def __init__(self, pattern: str, node: Node) -> None:
-        self._pattern = pattern
-        self._chars: list[frozenset[str] | None] = []
-        self._looks: list[str | None] = []
-        self._next: list[tuple[int, ...]] = []
-        self._accepting = self._add()
-        self.start = frozenset((self._compile(node, self._accepting),))
-
-    def _add(self, *following: int, chars: frozenset[str] | None = None, look: str | None = None) -> int:
-        if len(self._next) == MAX_STATES:
-            raise invalid(self._pattern, f"it needs more than {MAX_STATES} states")
-        self._chars.append(chars)
-        self._looks.append(look)
-        self._next.append(following)
-        return len(self._next) - 1
-
-    def _compile(self, node: Node, then: int) -> int:
-        """Add the states of a node, followed by the state ``then``, and return the first."""
-        match node:
-            case Chars(chars):
-                return self._add(then, chars=chars)
-            case Look(kind):
-                return self._add(then, look=kind)
-            case Sequence(nodes):
-                for part in reversed(nodes):
-                    then = self._compile(part, then)
-                return then
-            case Choice(nodes):
-                return self._add(*[self._compile(part, then) for part in nodes])
-            case Repeat(part, least, most):
-                return self._compile_repeat(part, least, most, then)
-
-    def _compile_repeat(self, node: Node, least: int, most: int | None, then: int) -> int:
-        end = then
-        if most is None:
-            then = self._add()
-            self._next[then] = (self._compile(node, then), end)
-        for _ in range((most or least) - least):
-            then = self._add(self._compile(node, then), end)
-        for _ in range(least):
-            first = self._compile(node, then)
-            if first == then:
-                # The node is empty, so another repetition adds nothing.
-                break
-            then = first
-        return then
-
-    def step(self, states: frozenset[int], before: _End, char: str) -> frozenset[int]:
-        """Return the states after a character."""
-        return frozenset(
-            self._next[state][0]
-            for state in self._closure(states, before, char)
-            if (chars := self._chars[state]) is not None and char in chars
-        )
-
-    def accepts(self, states: frozenset[int], before: _End) -> bool:
-        """Return whether the name may end in these states."""
-        return self._accepting in self._closure(states, before, None)
-
-    def _closure(self, states: frozenset[int], before: _End, after: _End) -> set[int]:
-        """Return the states reachable without a character between two characters.
-
-        None stands for the start or the end.
-        """
-        reached = set(states)
-        pending = list(states)
-        while pending:
-            state = pending.pop()
-            look = self._looks[state]
-            if self._chars[state] is None and (look is None or _holds(look, before, after)):
-                new = [following for following in self._next[state] if following not in reached]
-                reached.update(new)
-                pending.extend(new)
-        return reached
-
-
-def _holds(look: str, before: _End, after: _End) -> bool:
-    match look:
-        case "A":
-            return before is None
-        case "z":
-            return after is None
-        case _:
-            is_boundary = (before in WORD) != (after in WORD)
-            return is_boundary == (look == "b")
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."

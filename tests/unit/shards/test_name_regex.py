@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
-from tidelog_node.shards.name_regex import NameRegex
-from tidelog_node.shards.regex_syntax import MAX_LENGTH, MAX_NESTING
+from tidelog_node.shards.name_regex import MAX_LENGTH, NameRegex
 
 names = st.text(alphabet="abAB1._-", min_size=1, max_size=8)
 atoms = st.sampled_from(
@@ -93,6 +92,7 @@ def test_regex_matches_what_python_matches(pattern: str, tried: list[str]) -> No
         ("a{3", ["a{3"], ["aaa"]),
         ("", [""], ["a"]),
         (r"a\z", ["a"], ["ab"]),
+        (r"\pL+", ["ab"], ["1"]),
     ],
 )
 def test_regex_knows_res_syntax(pattern: str, matching: list[str], other: list[str]) -> None:
@@ -104,32 +104,32 @@ def test_regex_knows_res_syntax(pattern: str, matching: list[str], other: list[s
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
-        ("(", ") is missing"),
+        ("(", "missing )"),
         ("a)", "unexpected )"),
-        ("[a", "] is missing"),
-        ("[]", "] is missing"),
-        ("*a", "nothing to repeat"),
-        ("a**", "a repetition follows a repetition"),
-        ("a{2}{3}", "a repetition follows a repetition"),
-        ("a{1001}", "more than 1000 repetitions"),
-        ("a{3,2}", "a repetition from 3 to 2"),
-        ("[z-a]", "the range of a class"),
-        (r"[\d-z]", "the range of a class"),
-        ("[[:letters:]]", "the class [:letters:]"),
-        (r"(a)\1", r"\1 is not supported"),
-        (r"\pL", r"\p is not supported"),
-        (r"\Z", r"\Z is not supported"),
-        (r"\x4", "a digit is missing"),
-        (r"\x{110000}", r"\x110000"),
-        ("\\", "an escape is missing"),
-        ("(?=a)", "(?= is not supported"),
-        ("(?<=a)", "(?< is not supported"),
-        ("(?P<a b>c)", "the name 'a b' of a group"),
-        ("(?P<>c)", "the name '' of a group"),
-        ("(?x:a)", "(?x is not supported"),
+        ("[a", "missing ]"),
+        ("[]", "missing ]"),
+        ("*a", "no argument for repetition operator"),
+        ("a**", "bad repetition operator"),
+        ("a{2}{3}", "bad repetition operator"),
+        ("a{1001}", "invalid repetition size"),
+        ("a{3,2}", "invalid repetition size"),
+        ("[z-a]", "invalid character class range"),
+        ("[[:letters:]]", "[:letters:]"),
+        (r"(a)\1", "invalid escape sequence"),
+        (r"\pJ", "invalid character class range"),
+        (r"\Z", "invalid escape sequence"),
+        (r"\x4", "invalid escape sequence"),
+        (r"\x{110000}", "invalid escape sequence"),
+        ("\\", "trailing \\"),
+        ("(?=a)", "invalid perl operator"),
+        ("(?<=a)", "invalid perl operator"),
+        ("(?P<a b>c)", "invalid named capture group"),
+        ("(?P<>c)", "invalid named capture group"),
+        ("(?x:a)", "invalid perl operator"),
+        ("\udc80", "it is not Unicode text"),
         ("a" * (MAX_LENGTH + 1), f"it has {MAX_LENGTH + 1} characters, and the limit is {MAX_LENGTH}"),
-        ("(" * (MAX_NESTING + 1), f"more than {MAX_NESTING} groups in each other"),
-        ("(a{100}){100}", "it needs more than 1000 states"),
+        (r"[\pL\pN]+\PL+", "states, and the limit is 2000"),
+        ("(" * 999, "missing ): " + "(" * 89 + "..."),
     ],
 )
 def test_regex_refuses_with_a_reason(pattern: str, why: str) -> None:
@@ -152,9 +152,7 @@ def test_regex_refuses_or_matches_whatever_comes(pattern: str) -> None:
     assert refusal is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-@pytest.mark.parametrize(
-    "pattern", ["(a+)+b", "(a|a)*b", "a*a*a*a*a*a*b", "(a?){200}a{200}", "(((){1000}){1000}){1000}"]
-)
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "a*a*a*a*a*a*b", "(a?){200}a{200}", "(((a{9})*){9})*b"])
 def test_regex_takes_no_longer_for_patterns_that_stop_a_backtracking_matcher(pattern: str) -> None:
     began = time.process_time()
     assert not NameRegex(pattern).matches("a" * 199)
@@ -170,15 +168,9 @@ def test_regex_takes_no_longer_for_patterns_that_stop_a_backtracking_matcher(pat
         ("[^a].*", ["x:1", "ä-1", "日本"]),
         ("(?i)Ä-[[:digit:]]", ["ä-1"]),
         ("日.", ["日本"]),
+        ("[\u65e5-\u672c]+", ["日本"]),
         ("[[:punct:][:alnum:]]+", ["x:1"]),
     ],
 )
 def test_pattern_matches_names_of_any_characters(pattern: str, matching: list[str]) -> None:
-    assert NameRegex(pattern, is_any_text=True).matching(["a b", "x:1", "ä-1", "日本"]) == matching
-
-
-@pytest.mark.parametrize("pattern", ["[\u03b2-\u03c9]", r"\x{430}"])
-def test_pattern_beyond_ascii_is_refused_where_it_could_not_match(pattern: str) -> None:
-    with pytest.raises(TidelogError) as caught:
-        NameRegex(pattern, is_any_text=True)
-    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert NameRegex(pattern).matching(["a b", "x:1", "ä-1", "日本"]) == matching
