@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_node.groups.events import Event, GroupRequest, TopicInfo, TopicsChanged
+from tidelog_node.groups.events import Event, GroupRequest, TopicInfo, TopicsChanged, TransactionEnded
 from tidelog_node.groups.messages import (
     ConsumerGroupHeartbeatRequest,
     GroupProtocol,
@@ -33,14 +33,51 @@ from tidelog_node.shards.events import (
     RequestAbandoned,
     RequestReceived,
     Respond,
+    ShardRecord,
     TimePassed,
     WriteFailed,
     WriteRecords,
 )
+from tidelog_node.shards.pending import PendingRecords
 from tidelog_node.shards.store import MemoryRecordStore
 
 CLIENT = ClientIdentity("client", "/127.0.0.1")
 START_MS = 1_000_000
+
+
+class TransactionalStore(MemoryRecordStore):
+    """A store that knows open transactions, as that of a shard's driver."""
+
+    def __init__(self, records: Iterable[ShardRecord] = ()) -> None:
+        self._open = PendingRecords()
+        self._end = 0
+        super().__init__(records)
+
+    def write(self, write: WriteRecords) -> None:
+        """Apply a committed write."""
+        if write.transaction is None:
+            self.apply(write.records)
+        else:
+            self._open.add(write.transaction.producer_id, self._end, write.records)
+        self._end += len(write.records)
+
+    def apply(self, records: Iterable[ShardRecord]) -> None:
+        applied = tuple(records)
+        self._open.supersede(applied)
+        super().apply(applied)
+
+    def end(self, producer_id: int, *, committed: bool) -> frozenset[str]:
+        """End a transaction, and return the groups with offsets in it."""
+        owners = self._open.owners_of(producer_id)
+        super().apply(self._open.end(producer_id, committed=committed))
+        return owners
+
+    def pending_of(self, owner: str) -> Collection[bytes]:
+        return self._open.keys_of(owner)
+
+    def ids(self) -> Iterator[str]:
+        yield from super().ids()
+        yield from tuple(self._open.owners())
 
 
 class ShardHarness:
@@ -49,9 +86,9 @@ class ShardHarness:
     The time of day is ``now_ms`` plus ``clock_error_ms``.
     """
 
-    def __init__(self, settings: GroupSettings | None = None, store: MemoryRecordStore | None = None) -> None:
+    def __init__(self, settings: GroupSettings | None = None, store: TransactionalStore | None = None) -> None:
         self.settings = settings or GroupSettings()
-        self.store = store or MemoryRecordStore()
+        self.store = store or TransactionalStore()
         self.now_ms = START_MS
         self.clock_error_ms = 0
         self.responses: dict[int, Any] = {}
@@ -73,7 +110,7 @@ class ShardHarness:
         committed, since the new leader has them.
         """
         for write in (*self.unsure[:unsure], *list(self.uncommitted)[:kept]):
-            self.store.apply(write.records)
+            self.store.write(write)
         self.unsure.clear()
         self.uncommitted.clear()
         self.shard = GroupShard(self.settings, self.store, self._new_member_id, self.now_ms)
@@ -88,6 +125,10 @@ class ShardHarness:
     def call(self, request: GroupRequest, client: ClientIdentity = CLIENT) -> Any:
         """Return the answer of a call that is answered at once."""
         return self.responses[self.send(request, client)]
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Let a marker take effect in the log."""
+        self.step(TransactionEnded(self.store.end(producer_id, committed=committed)))
 
     def abandon(self, call_id: int) -> None:
         self.step(RequestAbandoned(call_id))
@@ -116,11 +157,11 @@ class ShardHarness:
         for _ in range(len(self.uncommitted) if count is None else count):
             # Earlier records in the log are committed with it.
             for unsure in self.unsure:
-                self.store.apply(unsure.records)
+                self.store.write(unsure)
                 self.step(RecordsCommitted(unsure.write_id))
             self.unsure.clear()
             write = self.uncommitted.popleft()
-            self.store.apply(write.records)
+            self.store.write(write)
             self.step(RecordsCommitted(write.write_id))
 
     def fail_written(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:

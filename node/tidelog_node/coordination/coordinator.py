@@ -142,6 +142,17 @@ class ShardCoordinator(Generic[RequestT, ResponseT, NewsT, CommandT]):
             raise error_for(ErrorCode.NOT_COORDINATOR, f"there is no topic {self._topic}: ask who the coordinator is")
         return partition_for(owner, len(topic.partitions))
 
+    async def end_transaction(
+        self, shard: int, batch: bytes, producer_id: int, transaction_version: int, *, committed: bool
+    ) -> None:
+        """Append a transaction's marker to a shard, and wait until it is committed and has taken effect.
+
+        Raises:
+            TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; the errors of the append.
+        """
+        driver = self._driver(shard)
+        await driver.end_transaction(batch, producer_id, transaction_version, committed=committed)
+
     def has_coordinated(self, owner: str) -> bool:
         """Return whether this node coordinates the id, or did until less than ``moved_ms`` ago.
 

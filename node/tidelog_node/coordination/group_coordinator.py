@@ -14,13 +14,22 @@ from tidelog_node.coordination.session_waits import SessionWaits
 from tidelog_node.coordination.shard_kind import ShardCore, ShardKind, ShardTerm
 from tidelog_node.coordination.views import OpenView, ShardViews, open_rocks_view
 from tidelog_node.event_loop import Clock
-from tidelog_node.groups.events import GroupNews, GroupRequest, GroupResponse, TimingsChanged, TopicInfo, TopicsChanged
+from tidelog_node.groups.events import (
+    GroupNews,
+    GroupRequest,
+    GroupResponse,
+    TimingsChanged,
+    TopicInfo,
+    TopicsChanged,
+    TransactionEnded,
+)
 from tidelog_node.groups.messages import (
     Coordinator,
     JoinGroupRequest,
     OffsetCommitRequest,
     OffsetFetchGroup,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
 )
 from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry
@@ -144,9 +153,12 @@ class _GroupKind(ShardKind[GroupRequest, GroupResponse, GroupNews, NoReturn]):
     def execute(self, term: ShardTerm[GroupNews], command: NoReturn) -> None:
         raise AssertionError(command)
 
+    def transaction_ended(self, owners: frozenset[str]) -> GroupNews:
+        return TransactionEnded(owners)
+
     def needs_news(self, request: GroupRequest) -> bool:
         # A commit must be accepted for every topic that this node already knows.
-        return isinstance(request, OffsetCommitRequest)
+        return isinstance(request, OffsetCommitRequest | TxnOffsetCommitRequest)
 
     def waits_for_clients(self, request: GroupRequest) -> bool:
         return isinstance(request, JoinGroupRequest | SyncGroupRequest)

@@ -6,10 +6,12 @@ import bisect
 import logging
 from collections.abc import Iterator
 
-from tidelog_foundation.records import iter_headers, read_records
+from tidelog_foundation.records import ControlType, iter_headers, read_control, read_records
+from tidelog_node.coordination.shard_contents import ShardContents
 from tidelog_node.coordination.view_layout import ViewPosition
 from tidelog_node.log import PartitionLog
 from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.store import owner_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,24 +44,49 @@ def epoch_before(log: PartitionLog, offset: int) -> int:
     return entries[found - 1].epoch if found else -1
 
 
-def records_in(batches: bytes) -> tuple[list[ShardRecord], int, int]:
-    """Return the records of whole batches, the offset after them, and the last batch's leader epoch.
+def apply_batches(contents: ShardContents, batches: bytes, now_ms: int) -> int:
+    """Apply whole batches to a shard, and return the offset after them, -1 if there are none.
 
     Raises:
-        TidelogError: CORRUPT_MESSAGE.
+        TidelogError: CORRUPT_MESSAGE; the errors of the view.
     """
     records: list[ShardRecord] = []
-    next_offset = epoch = -1
+    last: ViewPosition | None = None
     for position, header in iter_headers(batches):
-        next_offset, epoch = header.next_offset, header.partition_leader_epoch
-        if not header.is_control:
+        after = ViewPosition(header.next_offset, header.partition_leader_epoch, now_ms)
+        if not header.is_transactional:
             records.extend(_of_batch(batches, position))
-    return records, next_offset, epoch
+            last = after
+            continue
+        if last is not None:
+            contents.apply(records, last)
+            records, last = [], None
+        if not header.is_control:
+            contents.add(header.producer_id, header.base_offset, _of_batch(batches, position), after)
+            continue
+        marker = read_control(batches, position)
+        if marker is not None:
+            contents.end(header.producer_id, after, committed=marker.kind is ControlType.COMMIT)
+        else:
+            contents.apply((), after)
+    if last is not None:
+        contents.apply(records, last)
+    return -1 if contents.last is None else contents.last.offset
 
 
 def _of_batch(batches: bytes, position: int) -> Iterator[ShardRecord]:
     for record in read_records(batches, position):
         if record.key is None:
             logger.warning("A record of an internal topic, at offset %d, has no key", record.offset)
-        else:
+        elif _has_owner(record.key):
             yield ShardRecord(record.key, record.value)
+        else:
+            logger.warning("A record of an internal topic, at offset %d, has an unknown key", record.offset)
+
+
+def _has_owner(key: bytes) -> bool:
+    try:
+        owner_of(key)
+    except ValueError:
+        return False
+    return True

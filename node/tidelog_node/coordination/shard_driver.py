@@ -29,10 +29,11 @@ from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination.calls import WaitingCalls
 from tidelog_node.coordination.rocks_view import ViewFailedError
+from tidelog_node.coordination.shard_contents import ShardContents
 from tidelog_node.coordination.shard_kind import CommandT, NewsFeed, NewsT, RequestT, ResponseT, ShardCore, ShardKind
 from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
 from tidelog_node.coordination.view_layout import ViewPosition
-from tidelog_node.coordination.views import ShardStore, ShardViews, View
+from tidelog_node.coordination.views import ShardViews, View
 from tidelog_node.event_loop import Clock
 from tidelog_node.partitions import Partition
 from tidelog_node.replication import LeaderState
@@ -40,6 +41,7 @@ from tidelog_node.replication.fetch_session import TopicRef
 from tidelog_node.shards.events import (
     ClientIdentity,
     RecordsCommitted,
+    RecordsTransaction,
     RecordsWritten,
     RequestAbandoned,
     RequestReceived,
@@ -161,6 +163,22 @@ class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
             raise refusal
         return response
 
+    async def end_transaction(
+        self, batch: bytes, producer_id: int, transaction_version: int, *, committed: bool
+    ) -> None:
+        """Append a marker, and wait until it is committed and the records of the transaction have or lose effect.
+
+        Raises:
+            TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; the errors of the append.
+        """
+        self._check_may_call()
+        info = self.partition.append_marker(batch, transaction_version)
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        marker = _Marker(producer_id, committed, written)
+        self._writes.add(_Uncommitted(0, info.first_offset, info.last_offset + 1, (), len(batch), None, marker))
+        self._woken.set()
+        await written
+
     async def run(self) -> None:
         """Load and run the shard until the leadership ends or the task is cancelled."""
         partition = self.partition
@@ -202,7 +220,7 @@ class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
         self.tell_news()
         await self._serve(core, store)
 
-    async def _serve(self, core: ShardCore[RequestT, ResponseT, NewsT, CommandT], store: ShardStore) -> None:
+    async def _serve(self, core: ShardCore[RequestT, ResponseT, NewsT, CommandT], store: ShardContents) -> None:
         slices = TimeSlices()
         while True:
             self._woken.clear()
@@ -219,18 +237,34 @@ class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
                 slices = TimeSlices()
 
     def _next_event(
-        self, core: ShardCore[RequestT, ResponseT, NewsT, CommandT], store: ShardStore
+        self, core: ShardCore[RequestT, ResponseT, NewsT, CommandT], store: ShardContents
     ) -> ShardEvent[RequestT] | NewsT | None:
-        write = self._writes.pop(self.partition.high_watermark)
-        if write is not None:
+        while (write := self._writes.pop(self.partition.high_watermark)) is not None:
             now_ms = self._environment.clock.wall_ms()
-            store.apply(write.records, ViewPosition(write.end_offset, self._leader.leader_epoch, now_ms))
-            return RecordsCommitted(write.write_id)
+            event = self._commit(write, store, ViewPosition(write.end_offset, self._leader.leader_epoch, now_ms))
+            if event is not None:
+                return event
         if self._inbox:
             return self._inbox.popleft()
         deadline_ms = core.next_deadline_ms
         is_due = deadline_ms is not None and deadline_ms <= self._environment.clock.monotonic_ms()
         return TimePassed() if is_due else None
+
+    def _commit(
+        self, write: _Uncommitted, contents: ShardContents, position: ViewPosition
+    ) -> ShardEvent[RequestT] | NewsT | None:
+        """Add a committed write to the shard's records, and return the event for the core."""
+        marker, transaction = write.marker, write.transaction
+        if marker is not None:
+            owners = contents.end(marker.producer_id, position, committed=marker.committed)
+            if not marker.written.done():
+                marker.written.set_result(None)
+            return self._kind.transaction_ended(owners)
+        if transaction is not None:
+            contents.add(transaction.producer_id, write.first_offset, write.records, position)
+        else:
+            contents.apply(write.records, position)
+        return RecordsCommitted(write.write_id)
 
     def _handle(
         self, core: ShardCore[RequestT, ResponseT, NewsT, CommandT], event: ShardEvent[RequestT] | NewsT
@@ -249,13 +283,22 @@ class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
                         self._kind.execute(self, command)
 
     def _write(self, command: WriteRecords) -> RecordsWritten | WriteFailed:
-        batch = _encode_batch(command.records, self._environment.compression, self._environment.clock.wall_ms())
+        transaction = command.transaction
+        now_ms = self._environment.clock.wall_ms()
+        batch = _encode_batch(command.records, self._environment.compression, now_ms, transaction)
         try:
-            info = self.partition.append(batch, needs_all_replicas=True)
+            if transaction is None:
+                info = self.partition.append(batch, needs_all_replicas=True)
+            else:
+                info = self.partition.append_coordinated(batch, transaction.guard)
         except TidelogError as error:
             logger.warning("%s: records of %s cannot be written: %s", self.partition, self._kind.noun, error)
             return WriteFailed(command.write_id, error)
-        self._writes.add(_Uncommitted(command.write_id, info.last_offset + 1, command.records, len(batch)))
+        self._writes.add(
+            _Uncommitted(
+                command.write_id, info.first_offset, info.last_offset + 1, command.records, len(batch), transaction
+            )
+        )
         return RecordsWritten(command.write_id)
 
     def _check_may_call(self) -> None:
@@ -285,7 +328,7 @@ class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
             self._kind.end(self)
         self._set_timer(None)
         self._inbox.clear()
-        self._writes = _UncommittedWrites()
+        self._writes.abandon(self._gone())
         self._calls.fail_all(self._gone())
 
     def _gone(self) -> TidelogError:
@@ -295,13 +338,25 @@ class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
 
 
 @dataclass(frozen=True, slots=True)
+class _Marker:
+    """A transaction's marker, and the future of the call that waits until it is committed."""
+
+    producer_id: int
+    committed: bool
+    written: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
 class _Uncommitted:
     """A write that is in the log. It is committed when the high watermark reaches ``end_offset``."""
 
     write_id: int
+    first_offset: int
     end_offset: int
     records: tuple[ShardRecord, ...]
     size: int
+    transaction: RecordsTransaction | None = None
+    marker: _Marker | None = None
 
 
 class _UncommittedWrites:
@@ -316,6 +371,14 @@ class _UncommittedWrites:
         self._writes.append(write)
         self.bytes += write.size
 
+    def abandon(self, error: TidelogError) -> None:
+        """Forget all writes, whose outcome is unknown, and fail the calls that wait for markers."""
+        for write in self._writes:
+            if write.marker is not None and not write.marker.written.done():
+                write.marker.written.set_exception(error)
+        self._writes.clear()
+        self.bytes = 0
+
     def pop(self, high_watermark: int) -> _Uncommitted | None:
         """Return and remove the oldest write if it is committed."""
         if not self._writes or self._writes[0].end_offset > high_watermark:
@@ -325,9 +388,13 @@ class _UncommittedWrites:
         return write
 
 
-def _encode_batch(records: Sequence[ShardRecord], compression: str, now_ms: int) -> bytes:
+def _encode_batch(
+    records: Sequence[ShardRecord], compression: str, now_ms: int, transaction: RecordsTransaction | None
+) -> bytes:
     """Return the batch of these records."""
     builder = RecordBatchBuilder(compression)
     for record in records:
         builder.append(record.key, record.value, (), now_ms)
-    return builder.build()
+    if transaction is None:
+        return builder.build()
+    return builder.build(transaction.producer_id, transaction.producer_epoch, is_transactional=True)

@@ -96,6 +96,10 @@ class ShardKind(ABC, Generic[RequestT, ResponseT, NewsT, CommandT]):
     def end(self, term: ShardTerm[NewsT]) -> None:
         """Process the end of a core."""
 
+    def transaction_ended(self, owners: frozenset[str]) -> NewsT | None:
+        """Return the event that tells a core that a transaction with records of these owners has ended."""
+        return None
+
     def needs_news(self, request: RequestT) -> bool:
         """Return whether the core must know the newest changes before it gets this request."""
         return False

@@ -12,7 +12,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tidelog_node.coordination.log_tail import epoch_before, offset_to_resume, records_in
+from tidelog_node.coordination.log_tail import apply_batches, epoch_before, offset_to_resume
+from tidelog_node.coordination.shard_contents import ShardContents
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition
 from tidelog_node.coordination.views import ShardStore, ShardViews, View
 from tidelog_node.event_loop import Clock
@@ -47,8 +48,8 @@ class ShardLoader:
         self._views = views
         self._clock = clock
 
-    async def load(self, view: View) -> ShardStore:
-        """Return the shard's part of the view, complete up to the end of the log.
+    async def load(self, view: View) -> ShardContents:
+        """Return the shard's records, complete up to the end of the log.
 
         Raises:
             LeadershipEndedError: Another node has become the leader.
@@ -60,20 +61,22 @@ class ShardLoader:
         await self._wait_for_high_watermark(end_offset)
         shard = view.shard(ShardName(self._partition.index, self._partition.topic_id))
         begun = offset = await self._begin(shard, end_offset)
+        contents = ShardContents(shard, ViewPosition(begun, epoch_before(self._partition.log, begun), 0))
         while offset < end_offset:
             batches = self._partition.log.read(offset, _READ_BYTES, end_offset)
             if not batches:
                 break
-            offset = await self._views.in_thread(self._apply, shard, batches)
+            now_ms = self._clock.wall_ms()
+            offset = await self._views.in_thread(apply_batches, contents, batches, now_ms)
             self._check_leading()
         end = ViewPosition(end_offset, epoch_before(self._partition.log, end_offset), self._clock.wall_ms())
-        await self._views.in_thread(shard.apply, (), end)
+        await self._views.in_thread(contents.apply, (), end)
         if end_offset - begun >= _MANY_RECORDS:
             # Without a flush, a crash would cause all of them to be read again.
             await self._views.in_thread(view.begin_flush)
         self._check_leading()
         self._note_end(begun, end_offset, started_ms)
-        return shard
+        return contents
 
     async def _wait_for_high_watermark(self, end_offset: int) -> None:
         while self._partition.high_watermark < end_offset:
@@ -94,12 +97,6 @@ class ShardLoader:
         await self._views.in_thread(shard.clear)
         self._check_leading()
         return log.log_start_offset
-
-    def _apply(self, shard: ShardStore, batches: bytes) -> int:
-        """Add a part of the log to the view, in a thread, and return the offset of the next part."""
-        records, next_offset, epoch = records_in(batches)
-        shard.apply(records, ViewPosition(next_offset, epoch, self._clock.wall_ms()))
-        return next_offset
 
     def _check_leading(self) -> None:
         if not self._is_leading():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeAlias, TypeVar
@@ -20,7 +20,6 @@ from tidelog_foundation.errors import ErrorCode
 from tidelog_node.coordination.rocks_view import RocksView, ViewFailedError
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition
 from tidelog_node.shards.events import ShardRecord
-from tidelog_node.shards.store import RecordStore
 
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -29,11 +28,17 @@ R = TypeVar("R")
 _RETRY_S = 1.0
 
 
-class ShardStore(RecordStore, Protocol):
+class ShardStore(Protocol):
     """The committed records of one shard and the applied position of its log.
 
     Every method may raise ViewFailedError.
     """
+
+    def records_of(self, owner: str) -> Sequence[ShardRecord]:
+        """Return the records of one owner in the order of their keys. No value is None."""
+
+    def ids(self) -> Iterator[str]:
+        """Return the ids of all owners that have a record, each once. Records may be applied during the iteration."""
 
     def position(self) -> ViewPosition | None:
         """Return the applied position of the log, or None if the view has none for this shard."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -61,7 +62,9 @@ def refuse(request: GroupRequest, error: TidelogError) -> GroupResponse:
         case messages.ConsumerGroupHeartbeatRequest():
             return messages.ConsumerGroupHeartbeatResponse(error=said)
         case messages.OffsetCommitRequest():
-            return _refused_commit(request, said)
+            return messages.OffsetCommitResponse(_refused_offsets(request.topics, said))
+        case messages.TxnOffsetCommitRequest():
+            return messages.TxnOffsetCommitResponse(_refused_offsets(request.topics, said))
         case messages.OffsetFetchGroup(all_topics=True):
             return AllOffsets(request.group_id, error=said)
         case messages.OffsetFetchGroup():
@@ -82,12 +85,13 @@ def refuse(request: GroupRequest, error: TidelogError) -> GroupResponse:
     assert_never(request)
 
 
-def _refused_commit(request: messages.OffsetCommitRequest, error: TidelogError) -> messages.OffsetCommitResponse:
-    """Return the response that has the same error for every partition."""
-    topics = (
+def _refused_offsets(
+    topics: Iterable[messages.OffsetCommitTopic], error: TidelogError
+) -> tuple[messages.OffsetCommitTopicResult, ...]:
+    """Return the results of a commit that has the same error for every partition."""
+    return tuple(
         messages.OffsetCommitTopicResult(
             topic.name, tuple(messages.OffsetCommitPartitionResult(p.index, error) for p in topic.partitions)
         )
-        for topic in request.topics
+        for topic in topics
     )
-    return messages.OffsetCommitResponse(tuple(topics))

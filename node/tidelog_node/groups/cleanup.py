@@ -105,11 +105,20 @@ class _Cleaned(Effect):
 def _expired(
     group: ClassicGroup | ConsumerGroup, offsets: CommittedOffsets, wall_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """Return the partitions whose offsets have expired. A partition with a write in progress is kept."""
+    """Return the partitions whose offsets have expired.
+
+    A partition with a write in progress, or with an offset in an open transaction, is kept.
+    """
+    unstable = offsets.unstable
 
     def is_over(partition: TopicPartition, value: OffsetCommitValue) -> bool:
         since_ms = _retained_since_ms(group, value)
-        if since_ms is None or offsets.pending[partition] or group.is_subscribed_to(partition.topic):
+        if (
+            since_ms is None
+            or offsets.pending[partition]
+            or partition in unstable
+            or group.is_subscribed_to(partition.topic)
+        ):
             return False
         if value.expire_timestamp != NO_TIMESTAMP:
             return wall_ms >= value.expire_timestamp

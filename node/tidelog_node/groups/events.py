@@ -19,6 +19,7 @@ GroupRequest = (
     | messages.LeaveGroupRequest
     | messages.ConsumerGroupHeartbeatRequest
     | messages.OffsetCommitRequest
+    | messages.TxnOffsetCommitRequest
     | messages.OffsetFetchGroup
     | messages.OffsetDeleteRequest
     | messages.ListGroupsRequest
@@ -39,6 +40,8 @@ class AllOffsets:
     group_id: str
     committed: Sequence[tuple[tuple[str, int], OffsetCommitValue]] = ()
     error: TidelogError | None = None
+    unstable: frozenset[tuple[str, int]] = frozenset()
+    """The partitions whose offsets an open transaction may change, if the request asked for stable ones."""
 
 
 GroupResponse = (
@@ -48,6 +51,7 @@ GroupResponse = (
     | messages.LeaveGroupResponse
     | messages.ConsumerGroupHeartbeatResponse
     | messages.OffsetCommitResponse
+    | messages.TxnOffsetCommitResponse
     | messages.OffsetFetchGroupResult
     | AllOffsets
     | messages.OffsetDeleteResponse
@@ -82,8 +86,15 @@ class TimingsChanged:
     own_timings: Mapping[str, OwnTimings]
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionEnded:
+    """A transaction with offsets of these groups was committed or aborted. The store has the result."""
+
+    group_ids: frozenset[str]
+
+
 GroupCall: TypeAlias = RequestReceived[GroupRequest]
-GroupNews: TypeAlias = TopicsChanged | TimingsChanged
+GroupNews: TypeAlias = TopicsChanged | TimingsChanged | TransactionEnded
 """The events that only shards of groups have."""
 Event: TypeAlias = ShardEvent[GroupRequest] | GroupNews
 Command: TypeAlias = ShardCommand[GroupResponse]

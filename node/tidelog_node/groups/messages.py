@@ -281,6 +281,8 @@ class TxnOffsetCommitRequest:
     topics: tuple[OffsetCommitTopic, ...] = ()
     transaction_version: int = 0
     """The ``transaction.version`` of the client. From 2 on, the group is added to the transaction (KIP-890)."""
+    guard: int = field(default=0, metadata=NOT_IN_MESSAGE)
+    """The guard of the transaction's verification in the group's partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +305,8 @@ class OffsetFetchGroup:
     member_epoch: int = 0
     topics: tuple[TopicPartitions, ...] = ()
     all_topics: bool = False
+    require_stable: bool = field(default=False, metadata=NOT_IN_MESSAGE)
+    """That of the whole request."""
 
 
 @dataclass(frozen=True, slots=True)

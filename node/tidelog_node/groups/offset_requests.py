@@ -14,10 +14,13 @@ from tidelog_node.groups.messages import (
     OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetFetchGroup,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 from tidelog_node.groups.offsets import requests
 from tidelog_node.groups.offsets.deleted_topics import DeletedTopics
-from tidelog_node.groups.step import Answer, Step
+from tidelog_node.groups.step import Answer, Effect, Step
+from tidelog_node.shards.events import RecordsTransaction
 
 _NO_EPOCH = -1
 
@@ -32,7 +35,8 @@ def commit(
             group's own check.
     """
     _check_commit(loaded, request, step)
-    changes, response = requests.commit(request, step)
+    changes, topics = requests.commit(request.topics, request.retention_time_ms, step)
+    response = OffsetCommitResponse(topics)
     if not changes:
         step.respond(call.call_id, response)
         return
@@ -57,7 +61,53 @@ class _Committed(Answer):
         self.deleted.note_gone(self.group_id)
 
     def failed(self, step: Step, error: TidelogError) -> None:
-        step.respond(self.call_id, requests.failed_commit(self.response, commit_error(error)))
+        topics = requests.failed_commit(self.response.topics, commit_error(error))
+        step.respond(self.call_id, OffsetCommitResponse(topics))
+
+
+def txn_commit(
+    loaded: LoadedGroup, call: GroupCall, request: TxnOffsetCommitRequest, deleted: DeletedTopics, step: Step
+) -> None:
+    """Handle TxnOffsetCommit. The offsets take effect when the transaction is committed.
+
+    Raises:
+        TidelogError: ILLEGAL_GENERATION if the group does not exist, and the errors of the group's own check.
+    """
+    _check_txn_commit(loaded, request)
+    changes, topics = requests.commit(request.topics, None, step)
+    response = TxnOffsetCommitResponse(topics)
+    if not changes:
+        step.respond(call.call_id, response)
+        return
+    gone = requests.deletions(deleted.offsets_of(loaded.group_id, loaded.offsets))
+    if gone:
+        # Not in the transaction: an abort must not bring them back.
+        step.write(loaded.group_id, (), _Forgotten(loaded.group_id, deleted), offsets=gone)
+    transaction = RecordsTransaction(request.producer_id, request.producer_epoch, request.guard)
+    effect = _CommittedInTransaction(call.call_id, request, response)
+    step.write(loaded.group_id, (), effect, offsets=changes, transaction=transaction)
+
+
+@dataclass(frozen=True, slots=True)
+class _Forgotten(Effect):
+    """The deletion of a group's offsets of deleted topics."""
+
+    group_id: str
+    deleted: DeletedTopics
+
+    def written(self, step: Step) -> None:
+        self.deleted.note_gone(self.group_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _CommittedInTransaction(Answer):
+    """The answer to a commit in a transaction."""
+
+    response: TxnOffsetCommitResponse
+
+    def failed(self, step: Step, error: TidelogError) -> None:
+        topics = requests.failed_commit(self.response.topics, commit_error(error))
+        step.respond(self.call_id, TxnOffsetCommitResponse(topics))
 
 
 def fetch(loaded: LoadedGroup, call: GroupCall, request: OffsetFetchGroup, step: Step) -> None:
@@ -106,3 +156,26 @@ def _check_commit(loaded: LoadedGroup, request: OffsetCommitRequest, step: Step)
     else:
         knows_epochs = not request.without_member_epochs
         loaded.group.check_commit(request.member_id, epoch, request.group_instance_id, knows_epochs=knows_epochs)
+
+
+def _check_txn_commit(loaded: LoadedGroup, request: TxnOffsetCommitRequest) -> None:
+    """Refuse a commit of a member that has lost its partitions (KIP-447).
+
+    Clients that do not name a member are not checked. Not even a commit by a member keeps its session alive.
+    """
+    generation, group = request.generation_id_or_member_epoch, loaded.group
+    names_member = generation >= 0 or request.member_id or request.group_instance_id is not None
+    if not loaded.exists and generation >= 0:
+        text = f"there is no group {loaded.group_id} with generation {generation}"
+        raise error_for(ErrorCode.ILLEGAL_GENERATION, text)
+    if not names_member or (generation < 0 and group.is_empty):
+        return
+    if isinstance(group, ClassicGroup):
+        membership.check_generation(group, request.member_id, request.group_instance_id, generation)
+        return
+    try:
+        group.check_commit(request.member_id, generation, request.group_instance_id)
+    except TidelogError as error:
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+            raise error_for(ErrorCode.ILLEGAL_GENERATION, error.message) from None
+        raise

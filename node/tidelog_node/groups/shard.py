@@ -9,7 +9,7 @@ memory is lost with it, as in Kafka, and live members join again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -28,6 +28,7 @@ from tidelog_node.groups.events import (
     TimingsChanged,
     TopicInfo,
     TopicsChanged,
+    TransactionEnded,
 )
 from tidelog_node.groups.limits import check_names
 from tidelog_node.groups.loaded_groups import LoadedGroup, LoadedGroups
@@ -109,6 +110,8 @@ class GroupShard:
             case TimingsChanged():
                 self._settings = replace(self._settings, own_timings=event.own_timings)
                 self._groups.change_settings(self._settings)
+            case TransactionEnded():
+                self._read_again(event.group_ids)
             case TimePassed():
                 self._pass_time(step)
             case _:
@@ -158,6 +161,9 @@ class GroupShard:
             case messages.OffsetCommitRequest():
                 loaded = self._loaded(request.group_id, step)
                 offset_requests.commit(loaded, call, request, self._cleanup.deleted_topics, step)
+            case messages.TxnOffsetCommitRequest():
+                loaded = self._loaded(request.group_id, step)
+                offset_requests.txn_commit(loaded, call, request, self._cleanup.deleted_topics, step)
             case messages.OffsetFetchGroup():
                 offset_requests.fetch(self._loaded(request.group_id, step), call, request, step)
             case messages.OffsetDeleteRequest():
@@ -220,7 +226,8 @@ class GroupShard:
         unsure = error is not None and write_id in self._written
         self._written.discard(write_id)
         loaded.open_writes.remove(write_id)
-        loaded.offsets.end_write((partition for partition, _ in write.offsets), unsure=unsure)
+        changed = (partition for partition, _ in write.offsets)
+        loaded.offsets.end_write(changed, unsure=unsure, in_transaction=write.transaction is not None)
         if error is None:
             _take_over(loaded, write)
         else:
@@ -233,6 +240,14 @@ class GroupShard:
                 effect.committed(step)
             else:
                 effect.failed(step, error)
+
+    def _read_again(self, group_ids: Iterable[str]) -> None:
+        """Take over the offsets that a transaction has changed."""
+        for group_id in group_ids:
+            loaded = self._groups.peek(group_id)
+            if loaded is not None:
+                loaded.offsets.read_again()
+                self._groups.touched.add(group_id)
 
     def _pass_time(self, step: Step) -> None:
         if self._listings:
@@ -266,8 +281,9 @@ class GroupShard:
         self._writes[write_id] = write
         loaded = self._loaded(write.group_id, step)
         loaded.open_writes.add(write_id)
-        loaded.offsets.write(partition for partition, _ in write.offsets)
-        return WriteRecords(write_id, write.records)
+        changed = (partition for partition, _ in write.offsets)
+        loaded.offsets.write(changed, in_transaction=write.transaction is not None)
+        return WriteRecords(write_id, write.records, write.transaction)
 
     def _answer(self, call_id: int, response: GroupResponse) -> list[Command]:
         if call_id in self._abandoned:
@@ -291,6 +307,8 @@ def _begin(loaded: LoadedGroup, step: Step) -> None:
 
 
 def _take_over(loaded: LoadedGroup, write: Write) -> None:
+    if write.transaction is not None:
+        return
     loaded.offsets.apply(write.offsets)
     if len(write.records) > len(write.offsets):
         for record in write.records:

@@ -11,7 +11,7 @@ from tidelog_node.groups.events import GroupRequest, GroupResponse, TopicInfo
 from tidelog_node.groups.offsets.committed import OffsetChange
 from tidelog_node.groups.offsets.encoding import encode_offsets
 from tidelog_node.groups.settings import GroupSettings
-from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.events import RecordsTransaction, ShardRecord
 
 
 class Effect:
@@ -55,6 +55,8 @@ class Write:
     effects: tuple[Effect, ...] = ()
     offsets: tuple[OffsetChange, ...] = ()
     """The changes of committed offsets that the records contain."""
+    transaction: RecordsTransaction | None = None
+    """The transaction that the records belong to."""
 
 
 @dataclass(slots=True)
@@ -83,8 +85,9 @@ class Step:
         records: Iterable[ShardRecord] = (),
         *effects: Effect,
         offsets: Iterable[OffsetChange] = (),
+        transaction: RecordsTransaction | None = None,
     ) -> None:
         """Request a write of the changed offsets followed by the other records."""
         changes = tuple(offsets)
         written = (*encode_offsets(group_id, changes), *records)
-        self.outcomes.append(Write(group_id, written, effects, changes))
+        self.outcomes.append(Write(group_id, written, effects, changes, transaction))

@@ -14,7 +14,7 @@ from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.request import Request
-from tidelog_node.coordination import TransactionCoordinator
+from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
 from tidelog_node.event_loop import Clock, DecodingThread
 from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.fetch_sessions import FetchSessions
@@ -123,6 +123,8 @@ class NodeContext:
     verification: Callable[[], VerificationSettings] = VerificationSettings
     """Returns the current settings."""
     decoding: DecodingThread = field(default_factory=DecodingThread)
+    groups: GroupCoordinator | None = None
+    """The coordinator of groups, to which markers of their offsets go; None for a node that coordinates none."""
     transactions: TransactionCoordinator | None = None
     """The coordinator of transactions; None for a node that coordinates none, such as a simulated one."""
 

@@ -20,7 +20,12 @@ _OfMembers = (
     | messages.LeaveGroupRequest
     | messages.ConsumerGroupHeartbeatRequest
 )
-_OfOffsets = messages.OffsetCommitRequest | messages.OffsetFetchGroup | messages.OffsetDeleteRequest
+_OfOffsets = (
+    messages.OffsetCommitRequest
+    | messages.TxnOffsetCommitRequest
+    | messages.OffsetFetchGroup
+    | messages.OffsetDeleteRequest
+)
 _PASSED_WITHOUT_ID = (messages.OffsetCommitRequest, messages.OffsetFetchGroup, messages.ConsumerGroupHeartbeatRequest)
 """Requests that allow an empty group id.
 

@@ -12,9 +12,12 @@ from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups import messages
+from tidelog_node.groups.answers import write_error
 from tidelog_node.groups.events import AllOffsets
 from tidelog_node.groups.offsets.requests import result_in_steps
-from tidelog_node.handlers.group_calls import answer_of_group
+from tidelog_node.handlers.context import NodeContext
+from tidelog_node.handlers.group_calls import answer_of_group, refused
+from tidelog_node.handlers.transaction_verification import verify_offsets
 from tidelog_node.shards.events import ClientIdentity
 
 _AT_ONCE = 100
@@ -48,23 +51,32 @@ async def offset_commit(
 
 
 async def txn_offset_commit(
-    coordinator: GroupCoordinator, request: messages.TxnOffsetCommitRequest, client: ClientIdentity
+    context: NodeContext,
+    coordinator: GroupCoordinator,
+    request: messages.TxnOffsetCommitRequest,
+    client: ClientIdentity,
 ) -> messages.TxnOffsetCommitResponse:
-    """Refuse all offsets with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: there are no transactions."""
-    text = "transactions are not supported, remove transactional.id"
-    refusal = error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-    topics: list[messages.OffsetCommitTopicResult] = []
-    slices = TimeSlices()
-    async for topic in slices.of(request.topics):
-        results = [messages.OffsetCommitPartitionResult(p.index, refusal) async for p in slices.of(topic.partitions)]
-        topics.append(messages.OffsetCommitTopicResult(topic.name, tuple(results)))
-    return messages.TxnOffsetCommitResponse(tuple(topics))
+    """Commit offsets as part of a transaction, which must have the group's partition (KIP-890).
+
+    The answer follows when all in-sync replicas have them. They take effect when the transaction is committed.
+    """
+    count = _offsets_in(request.topics)
+    if count > MOST_OFFSETS:
+        text = f"the commit has {count} offsets, at most {MOST_OFFSETS} are allowed"
+        error = error_for(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, text)
+        return refused(request, error, messages.TxnOffsetCommitResponse)
+    try:
+        guard = await verify_offsets(context, coordinator.shard_of(request.group_id), request)
+    except TidelogError as error:
+        return refused(request, write_error(error), messages.TxnOffsetCommitResponse)
+    verified = replace(request, guard=guard)
+    return await answer_of_group(coordinator, verified, client, messages.TxnOffsetCommitResponse)
 
 
 async def offset_fetch(
     coordinator: GroupCoordinator, request: messages.OffsetFetchRequest, client: ClientIdentity
 ) -> messages.OffsetFetchResponse:
-    """Return the committed offsets of groups. No transaction can change any of them yet (``require_stable``).
+    """Return the committed offsets of groups.
 
     The offsets of a response take at most MOST_FETCHED_BYTES: where the next group's do not fit, it has the error
     INVALID_REQUEST. The first group is answered with all its offsets when it asks for those of all topics.
@@ -72,7 +84,10 @@ async def offset_fetch(
     results: list[messages.OffsetFetchGroupResult] = []
     await coordinator.wait_for_session()
     slices, room = TimeSlices(), _Room()
-    for are_all, of_kind in itertools.groupby(request.groups, lambda group: group.all_topics):
+    wanted = request.groups
+    if request.require_stable:
+        wanted = tuple([replace(group, require_stable=True) async for group in slices.of(request.groups)])
+    for are_all, of_kind in itertools.groupby(wanted, lambda group: group.all_topics):
         # A group with all topics alone: its offsets are in memory twice until they are written.
         at_once = 1 if are_all else _AT_ONCE
         while groups := list(itertools.islice(of_kind, at_once)):

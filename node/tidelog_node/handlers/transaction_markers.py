@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import ControlType, control_batch
 from tidelog_foundation.time_slices import TimeSlices
+from tidelog_node.coordination import OFFSETS_TOPIC
 from tidelog_node.handlers.context import DEFAULT_TIMEOUT_MS, NodeContext
 from tidelog_node.handlers.requests import transactions as requests
 from tidelog_node.partitions import Partition, create_folders
@@ -26,7 +27,6 @@ class _Appended:
     index: int
     error: TidelogError | None = None
     partition: Partition | None = None
-    required_offset: int = 0
     replicated: asyncio.Future[None] | None = None
 
 
@@ -81,7 +81,7 @@ async def _append(
         async for index in slices.of(topic.partitions):
             each = _Appended(index, error)
             if error is None:
-                each = _append_one(context, topic.name, index, batch, marker.transaction_version)
+                each = _append_one(context, topic.name, index, batch, marker)
             results.append(each)
             appended.append(each)
     return topics
@@ -95,16 +95,24 @@ def _refused(marker: requests.WritableTxnMarker) -> TidelogError | None:
     return error_for(ErrorCode.INVALID_REQUEST, f"{text} epoch is 0 to {MAX_PRODUCER_EPOCH}")
 
 
-def _append_one(context: NodeContext, topic: str, index: int, batch: bytes, transaction_version: int) -> _Appended:
+def _append_one(
+    context: NodeContext, topic: str, index: int, batch: bytes, marker: requests.WritableTxnMarker
+) -> _Appended:
     try:
         partition = context.partition(topic, index)
-        required_offset = partition.append_marker(batch, transaction_version).last_offset + 1
+        if topic == OFFSETS_TOPIC and context.groups is not None:
+            # The groups' offsets take effect with the marker, so their coordinator appends it.
+            ended = context.groups.end_transaction(
+                index, batch, marker.producer_id, marker.transaction_version, committed=marker.committed
+            )
+            return _Appended(index, None, partition, asyncio.ensure_future(ended))
+        required_offset = partition.append_marker(batch, marker.transaction_version).last_offset + 1
         if partition.is_replicated(required_offset):
             return _Appended(index)
     except TidelogError as error:
         return _Appended(index, error.detached())
     replicated = partition.replicated(required_offset).as_future()
-    return _Appended(index, None, partition, required_offset, replicated)
+    return _Appended(index, None, partition, replicated)
 
 
 def _end_wait(appended: _Appended) -> None:
@@ -113,7 +121,8 @@ def _end_wait(appended: _Appended) -> None:
     if partition is None or replicated is None:
         return
     if replicated.cancel():
-        appended.error = partition.timed_out(appended.required_offset, DEFAULT_TIMEOUT_MS)
+        text = f"{partition}: not all in-sync replicas have the marker after {DEFAULT_TIMEOUT_MS} ms"
+        appended.error = error_for(ErrorCode.REQUEST_TIMED_OUT, text)
         return
     error = replicated.exception()
     if isinstance(error, TidelogError):

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
-from tidelog_foundation.records import RecordBatchHeader, parse_header
+from tidelog_foundation.records import NO_SEQUENCE, RecordBatchHeader, parse_header
+from tidelog_foundation.records.header import NO_PARTITION_LEADER_EPOCH, TRANSACTIONAL_MASK
 from tidelog_foundation.time_slices import TimeSlices
+from tidelog_node.coordination import OFFSETS_TOPIC
+from tidelog_node.groups.messages import TxnOffsetCommitRequest
 from tidelog_node.log import NO_GUARD
 from tidelog_node.partitions import Partition
-from tidelog_node.transactions.states import EPOCH_BUMP_VERSION, Producer, TopicPartition
+from tidelog_node.transactions.states import EPOCH_BUMP_VERSION, MAX_PRODUCER_EPOCH, Producer, TopicPartition
 from tidelog_node.transactions.verification import Answer, Question
 
 if TYPE_CHECKING:
     from tidelog_node.handlers.context import NodeContext
     from tidelog_node.handlers.produce import ProduceBatches
 
+R = TypeVar("R")
 _ABSENT: Final = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -55,20 +59,80 @@ def needs_verification(context: NodeContext, request: ProduceBatches) -> bool:
 
 
 async def verify(context: NodeContext, request: ProduceBatches) -> Verified:
-    """Ask the coordinator about the request's batches that begin transactions.
+    """Ask the coordinator about the request's batches that begin transactions."""
+    return await _repeated(context, lambda: _verify_once(context, request))
+
+
+async def _repeated(context: NodeContext, ask: Callable[[], Awaitable[tuple[R, bool]]]) -> R:
+    """Return the result of a question, repeated for a short time while the second value of its answer is True.
 
     With transaction version 2, a producer begins its next transaction while the markers of the last one are written.
     The answer is CONCURRENT_TRANSACTIONS then, or comes after a marker that has dropped the guard of the question. As
-    in Kafka, the question is repeated for a short time, since that costs less than another produce request.
+    in Kafka, the question is repeated, since that costs less than another request of the producer.
     """
     loop = asyncio.get_running_loop()
     settings = context.verification()
     deadline = loop.time() + settings.retry_backoff_max_ms / 1000
     while True:
-        verified, is_early = await _verify_once(context, request)
+        result, is_early = await ask()
         if not is_early or loop.time() >= deadline:
-            return verified
+            return result
         await asyncio.sleep(settings.retry_backoff_ms / 1000)
+
+
+async def verify_offsets(context: NodeContext, index: int, request: TxnOffsetCommitRequest) -> int:
+    """Return the guard for offsets that a transaction commits in a partition of __consumer_offsets.
+
+    Raises:
+        TidelogError: The coordinator did not confirm that the partition belongs to the transaction, or this node does
+            not lead it.
+    """
+    producer = Producer(request.producer_id, request.producer_epoch)
+    if producer.id < 0 or not 0 <= producer.epoch <= MAX_PRODUCER_EPOCH:
+        text = f"the producer has id {producer.id} and epoch {producer.epoch}, both begin with 0"
+        raise error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+    guard, code = await _repeated(context, lambda: _verify_offsets_once(context, index, request, producer))
+    if code is ErrorCode.NONE:
+        return guard
+    if code in _ABSENT:
+        # The other codes would send the client away from the coordinator of its group, which is this node.
+        text = f"the transaction coordinator did not confirm that the group belongs to the transaction: {code.name}"
+        raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
+    raise refusal(code, adds=True)
+
+
+async def _verify_offsets_once(
+    context: NodeContext, index: int, request: TxnOffsetCommitRequest, producer: Producer
+) -> tuple[tuple[int, ErrorCode], bool]:
+    partition, header = context.partition(OFFSETS_TOPIC, index), _header_of(producer)
+    guard = partition.begin_verification(header, begins_at_zero=False)
+    adds = request.transaction_version >= EPOCH_BUMP_VERSION
+    if guard == NO_GUARD or not (adds or context.verification().enable):
+        return (guard, ErrorCode.NONE), False
+    asked = (OFFSETS_TOPIC, index)
+    answer = await _ask(context, Question(request.transactional_id, producer, frozenset((asked,)), adds))
+    code = answer.get(asked, ErrorCode.NONE)
+    if adds and code is ErrorCode.NONE and _is_overtaken(partition, header, guard):
+        code = ErrorCode.CONCURRENT_TRANSACTIONS
+    return (guard, code), adds and code is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def _header_of(producer: Producer) -> RecordBatchHeader:
+    """Return the header of a producer's batch without a sequence."""
+    return RecordBatchHeader(
+        base_offset=0,
+        batch_length=0,
+        partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+        crc=0,
+        attributes=TRANSACTIONAL_MASK,
+        last_offset_delta=0,
+        base_timestamp=0,
+        max_timestamp=0,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=NO_SEQUENCE,
+        record_count=0,
+    )
 
 
 async def _verify_once(context: NodeContext, request: ProduceBatches) -> tuple[Verified, bool]:
@@ -103,15 +167,18 @@ async def _verify_once(context: NodeContext, request: ProduceBatches) -> tuple[V
 
 def _overtaken(batches: list[_Batch], guards: dict[int, int]) -> dict[TopicPartition, ErrorCode]:
     """Return CONCURRENT_TRANSACTIONS for each partition in which a marker has dropped the guard of the question."""
-    found = {}
-    for place, partition, header in batches:
-        if place not in guards:
-            continue
-        with contextlib.suppress(TidelogError):
-            guard = partition.begin_verification(header, begins_at_zero=True)
-            if guard not in (NO_GUARD, guards[place]):
-                found[partition.topic, partition.index] = ErrorCode.CONCURRENT_TRANSACTIONS
-    return found
+    return {
+        (partition.topic, partition.index): ErrorCode.CONCURRENT_TRANSACTIONS
+        for place, partition, header in batches
+        if place in guards and _is_overtaken(partition, header, guards[place])
+    }
+
+
+def _is_overtaken(partition: Partition, header: RecordBatchHeader, guard: int) -> bool:
+    """Return whether a marker has dropped a guard, so that the next question has another one."""
+    with contextlib.suppress(TidelogError):
+        return partition.begin_verification(header, begins_at_zero=header.base_sequence >= 0) not in (NO_GUARD, guard)
+    return False
 
 
 async def _ask(context: NodeContext, question: Question) -> Answer:

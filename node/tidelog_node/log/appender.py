@@ -65,6 +65,16 @@ class Appender:
         checked = CheckedBatch(header, batch, header.max_timestamp, header.size_in_bytes)
         return self._write(checked, leader_epoch, now_ms)
 
+    def append_coordinated(self, batch: Buffer, leader_epoch: int, now_ms: int, guard: int) -> AppendInfo:
+        """Append a transactional batch of the group coordinator."""
+        self._local.check_online()
+        if leader_epoch < self._epochs.latest_epoch:
+            raise self._fenced(leader_epoch)
+        header = parse_header(batch)
+        self._producers.snapshots.state.check_coordinated(header, guard)
+        checked = CheckedBatch(header, batch, header.max_timestamp, header.size_in_bytes)
+        return self._write(checked, leader_epoch, now_ms)
+
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo:
         """Append whole batches exactly as the leader sent them."""
         local = self._local

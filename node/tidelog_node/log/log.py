@@ -182,6 +182,19 @@ class PartitionLog(LogReader):
         self._appended(now_ms)
         return info
 
+    def append_coordinated(self, batch: Buffer, leader_epoch: int, now_ms: int, guard: int) -> AppendInfo:
+        """Append a transactional batch of this node's group coordinator as the leader. It has no sequence.
+
+        Raises:
+            TidelogError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE; FENCED_LEADER_EPOCH if the log has records of a
+                later epoch; KAFKA_STORAGE_ERROR. The log is then unchanged.
+        """
+        if self._new_folder is not None:
+            self.create_folder()
+        info = self._appender.append_coordinated(batch, leader_epoch, now_ms, guard)
+        self._appended(now_ms)
+        return info
+
     def append_as_follower(self, records: Buffer, now_ms: int = 0) -> AppendInfo:
         """Append whole batches exactly as the leader has them; the first may begin above ``log_end_offset``.
 

@@ -155,6 +155,19 @@ class Partition:
         self._appended()
         return info
 
+    def append_coordinated(self, batch: bytes, guard: int) -> AppendInfo:
+        """Append a transactional batch of this node's group coordinator, if enough replicas are in sync.
+
+        Raises:
+            TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or an error of the log; nothing is appended.
+        """
+        leader = self.state.require_leader()
+        leader.check_enough_replicas()
+        with self._disk_watch:
+            info = self.log.append_coordinated(batch, leader.leader_epoch, self._clock.wall_ms(), guard)
+        self._appended()
+        return info
+
     def is_replicated(self, required_offset: int) -> bool:
         """Return whether all in-sync replicas hold everything below ``required_offset``, right after the append.
 

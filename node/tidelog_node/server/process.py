@@ -328,6 +328,7 @@ class Node:
             FetchSessions(self._config.max_incremental_fetch_session_cache_slots),
             ResponseBudget(self._config.queued_max_response_bytes),
             decoding=self._decoding,
+            groups=self._groups,
             transactions=self._transactions,
             verifier=self._verifier,
             verification=lambda: self._settings.current.verification_settings(),
@@ -340,7 +341,7 @@ class Node:
         for service in (
             log_service(context, budget),
             admin_service(context),
-            group_service(self._groups, self._transactions),
+            group_service(context, self._groups, self._transactions),
             transaction_service(context),
         ):
             service.add_to(self._server, intake)

@@ -51,7 +51,7 @@ def admin_service(context: NodeContext) -> Service:
     )
 
 
-def group_service(coordinator: GroupCoordinator, transactions: TransactionCoordinator) -> Service:
+def group_service(context: NodeContext, coordinator: GroupCoordinator, transactions: TransactionCoordinator) -> Service:
     """Return the service of group members and group administrators. It also finds coordinators of transactions."""
 
     def call(handler: Callable[[GroupCoordinator, Q, ClientIdentity], Awaitable[R]]) -> Call[Q, R]:
@@ -70,7 +70,12 @@ def group_service(coordinator: GroupCoordinator, transactions: TransactionCoordi
             "LeaveGroup": call(group_members.leave_group),
             "ConsumerGroupHeartbeat": call(group_members.consumer_group_heartbeat),
             "OffsetCommit": call(group_offsets.offset_commit),
-            "TxnOffsetCommit": call(group_offsets.txn_offset_commit),
+            "TxnOffsetCommit": Call(
+                lambda request, caller: group_offsets.txn_offset_commit(
+                    context, coordinator, request, client_of(caller)
+                ),
+                *types_of(group_offsets.txn_offset_commit),
+            ),
             "OffsetFetch": call(group_offsets.offset_fetch),
             "OffsetDelete": call(group_offsets.offset_delete),
             "ListGroups": call(groups.list_groups),

@@ -84,11 +84,24 @@ ShardEvent: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsTransaction:
+    """The transaction of a producer that records belong to. They take effect when it is committed.
+
+    ``guard`` is that of its verification in the shard's partition.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    guard: int
+
+
+@dataclass(frozen=True, slots=True)
 class WriteRecords:
     """Append these records as one batch. The module describes the events that follow."""
 
     write_id: int
     records: tuple[ShardRecord, ...]
+    transaction: RecordsTransaction | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ transactional id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from tidelog_node.shards.events import ShardRecord
@@ -24,11 +24,11 @@ class RecordStore(Protocol):
         ...
 
     def ids(self) -> Iterator[str]:
-        """Return the ids of all owners that have a record, each once. Records may be applied during the iteration."""
+        """Yield the ids of all owners that have a record. Records may be applied during the iteration."""
         ...
 
-    def apply(self, records: Iterable[ShardRecord]) -> None:
-        """Apply committed records in the order of the log."""
+    def pending_of(self, owner: str) -> Collection[bytes]:
+        """Return the keys of an owner's records in open transactions."""
         ...
 
 
@@ -46,6 +46,10 @@ class MemoryRecordStore:
     def ids(self) -> Iterator[str]:
         """Return the ids of all owners that have a record."""
         return iter(tuple(self._owners))
+
+    def pending_of(self, owner: str) -> Collection[bytes]:
+        """Return the keys of an owner's records in open transactions: this store has none."""
+        return ()
 
     def apply(self, records: Iterable[ShardRecord]) -> None:
         """Apply committed records in order."""

@@ -6,6 +6,7 @@ from group_shards import (
     CLIENT,
     START_MS,
     ShardHarness,
+    TransactionalStore,
     code_of,
     commit_request,
     fetched_offsets,
@@ -24,7 +25,6 @@ from tidelog_node.groups.messages import (
     ListGroupsRequest,
 )
 from tidelog_node.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, encode
-from tidelog_node.shards.store import MemoryRecordStore
 
 
 def listed(harness: ShardHarness, *states: str, types: tuple[str, ...] = ()) -> list[tuple[str, str, str, str]]:
@@ -166,7 +166,7 @@ def test_delete_of_no_groups_is_answered(harness: ShardHarness) -> None:
 def many_groups(count: int) -> ShardHarness:
     value = OffsetCommitValue(1, -1, "", START_MS)
     records = [encode(OffsetCommitKey(f"g{number}", "t", 0), value) for number in range(count)]
-    return ShardHarness(store=MemoryRecordStore(records))
+    return ShardHarness(store=TransactionalStore(records))
 
 
 def test_list_of_many_groups_lets_other_calls_come_in_between() -> None:

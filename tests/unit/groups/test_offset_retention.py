@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from group_shards import (
     ShardHarness,
+    TransactionalStore,
     commit_request,
     fetched_offsets,
     heartbeat_request,
@@ -22,7 +23,6 @@ from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.messages import ListGroupsRequest
 from tidelog_node.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, encode
 from tidelog_node.groups.settings import GroupSettings
-from tidelog_node.shards.store import MemoryRecordStore
 
 CHECK_MS = 1_000
 RETENTION_MS = 100_000
@@ -102,7 +102,7 @@ def test_offsets_of_a_group_that_rebalances_do_not_expire(harness: ShardHarness)
 def test_offset_with_a_time_of_its_own_expires_then() -> None:
     key = OffsetCommitKey("g", "t", 0)
     value = OffsetCommitValue(1, -1, "", 0, expire_timestamp=1_010_000)
-    harness = ShardHarness(SETTINGS, MemoryRecordStore([encode(key, value)]))
+    harness = ShardHarness(SETTINGS, TransactionalStore([encode(key, value)]))
     harness.pass_time(9_000)
     assert fetched_offsets(harness) == {("t", 0): 1}
     harness.pass_time(2 * CHECK_MS)
@@ -199,7 +199,7 @@ def test_member_that_joins_while_an_expired_group_is_deleted_begins_a_new_one(ha
 
 def test_all_of_many_groups_are_looked_at_in_slices() -> None:
     keys = [OffsetCommitKey(f"g{number}", "t", 0) for number in range(350)]
-    harness = ShardHarness(SETTINGS, MemoryRecordStore(encode(key, OffsetCommitValue(1, -1, "", 0)) for key in keys))
+    harness = ShardHarness(SETTINGS, TransactionalStore(encode(key, OffsetCommitValue(1, -1, "", 0)) for key in keys))
     assert list(harness.store.ids()) == []
     assert {key for key, value in harness.log if value is None} == set(keys)
 

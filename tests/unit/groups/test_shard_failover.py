@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from group_shards import (
     ShardHarness,
+    TransactionalStore,
     commit_request,
     consumer_heartbeat_request,
     fetched_offsets,
@@ -31,7 +32,6 @@ from tidelog_node.groups.messages import (
 )
 from tidelog_node.groups.records import encode
 from tidelog_node.groups.settings import GroupSettings
-from tidelog_node.shards.store import MemoryRecordStore
 
 STEPS = 150
 TOPICS = {"t": 2, "u": 2}
@@ -291,7 +291,7 @@ def test_commit_of_an_older_offset_is_found() -> None:
         simulation.commit()
     simulation.look()
     records = [encode(key, value) for key, value in simulation.harness.log[:-5]]
-    simulation.harness.store = MemoryRecordStore(records)
+    simulation.harness.store = TransactionalStore(records)
     simulation.harness.reload()
     with pytest.raises(AssertionError, match="simple"):
         simulation.look()

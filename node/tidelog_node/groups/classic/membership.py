@@ -57,11 +57,20 @@ def check_commit(group: ClassicGroup, request: OffsetCommitRequest) -> None:
         raise error_for(
             ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has members: only they can commit offsets"
         )
-    group.check_member(request.member_id, request.group_instance_id)
-    if generation != group.generation:
-        raise _illegal_generation(group, generation)
+    check_generation(group, request.member_id, request.group_instance_id, generation)
     if group.state is ClassicState.COMPLETING_REBALANCE:
         raise error_for(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} awaits its assignment")
+
+
+def check_generation(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> None:
+    """Refuse a commit that is not from a member of this generation.
+
+    Raises:
+        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
+    group.check_member(member_id, instance_id)
+    if generation != group.generation:
+        raise _illegal_generation(group, generation)
 
 
 def keep_alive(group: ClassicGroup, member_id: str, step: Step) -> None:

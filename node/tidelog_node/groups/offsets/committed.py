@@ -1,6 +1,7 @@
 """The offsets of one group: committed ones, the only visible ones, and those with a write in progress.
 
-A commit becomes visible only when its records are committed, so that a visible offset never goes back.
+A commit becomes visible only when its records are committed, so that a visible offset never goes back. A commit in a
+transaction becomes visible when the transaction is committed; until it ends, the offset is unstable (KIP-447).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from tidelog_node.groups.records import OffsetCommitKey, OffsetCommitValue, decode, is_offset_key
+from tidelog_node.groups.records import OffsetCommitKey, OffsetCommitValue, decode, decode_key, is_offset_key
 from tidelog_node.shards.events import ShardRecord
 from tidelog_node.shards.store import RecordStore
 
@@ -39,6 +40,8 @@ class CommittedOffsets:
         self._committed: dict[TopicPartition, OffsetCommitValue] = {}
         self._unsure: set[TopicPartition] = set()
         self.pending: Counter[TopicPartition] = Counter()
+        self._in_transactions: Counter[TopicPartition] = Counter()
+        """The writes in progress that belong to transactions; the store has those that were committed to the log."""
 
     @property
     def committed(self) -> dict[TopicPartition, OffsetCommitValue]:
@@ -54,25 +57,42 @@ class CommittedOffsets:
     @property
     def has_any(self) -> bool:
         """True if a partition has a committed offset."""
-        return bool(self._unread or self.committed)
+        return bool(self._unread or self.committed or self._store.pending_of(self._group_id))
 
     @property
     def known(self) -> set[TopicPartition]:
         """All partitions that have an offset or may receive one."""
-        return self.committed.keys() | self.pending.keys() | self._unsure
+        return self.committed.keys() | self.pending.keys() | self._unsure | self.unstable
 
-    def write(self, partitions: Iterable[TopicPartition]) -> None:
+    @property
+    def unstable(self) -> set[TopicPartition]:
+        """All partitions whose offsets an open transaction may change."""
+        keys = (decode_key(key) for key in self._store.pending_of(self._group_id))
+        in_store = {TopicPartition(key.topic, key.partition) for key in keys if isinstance(key, OffsetCommitKey)}
+        return in_store | self._in_transactions.keys()
+
+    def write(self, partitions: Iterable[TopicPartition], *, in_transaction: bool = False) -> None:
         """Note the start of a write to these partitions."""
-        self.pending.update(partitions)
+        changed = tuple(partitions)
+        self.pending.update(changed)
+        if in_transaction:
+            self._in_transactions.update(changed)
 
-    def end_write(self, partitions: Iterable[TopicPartition], *, unsure: bool = False) -> None:
+    def end_write(
+        self, partitions: Iterable[TopicPartition], *, unsure: bool = False, in_transaction: bool = False
+    ) -> None:
         """Note the end of a write. ``unsure`` means that it may be committed later without notice."""
         for partition in partitions:
-            self.pending[partition] -= 1
-            if not self.pending[partition]:
-                del self.pending[partition]
+            _count_down(self.pending, partition)
+            if in_transaction:
+                _count_down(self._in_transactions, partition)
             if unsure:
                 self._unsure.add(partition)
+
+    def read_again(self) -> None:
+        """Take over the offsets of the store, after a transaction changed them."""
+        self._unread = [record for record in self._store.records_of(self._group_id) if is_offset_key(record.key)]
+        self._committed = {}
 
     def apply(self, changes: Collection[OffsetChange]) -> None:
         """Apply committed changes."""
@@ -82,6 +102,12 @@ class CommittedOffsets:
                 committed.pop(partition, None)
             else:
                 committed[partition] = value
+
+
+def _count_down(counts: Counter[TopicPartition], partition: TopicPartition) -> None:
+    counts[partition] -= 1
+    if not counts[partition]:
+        del counts[partition]
 
 
 def _offsets_in(records: Iterable[ShardRecord]) -> Iterator[tuple[TopicPartition, OffsetCommitValue]]:

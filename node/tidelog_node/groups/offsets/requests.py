@@ -11,8 +11,7 @@ from tidelog_node.groups.events import AllOffsets, TopicInfo
 from tidelog_node.groups.messages import (
     OffsetCommitPartition,
     OffsetCommitPartitionResult,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
+    OffsetCommitTopic,
     OffsetCommitTopicResult,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -30,13 +29,14 @@ _LAST_TIMESTAMP = 2**63 - 1
 """The latest timestamp, which limits the expiry of offsets with very long retention times."""
 
 
-def commit(request: OffsetCommitRequest, step: Step) -> tuple[list[OffsetChange], OffsetCommitResponse]:
-    """Return the changes of a commit and its response. Partitions that cannot be committed have an error in it."""
+def commit(
+    requested: Iterable[OffsetCommitTopic], retention_ms: int | None, step: Step
+) -> tuple[list[OffsetChange], tuple[OffsetCommitTopicResult, ...]]:
+    """Return the changes of a commit and its results. Partitions that cannot be committed have an error there."""
     changes: list[OffsetChange] = []
     topics: list[OffsetCommitTopicResult] = []
-    retention_ms = request.retention_time_ms
     expires_ms = NO_TIMESTAMP if retention_ms is None else min(step.wall_ms + retention_ms, _LAST_TIMESTAMP)
-    for topic in request.topics:
+    for topic in requested:
         results = []
         for partition in topic.partitions:
             error = _refused(topic.name, partition, step)
@@ -46,26 +46,35 @@ def commit(request: OffsetCommitRequest, step: Step) -> tuple[list[OffsetChange]
                     (TopicPartition(topic.name, partition.index), _value(partition, step.wall_ms, expires_ms))
                 )
         topics.append(OffsetCommitTopicResult(topic.name, tuple(results)))
-    return changes, OffsetCommitResponse(tuple(topics))
+    return changes, tuple(topics)
 
 
-def failed_commit(response: OffsetCommitResponse, error: TidelogError) -> OffsetCommitResponse:
-    """Return the response to a commit of which nothing could be written."""
-    topics = (
+def failed_commit(
+    topics: Iterable[OffsetCommitTopicResult], error: TidelogError
+) -> tuple[OffsetCommitTopicResult, ...]:
+    """Return the results of a commit of which nothing could be written."""
+    return tuple(
         replace(topic, partitions=tuple(p if p.error else replace(p, error=error) for p in topic.partitions))
-        for topic in response.topics
+        for topic in topics
     )
-    return OffsetCommitResponse(tuple(topics))
 
 
 def fetch(request: OffsetFetchGroup, offsets: CommittedOffsets | None) -> OffsetFetchGroupResult | AllOffsets:
     """Return the committed offsets of all partitions, or of the named ones with -1 where there is none."""
     committed = {} if offsets is None else offsets.committed
+    unstable: set[TopicPartition] = set()
+    if offsets is not None and request.require_stable:
+        unstable = offsets.unstable
     if request.all_topics:
-        return AllOffsets(request.group_id, list(committed.items()))
+        return AllOffsets(request.group_id, list(committed.items()), unstable=frozenset(unstable))
     topics = (
         OffsetFetchTopicResult(
-            named.name, tuple(_fetched(p, committed.get(TopicPartition(named.name, p))) for p in named.partitions)
+            named.name,
+            tuple(
+                _unstable(p) if partition in unstable else _fetched(p, committed.get(partition))
+                for p in named.partitions
+                for partition in (TopicPartition(named.name, p),)
+            ),
         )
         for named in request.topics
     )
@@ -82,7 +91,8 @@ def result_in_steps(found: AllOffsets) -> Generator[None, None, OffsetFetchGroup
     for topic in sorted(topics):
         partitions = []
         for partition, value in sorted(topics[topic], key=itemgetter(0)):
-            partitions.append(_fetched(partition, value))
+            is_unstable = (topic, partition) in found.unstable
+            partitions.append(_unstable(partition) if is_unstable else _fetched(partition, value))
             yield
         results.append(OffsetFetchTopicResult(topic, tuple(partitions)))
     return OffsetFetchGroupResult(found.group_id, found.error, tuple(results))
@@ -135,6 +145,11 @@ def _value(partition: OffsetCommitPartition, wall_ms: int, expires_ms: int) -> O
         commit_timestamp=wall_ms,
         expire_timestamp=expires_ms,
     )
+
+
+def _unstable(partition: int) -> OffsetFetchPartitionResult:
+    text = "a transaction that may change the committed offset is open"
+    return OffsetFetchPartitionResult(partition, error_for(ErrorCode.UNSTABLE_OFFSET_COMMIT, text))
 
 
 def _fetched(partition: int, value: OffsetCommitValue | None) -> OffsetFetchPartitionResult:

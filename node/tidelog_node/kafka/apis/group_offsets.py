@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of groups.
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of groups.
 
 Newer versions name topics by id. Unknown topics are reported for their partitions, regardless of other errors of a
 commit, as in Kafka's KafkaApis.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import TopicId
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
@@ -17,7 +17,9 @@ from tidelog_node.groups import messages
 from tidelog_node.handlers import group_offsets
 from tidelog_node.kafka.apis.errors import code_of
 from tidelog_node.kafka.protocol.messages import group_offsets as wire
+from tidelog_node.kafka.protocol.messages import transactions
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.transactions.states import EPOCH_BUMP_VERSION
 from tidelog_quorum.metadata.image import MetadataImage
 
 _TOPIC_IDS = 10
@@ -27,6 +29,10 @@ _GROUP_ERROR = 2
 _NO_EPOCH = -1
 _NO_OFFSET = -1
 _NO_RETENTION = -1
+_FIRST_WITH_ABORTABLE_ERRORS = 4
+"""The first version of TxnOffsetCommit whose producers know TRANSACTION_ABORTABLE."""
+_FIRST_ADDING_GROUPS = 5
+"""The first version of TxnOffsetCommit that adds the group to the transaction."""
 _Codes: TypeAlias = dict[tuple[str, int], int]
 """The code by topic and partition."""
 
@@ -71,6 +77,49 @@ async def offset_commit(
     return wire.OffsetCommitResponse(topics=results)
 
 
+async def txn_offset_commit(
+    node: KafkaNode, request: transactions.TxnOffsetCommitRequest, caller: Caller
+) -> transactions.TxnOffsetCommitResponse:
+    """Commit offsets as part of a transaction."""
+    slices = TimeSlices()
+    topics = [
+        messages.OffsetCommitTopic(topic.name, tuple([_committed(p) async for p in slices.of(topic.partitions)]))
+        async for topic in slices.of(request.topics)
+    ]
+    asked = messages.TxnOffsetCommitRequest(
+        request.transactional_id,
+        request.group_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.generation_id,
+        request.member_id,
+        request.group_instance_id,
+        tuple(topics),
+        EPOCH_BUMP_VERSION if caller.version >= _FIRST_ADDING_GROUPS else 0,
+    )
+    answer = await group_offsets.txn_offset_commit(node.context, node.groups, asked, caller.client)
+    return transactions.TxnOffsetCommitResponse(
+        topics=[
+            transactions.TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    transactions.TxnOffsetCommitResponsePartition(p.index, _code_for(p.error, caller.version))
+                    async for p in slices.of(topic.partitions)
+                ],
+            )
+            async for topic in slices.of(answer.topics)
+        ]
+    )
+
+
+def _code_for(error: TidelogError | None, version: int) -> int:
+    """Return the code of an error, or one that old producers know (AddPartitionsToTxnManager)."""
+    code = code_of(error)
+    if code == ErrorCode.TRANSACTION_ABORTABLE.code and version < _FIRST_WITH_ABORTABLE_ERRORS:
+        return ErrorCode.INVALID_TXN_STATE.code
+    return code
+
+
 async def _codes_of(topics: Iterable[messages.OffsetCommitTopicResult], slices: TimeSlices) -> _Codes:
     return {
         (topic.name, p.index): code_of(p.error)
@@ -79,7 +128,9 @@ async def _codes_of(topics: Iterable[messages.OffsetCommitTopicResult], slices: 
     }
 
 
-def _committed(partition: wire.OffsetCommitRequestPartition) -> messages.OffsetCommitPartition:
+def _committed(
+    partition: wire.OffsetCommitRequestPartition | transactions.TxnOffsetCommitRequestPartition,
+) -> messages.OffsetCommitPartition:
     epoch = partition.committed_leader_epoch
     return messages.OffsetCommitPartition(
         index=partition.partition_index,
@@ -248,6 +299,7 @@ def _names(
 
 APIS: tuple[Api, ...] = (
     MessageApi(wire.OffsetCommitRequest, offset_commit),
+    MessageApi(transactions.TxnOffsetCommitRequest, txn_offset_commit),
     MessageApi(wire.OffsetFetchRequest, offset_fetch),
     MessageApi(wire.OffsetDeleteRequest, offset_delete),
 )

@@ -128,6 +128,18 @@ class ProducerState:
             )
         return None
 
+    def check_coordinated(self, header: RecordBatchHeader, guard: int) -> None:
+        """Check whether a leader may append a transactional batch of its group coordinator, which has no sequence.
+
+        Raises:
+            TidelogError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and header.producer_epoch < producer.epoch:
+            raise _stale_epoch(producer, header)
+        if producer is None or producer.would_begin_transaction(header):
+            self._verifications.check(header, guard, is_known=producer is not None)
+
     def check_marker(
         self, header: RecordBatchHeader, marker: EndTransactionMarker, transaction_version: int = 0
     ) -> None:
@@ -291,8 +303,10 @@ class _Producer:
         """Return whether a transactional batch would begin one, unless its sequence was appended already."""
         if self.epoch != header.producer_epoch:
             return True
-        is_past = self.batches and not is_before(self.batches[-1].last_sequence, header.base_sequence)
-        return self.txn_first_offset == NO_OFFSET and not is_past
+        if self.txn_first_offset != NO_OFFSET:
+            return False
+        has_sequence = self.batches and header.base_sequence != NO_SEQUENCE
+        return not has_sequence or is_before(self.batches[-1].last_sequence, header.base_sequence)
 
     def entry(self, producer_id: int) -> ProducerEntry:
         last = self.batches[-1] if self.batches else None

@@ -213,7 +213,7 @@ def test_commit_is_answered_when_it_is_on_all_replicas_and_moves_with_the_leader
             for offset in range(20):
                 assert await groups.commit(1, f"g{offset % 2}", offset) == []
             assert await groups.fetch(1, "g0") == [18]
-            assert groups.shards[1].store.position().offset == groups.partition(1).log.log_end_offset == 20
+            assert groups.shards[1].store.last.offset == groups.partition(1).log.log_end_offset == 20
             assert await code_of(groups.commit(2, "g0", 1)) is ErrorCode.NOT_COORDINATOR
 
             await groups.elect(2)
@@ -414,7 +414,7 @@ def test_view_forgets_partitions_that_the_node_has_no_replica_of_any_more(groups
             change = PartitionChangeRecord(TOPIC_ID, 0, isr=(2,), replicas=(2,))
             await groups.cluster.controller.change(change)
             await wait_for(lambda: view.records_of("g") == [])
-            assert view.position() is None
+            assert view._store.position() is None
             assert await groups.fetch(2, "g") == [7]
 
     asyncio.run(run())

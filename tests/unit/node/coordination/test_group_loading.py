@@ -277,7 +277,7 @@ def test_load_waits_until_all_that_is_in_the_log_is_committed(loading):
             partition.committed = 2
             state.woken.set()
             shard = await task
-            assert shard.position().offset == 2
+            assert shard.last.offset == 2
 
             partition.committed = 1
             task = asyncio.create_task(loader.load(await state.views.current()))

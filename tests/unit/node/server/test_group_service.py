@@ -53,7 +53,7 @@ def service_of(cluster_of):
             server = grpc.aio.server(options=server_options())
             environment = CoordinatorEnvironment(node.registry, node.cache, creation, SystemClock())
             transactions = TransactionCoordinator(environment, lambda: paths, TransactionSettings(), None)
-            group_service(groups, transactions).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
+            group_service(node.context, groups, transactions).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
             port = server.add_insecure_port("127.0.0.1:0")
             await server.start()
             await cluster.create_topic(OFFSETS_TOPIC, replicas=(1,), partitions=PARTITIONS)
