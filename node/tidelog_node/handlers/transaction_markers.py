@@ -8,6 +8,7 @@ after any other error, so a partition may get it twice; the second one ends noth
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -40,8 +41,8 @@ async def write_txn_markers(
     slices = TimeSlices()
     appended: list[_Appended] = []
     try:
-        await create_folders(_hosted(context, request))
-        markers = [await _append(context, marker, appended, slices) for marker in request.markers]
+        await create_folders([each async for each in slices.of(_hosted(context, request)) if each is not None])
+        markers = [await _append(context, marker, appended, slices) async for marker in slices.of(request.markers)]
         waiting = {each.replicated for each in appended if each.replicated is not None}
         if waiting:
             await asyncio.wait(waiting, timeout=DEFAULT_TIMEOUT_MS / 1000)
@@ -49,22 +50,28 @@ async def write_txn_markers(
         for each in appended:
             _end_wait(each)
     results = []
-    for marker, topics in zip(request.markers, markers, strict=True):
+    async for marker, topics in slices.of(zip(request.markers, markers, strict=True)):
         of_topics = [
             requests.WritableTxnMarkerTopicResult(
                 name,
                 tuple([requests.WritableTxnMarkerPartitionResult(a.index, a.error) async for a in slices.of(of_topic)]),
             )
-            for name, of_topic in topics
+            async for name, of_topic in slices.of(topics)
         ]
         results.append(requests.WritableTxnMarkerResult(marker.producer_id, tuple(of_topics)))
     return requests.WriteTxnMarkersResponse(tuple(results))
 
 
-def _hosted(context: NodeContext, request: requests.WriteTxnMarkersRequest) -> list[Partition]:
-    names = {(topic.name, index) for marker in request.markers for topic in marker.topics for index in topic.partitions}
-    found = (context.partitions.get(name, index) for name, index in names)
-    return [partition for partition in found if partition is not None]
+def _hosted(context: NodeContext, request: requests.WriteTxnMarkersRequest) -> Iterator[Partition | None]:
+    """Yield the partitions of the request that this node hosts, each once, and None in place of all others."""
+    seen = set[Partition]()
+    for marker in request.markers:
+        for topic in marker.topics:
+            for index in topic.partitions:
+                partition = context.partitions.get(topic.name, index)
+                yield None if partition in seen else partition
+                if partition is not None:
+                    seen.add(partition)
 
 
 async def _append(
@@ -75,7 +82,7 @@ async def _append(
     fields = (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
     batch = b"" if error is not None else control_batch(kind, *fields, context.clock.wall_ms())
     topics = []
-    for topic in marker.topics:
+    async for topic in slices.of(marker.topics):
         results: list[_Appended] = []
         topics.append((topic.name, results))
         async for index in slices.of(topic.partitions):

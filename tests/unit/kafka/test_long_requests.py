@@ -30,6 +30,7 @@ from tidelog_node.kafka.protocol.messages import (
     producers,
     quorum,
     topics,
+    transactions,
 )
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
@@ -141,6 +142,22 @@ def commit(count):
     )
 
 
+def mark_partitions(count):
+    topic = transactions.WritableTxnMarkerTopic("t", [i % 3 for i in range(count)])
+    return transactions.WriteTxnMarkersRequest([transactions.WritableTxnMarker(7, 0, False, [topic], 0)])
+
+
+def mark_nothing(count):
+    return transactions.WriteTxnMarkersRequest([transactions.WritableTxnMarker(7, 0, False, [], 0)] * count)
+
+
+def commit_in_transaction(count):
+    """One of offsets of topics that there are not, of which no batch is made."""
+    partitions = [transactions.TxnOffsetCommitRequestPartition(i, 1, -1, "") for i in range(3, count)]
+    topic = transactions.TxnOffsetCommitRequestTopic("t", partitions)
+    return transactions.TxnOffsetCommitRequest("tx", "g", 7, 0, -1, "", None, [topic])
+
+
 def fetch_of_groups(count):
     groups = [group_offsets.OffsetFetchRequestGroup(f"g{i}", topics=[]) for i in range(count)]
     return group_offsets.OffsetFetchRequest(groups=groups)
@@ -241,6 +258,9 @@ def describe_topics(count):
         pytest.param(lookups(MANY), 11, id="ListOffsets"),
         pytest.param(epochs(MANY), 4, id="OffsetForLeaderEpoch"),
         pytest.param(commit(MANY), 9, id="OffsetCommit"),
+        pytest.param(mark_partitions(MANY), 2, id="WriteTxnMarkers"),
+        pytest.param(mark_nothing(MANY), 1, id="WriteTxnMarkers-nothing"),
+        pytest.param(commit_in_transaction(MANY), 5, id="TxnOffsetCommit"),
         pytest.param(fetch_of_groups(1_000), 9, id="OffsetFetch-groups"),
         pytest.param(forget(MANY), 0, id="OffsetDelete"),
         pytest.param(find(MANY), 6, id="FindCoordinator"),
