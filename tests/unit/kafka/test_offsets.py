@@ -9,7 +9,7 @@ import pytest
 from tests.support.transactional_appends import append_verified
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.records import ControlType, RecordBatchBuilder, control_batch
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_node.kafka.apis.registry import all_apis
@@ -319,6 +319,11 @@ def test_describe_producers_tells_who_writes_to_a_replica(cluster_of):
             assert (first.coordinator_epoch, first.current_txn_start_offset) == (-1, -1)
             assert first.last_timestamp >= 6_000
             assert (second.producer_id, second.last_sequence, second.current_txn_start_offset) == (9, 4, 2)
+            assert (second.coordinator_epoch, second.last_timestamp >= 8_000) == (-1, True)
+            leader.append_marker(control_batch(ControlType.ABORT, 9, 4, 6, 9_000), transaction_version=2)
+            response = await ask(cluster.nodes[1].context, request, DescribeProducersResponse, 0)
+            [ended] = [p for p in response.topics[0].partitions[0].active_producers if p.producer_id == 9]
+            assert (ended.producer_epoch, ended.coordinator_epoch, ended.current_txn_start_offset) == (4, 6, -1)
             assert response.topics[0].partitions[0].error_message is None
             assert "u-0" in response.topics[1].partitions[0].error_message
 
