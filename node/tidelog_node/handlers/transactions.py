@@ -57,6 +57,8 @@ _AT_ONCE = 100
 _ANY_CLIENT = ClientIdentity("", "")
 """Transactions do not depend on the client's name and address."""
 _STATES = {state.label: state for state in TransactionState}
+_KNOWN_STATES = {*_STATES, "PrepareEpochFence"}
+"""The last one is a state of Kafka's coordinator that is never recorded."""
 
 
 def coordinator_of(context: NodeContext) -> TransactionCoordinator:
@@ -177,7 +179,7 @@ async def list_transactions(context: NodeContext, request: ListTransactionsReque
     if len(names) > MOST_STATES:
         text = f"the request names {len(names)} states of transactions, at most {MOST_STATES} are allowed"
         return ListTransactionsResponse(error_for(ErrorCode.INVALID_REQUEST, text))
-    unknown = tuple(name for name in names if name not in _STATES)
+    unknown = tuple(name for name in names if name not in _KNOWN_STATES)
     states = frozenset(_STATES[name] for name in names if name in _STATES)
     if names and not states:
         return ListTransactionsResponse(unknown_state_filters=unknown)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from compat.wire import configs, consumers, groups, partitions, topics
+from compat.wire import configs, consumers, groups, partitions, topics, transactions
 
-FAMILIES = (*topics.FAMILIES, *configs.FAMILIES, *partitions.FAMILIES, *groups.FAMILIES, *consumers.FAMILIES)
+FAMILIES = (
+    *topics.FAMILIES,
+    *configs.FAMILIES,
+    *partitions.FAMILIES,
+    *groups.FAMILIES,
+    *consumers.FAMILIES,
+    *transactions.FAMILIES,
+)
