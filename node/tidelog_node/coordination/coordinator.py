@@ -1,7 +1,8 @@
 """A coordinator of a node: one shard for each partition of an internal topic that this node leads.
 
-The partitions determine the shards: each metadata image and each call updates the drivers from them. A driver ends by
-itself when its leadership ends, so a call never reaches a shard that this node does not lead.
+The partitions determine the shards: each metadata image and each call updates the drivers from them. A driver begins
+when the image with its leadership is published, so that it knows all topics that the former coordinators knew. It ends
+by itself when its leadership ends, so a call never reaches a shard that this node does not lead.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tidelog_node.coordination.shard_kind import CommandT, NewsT, RequestT, Resp
 from tidelog_node.coordination.views import ShardViews, View
 from tidelog_node.event_loop import Clock
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry
+from tidelog_node.replication import LeaderState
 from tidelog_node.shards.events import ClientIdentity
 from tidelog_node.shards.request_fields import request_bytes
 from tidelog_quorum.metadata.image import TopicImage
@@ -199,7 +201,7 @@ class ShardCoordinator(Generic[RequestT, ResponseT, NewsT, CommandT]):
             return driver
         partition = self._partitions.get(self._topic, index)
         if partition is not None and partition.state.leader is not None:
-            text = f"the {self._kind.noun} of {partition} wait for the end of an earlier term of this node"
+            text = f"the {self._kind.noun} of {partition} wait for the metadata, or the end of an earlier term"
             raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
         raise error_for(ErrorCode.NOT_COORDINATOR, f"this node does not lead {self._topic}-{index}")
 
@@ -223,11 +225,22 @@ class ShardCoordinator(Generic[RequestT, ResponseT, NewsT, CommandT]):
             return
         partition = self._partitions.get(self._topic, index)
         leader = None if partition is None else partition.state.leader
-        if partition is None or leader is None or self._tasks is None:
+        if partition is None or leader is None or self._tasks is None or not self._is_published(partition, leader):
             return
         self._drivers[index] = driver = ShardDriver(partition, leader, self._kind, self._environment)
         task = self._tasks.create_task(driver.run(), name=f"{self._kind.noun}-{index}")
         task.add_done_callback(lambda _: self._ended(index))
+
+    def _is_published(self, partition: Partition, leader: LeaderState) -> bool:
+        """Return whether the published image has a leadership, which the partitions know before.
+
+        It then has every topic that the former coordinators knew. In an older image, they would look like deleted ones.
+        """
+        topic = self._metadata.image.topics.get(partition.topic)
+        if topic is None or topic.topic_id != partition.topic_id:
+            return False
+        registration = topic.partitions.get(partition.index)
+        return registration is not None and registration.leader_epoch >= leader.leader_epoch
 
     def _ended(self, index: int) -> None:
         del self._drivers[index]

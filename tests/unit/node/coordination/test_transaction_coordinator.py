@@ -1,6 +1,7 @@
 """The transaction coordinator of nodes in one process, through Kafka's protocol."""
 
 import asyncio
+import contextlib
 
 from kafka_transactions import ID, STATE_TOPIC_ID, TOPIC_ID, kafka_transactions
 
@@ -12,6 +13,7 @@ from tidelog_node.kafka.protocol.messages import transactions as wire
 from tidelog_node.kafka.protocol.messages.group_admin import FindCoordinatorRequest
 from tidelog_node.kafka.protocol.messages.producers import InitProducerIdRequest
 from tidelog_node.transactions.settings import TransactionSettings
+from tidelog_quorum.metadata.delta import delta_between
 from tidelog_quorum.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 
 TIMEOUT_MS = 10_000
@@ -70,9 +72,9 @@ async def until_state(transactions, name, node_id=1):
             await asyncio.sleep(0.005)
 
 
-def markers(transactions, index, node_id=1):
-    """Return the markers in a partition of t: whether each commits, its producer epoch and coordinator epoch."""
-    log = transactions.cluster.nodes[node_id].registry.get("t", index).log
+def markers(transactions, index, node_id=1, topic="t"):
+    """Return the markers in a partition of a topic: whether each commits, its producer epoch and coordinator epoch."""
+    log = transactions.cluster.nodes[node_id].registry.get(topic, index).log
     batches = log.read(0, 1 << 20, log.log_end_offset)
     found = []
     for position, header in iter_headers(batches):
@@ -203,6 +205,35 @@ def test_markers_of_a_prepared_transaction_are_written_by_the_next_coordinator(t
         assert await end(transactions, (100, 0), node_id=2) == ("NONE", (100, 1)), (
             "a repetition at the next coordinator"
         )
+
+    running(test, tmp_path, 1, 2)
+
+
+def test_new_coordinator_knows_the_topics_that_the_former_one_knew(tmp_path):
+    async def test(transactions):
+        cluster = transactions.cluster
+        await init(transactions)
+        # Node 2 applies the next changes late and all at once: a new topic, and its own leadership.
+        node, cluster.controller.nodes = cluster.nodes[2], {1: cluster.nodes[1]}
+        await cluster.create_topic("new", replicas=(1,), topic_id=b"n" * 16)
+        await add(transactions, (100, 0), 0)
+        request = wire.AddPartitionsToTxnRequest([], ID, 100, 0, [wire.AddPartitionsToTxnTopic("new", [0])])
+        await transactions.send(request, 3)
+        await transactions.lead(2)
+        image = cluster.controller.image
+        node.cache.publish_brokers(image)
+        await node.registry.apply(image, delta_between(node.image, image))
+        # The partitions have the image, but it is not published yet.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await transactions.ask(wire.EndTxnRequest(ID, 100, 0, True), 5, node_id=2)
+                await until_state(transactions, "CompleteCommit", node_id=2)
+        node.image = image
+        node.cache.publish(image)
+        assert await end(transactions, (100, 0), node_id=2) == ("NONE", (100, 1))
+        await until_state(transactions, "CompleteCommit", node_id=2)
+        assert markers(transactions, 0) == [(True, 1, 1)]
+        assert markers(transactions, 0, topic="new") == [(True, 1, 1)]
 
     running(test, tmp_path, 1, 2)
 
