@@ -276,11 +276,13 @@ def _end_without_bump(
 def _is_repeated_end(current: TransactionMetadata, producer: Producer) -> bool:
     """Return whether a producer of version 2 is the one before the latest end of a transaction.
 
-    No client ends a transaction with the greatest epoch as the next one; that epoch fences the client before it.
+    After an end that raised no epoch, the epoch before belongs to a producer that was fenced, although Kafka answers it
+    with the current epoch. No client ends a transaction with the greatest epoch as the next one; that epoch fences the
+    client before it.
     """
     if current.state in (TransactionState.ONGOING, TransactionState.EMPTY):
         return False
-    if current.client.epoch == MAX_PRODUCER_EPOCH:
+    if current.client_version < EPOCH_BUMP_VERSION or current.client.epoch == MAX_PRODUCER_EPOCH:
         return False
     if current.client.epoch == 0 and current.client.id != producer.id:
         return producer == (current.previous_producer_id, MAX_PRODUCER_EPOCH - 1)

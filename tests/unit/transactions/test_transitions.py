@@ -30,9 +30,8 @@ LAST = Producer(1, MAX_PRODUCER_EPOCH - 1)
 
 def metadata(state: TransactionState, producer: Producer = CURRENT, **fields: object) -> TransactionMetadata:
     is_open = not state.is_idle
-    made = TransactionMetadata(
-        producer, state, 60_000, 500, 400 if is_open else -1, PARTITIONS if is_open else frozenset()
-    )
+    partitions = PARTITIONS if is_open else frozenset()
+    made = TransactionMetadata(producer, state, 60_000, 500, 400 if is_open else -1, partitions, client_version=2)
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
@@ -121,6 +120,20 @@ def test_end_before_version_2_keeps_the_epoch(
         assert result == (current if expected == "same" else expected)
     assert end(current, EPOCH - 1, committed=committed, version=version) == FENCED
     assert end(current, EPOCH + 1, committed=committed, version=version) == FENCED
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_producer_that_was_fenced_is_no_repetition_of_an_end_that_raised_no_epoch(committed: bool) -> None:
+    # A newer producer of version 1 has ended its own transaction; the older one uses version 2.
+    newer = init(metadata(S.COMPLETE_COMMIT))
+    assert isinstance(newer, TransactionMetadata)
+    begun = transitions.add_partitions(newer, ID, newer.client, PARTITIONS, 1, 1_000)
+    assert isinstance(begun, TransactionMetadata)
+    prepared = end(begun, newer.client.epoch, committed=committed, version=1)
+    assert isinstance(prepared, TransactionMetadata)
+    for current in (prepared, transitions.complete(prepared, 2_000)):
+        assert end(current, EPOCH, committed=committed, version=2) == FENCED
+        assert end(current, EPOCH, committed=not committed, version=2) == FENCED
 
 
 def test_end_of_another_producer_id_is_refused() -> None:
