@@ -17,8 +17,9 @@ from tidelog_foundation.errors import TidelogError
 from tidelog_node.groups import admin_requests, consumer_requests, member_requests, messages, offset_requests
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.classic import ClassicGroup
+from tidelog_node.groups.classic.expiration import expire
 from tidelog_node.groups.classic.membership import abandon
-from tidelog_node.groups.classic.rebalance import begin_loaded, expire
+from tidelog_node.groups.classic.rebalance import begin_loaded
 from tidelog_node.groups.cleanup import Cleanup, clean_up
 from tidelog_node.groups.events import (
     Command,

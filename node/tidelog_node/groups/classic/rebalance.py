@@ -1,8 +1,8 @@
-"""The phases and deadlines of a rebalance (Kafka's GroupMetadataManager, from ``prepareRebalance`` on).
+"""The phases of a rebalance (Kafka's GroupMetadataManager, from ``prepareRebalance`` on).
 
 In the join phase all members must send JoinGroup within the rebalance timeout. Members that do not are removed, except
 static members, which may come back. Then a generation begins and the leader assigns. A group that was empty first waits
-``group.initial.rebalance.delay.ms``, and longer while members join.
+``group.initial.rebalance.delay.ms``, and longer while members join. :mod:`.expiration` ends a phase at its deadline.
 """
 
 from __future__ import annotations
@@ -148,60 +148,3 @@ def begin_loaded(group: ClassicGroup, step: Step) -> None:
         reset_session(group, member, step)
     if group.must_rebalance or len(group.members) > step.settings.group_max_size:
         prepare_rebalance(group, step)
-
-
-def expire(group: ClassicGroup, step: Step) -> None:
-    """Process all expired deadlines."""
-    for member_id in [m for m, deadline_ms in group.timers.sessions.items() if deadline_ms <= step.now_ms]:
-        _expire_session(group, member_id, step)
-    if group.timers.sync_ms is not None and group.timers.sync_ms <= step.now_ms:
-        _expire_syncs(group, step)
-    if group.timers.join_ms is not None and group.timers.join_ms <= step.now_ms:
-        _end_join_phase(group, step)
-    group.timers.settle()
-
-
-def _expire_session(group: ClassicGroup, member_id: str, step: Step) -> None:
-    group.timers.cancel_session(member_id)
-    member = group.members.get(member_id)
-    if member is None:
-        # The client received a member id and never joined.
-        group.remove(member_id)
-        if group.state is ClassicState.PREPARING_REBALANCE and group.has_all_joined:
-            complete_join(group, step)
-    elif member.is_new or (member.join_call is None and member.sync_call is None):
-        # A member that waits for the others is not late. A new member is, since it may have disappeared silently.
-        remove_member(group, member, step)
-        if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-            rebalance_without(group, step)
-        elif group.state is ClassicState.PREPARING_REBALANCE and group.has_all_joined:
-            complete_join(group, step)
-
-
-def _expire_syncs(group: ClassicGroup, step: Step) -> None:
-    group.timers.cancel_sync()
-    late = [group.members[member_id] for member_id in group.pending_syncs]
-    for member in late:
-        remove_member(group, member, step)
-    if late:
-        prepare_rebalance(group, step)
-
-
-def _end_join_phase(group: ClassicGroup, step: Step) -> None:
-    delay = group.timers.initial
-    group.timers.cancel_join()
-    if delay is None:
-        complete_join(group, step)
-    else:
-        _end_initial_delay(group, delay, step)
-
-
-def _end_initial_delay(group: ClassicGroup, delay: InitialDelay, step: Step) -> None:
-    """End the join phase of a group that was empty, or wait once more because a member has joined."""
-    if not group.new_member_added or delay.remaining_ms == 0:
-        complete_join(group, step)
-        return
-    group.new_member_added = False
-    delay_ms = min(step.settings.group_initial_rebalance_delay_ms, delay.remaining_ms)
-    remaining_ms = max(delay.remaining_ms - delay.delay_ms, 0)
-    group.timers.set_join(step.now_ms + delay_ms, InitialDelay(delay_ms, remaining_ms))

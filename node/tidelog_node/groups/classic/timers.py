@@ -1,4 +1,7 @@
-"""The deadlines of a classic group: its members' sessions, the join phase and the sync phase."""
+"""The deadlines of a classic group: its members' sessions, the join phase and the sync phase.
+
+:mod:`.expiration` has the effects of an expired deadline.
+"""
 
 from __future__ import annotations
 

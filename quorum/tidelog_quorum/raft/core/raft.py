@@ -2,7 +2,7 @@
 
 This module passes the events to the rules and orders the commands. The rules are in the modules beside it, each with
 its sources (the paper: Ongaro and Ousterhout, extended version; the thesis: Ongaro): ``election``, ``follower``,
-``leadership``, ``membership``, ``reads``, ``reception``, ``snapshots`` and ``transfer``. It guarantees itself:
+``leadership`` (also for reads), ``membership``, ``reception``, ``snapshots`` and ``transfer``. It guarantees itself:
 
 - Committed entries are applied in order, once they are on this replica's disk (figure 2, all servers).
 - A promise is on disk before the message that makes it leaves (see ``durability``).

@@ -1,4 +1,4 @@
-"""Snapshots that this replica takes, and those that a leader sends (paper 7, figure 13).
+"""Snapshots that this replica takes or receives (paper 7, figure 13). :mod:`.leadership` decides to send one.
 
 - A snapshot covers only committed entries, so the whole log before its end may go. Some entries stay, for replicas that
   are slightly behind; a leader also keeps those that follow a snapshot which it is sending.
