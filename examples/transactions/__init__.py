@@ -1,1 +1,1 @@
-"""A small program with transactions: writes to several topics as one."""
+"""Small programs with transactions: exactly once from topic to topic, and writes to several topics as one."""

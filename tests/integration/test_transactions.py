@@ -13,6 +13,7 @@ from acknowledged import create_topic
 from tidelog import Consumer, KafkaException, Producer, TopicPartition
 from tidelog.producer import PreparedTransaction
 from tidelog.testing import LocalCluster
+from tidelog.testing.process import ProcessHandle
 from tidelog_foundation.errors import ErrorCode
 
 PARTITIONS = 3
@@ -204,3 +205,59 @@ def test_prepared_transaction_survives_its_producer_and_its_coordinator() -> Non
             node.start()
             cluster.wait_ready()
         assert committed_values(cluster, "t") == {0: [0]}
+
+
+def test_consumed_records_are_transformed_once_though_coordinators_are_killed(
+    cluster: LocalCluster, topic: str
+) -> None:
+    source, count = f"{topic}-source", 300
+    for name in (source, topic):
+        create_topic(cluster, name, PARTITIONS, 3)
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        for number in range(count):
+            producer.produce(source, str(number), partition=number % PARTITIONS)
+    seen: set[int] = set()
+    attempt = 0
+    while len(seen) < count:
+        attempt += 1
+        assert attempt < 20
+        killed = cluster.nodes[coordinator_of(cluster, topic)] if attempt in (2, 4) else None
+        seen |= transform(cluster, source, topic, 60, killed)
+        if killed is not None:
+            killed.start()
+            cluster.wait_ready()
+    found = committed_values(cluster, topic)
+    assert sorted(number for numbers in found.values() for number in numbers) == list(range(count))
+
+
+def transform(cluster: LocalCluster, source: str, target: str, most: int, killed: ProcessHandle | None) -> set[int]:
+    """Copy up to ``most`` records as a new member of the group, and return those of the committed transactions.
+
+    The node ``killed`` dies in the middle of a transaction. The last transaction stays open, as after a crash.
+    """
+    servers = {"bootstrap.servers": cluster.bootstrap_servers}
+    settings = {**servers, "group.id": target, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    producer = Producer({**servers, "transactional.id": target})
+    producer.init_transactions(60)
+    done: set[int] = set()
+    with Consumer(settings) as consumer:
+        consumer.subscribe([source])
+        while len(done) < most:
+            batch = [int(m.value()) for m in consumer.consume(20, 5) if m.error() is None]
+            producer.begin_transaction()
+            for number in batch:
+                producer.produce(target, str(number), partition=number % PARTITIONS)
+            if killed is not None:
+                killed.kill()
+                killed = None
+            positions = consumer.position(consumer.assignment())
+            producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 60)
+            if not batch:
+                producer.abort_transaction(60)
+                break
+            producer.commit_transaction(60)
+            done |= set(batch)
+        producer.begin_transaction()
+        producer.produce(target, "-1", partition=0)
+        producer.flush(60)
+    return done

@@ -37,6 +37,7 @@ from tidelog_node.handlers.requests.transactions import (
 )
 from tidelog_node.shards.events import ClientIdentity
 from tidelog_node.shards.name_regex import NameRegex
+from tidelog_node.shards.wire import MAX_STRING_BYTES
 from tidelog_node.transactions import requests as core
 from tidelog_node.transactions.states import (
     NO_PRODUCER_EPOCH,
@@ -337,6 +338,9 @@ def _check_id(transactional_id: str) -> None:
 
 
 def _offsets_partition(context: NodeContext, group_id: str) -> TopicPartition:
+    if len(group_id) > MAX_STRING_BYTES:
+        text = f"a group's id has {len(group_id)} characters, at most {MAX_STRING_BYTES} are possible"
+        raise error_for(ErrorCode.INVALID_GROUP_ID, text)
     topic = context.metadata.image.topics.get(OFFSETS_TOPIC)
     if topic is None:
         coordinator_of(context).want_topic(OFFSETS_TOPIC)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tidelog.aio
-from tidelog import AdminClient, Consumer, KafkaException, Producer, TopicPartition
+from tidelog import OFFSET_INVALID, AdminClient, Consumer, KafkaException, Producer, TopicPartition
 from tidelog.admin import FeatureUpdate, UpgradeType
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode
@@ -166,6 +166,62 @@ def test_purged_record_makes_the_transaction_abortable(cluster: FakeCluster, top
     with producer.transaction():
         producer.produce(topic, "kept", partition=0)
     assert visible(cluster, topic) == ["kept"]
+
+
+def committed(consumer: Consumer, topic: str) -> int:
+    """Return the committed offset of partition 0."""
+    (position,) = consumer.committed([TopicPartition(topic, 0)], 10)
+    return position.offset
+
+
+@pytest.fixture
+def member(cluster: FakeCluster, topic: str) -> Iterator[Consumer]:
+    """Return the only member of the test's group, which has read all of the topic's records."""
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        producer.produce(topic, "source", partition=0)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": topic, "auto.offset.reset": "earliest"}
+    with Consumer({**settings, "enable.auto.commit": False}) as consumer:
+        consumer.subscribe([topic])
+        assert consumer.poll(10) is not None
+        yield consumer
+
+
+def test_offsets_take_effect_with_the_transaction(topic: str, new: NewProducer, member: Consumer) -> None:
+    producer = new()
+    for end, expected in ((producer.abort_transaction, OFFSET_INVALID), (producer.commit_transaction, 1)):
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction(member.position(member.assignment()), member.consumer_group_metadata(), 10)
+        end(10)
+        assert committed(member, topic) == expected
+
+
+def test_offsets_and_records_are_one_transaction(
+    cluster: FakeCluster, topic: str, new: NewProducer, member: Consumer
+) -> None:
+    producer = new()
+    with producer.transaction():
+        producer.produce(topic, "result", partition=1)
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 1, "note")], member.consumer_group_metadata())
+    assert committed(member, topic) == 1
+    assert visible(cluster, topic) == ["result", "source"]
+
+
+def test_offsets_of_a_former_member_abort_the_transaction(
+    cluster: FakeCluster, topic: str, new: NewProducer, member: Consumer
+) -> None:
+    producer = new()
+    former = member.consumer_group_metadata()
+    member.close()
+    producer.begin_transaction()
+    producer.produce(topic, "result", partition=1)
+    with pytest.raises(KafkaException) as caught:
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 1)], former, 10)
+    assert caught.value.error.txn_requires_abort()
+    with pytest.raises(KafkaException) as caught:
+        producer.commit_transaction(10)
+    assert caught.value.error.txn_requires_abort()
+    producer.abort_transaction(10)
+    assert visible(cluster, topic) == ["source"]
 
 
 def test_asyncio_producer_has_transactions(cluster: FakeCluster, topic: str) -> None:

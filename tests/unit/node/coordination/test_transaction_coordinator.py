@@ -172,6 +172,15 @@ def test_offsets_are_added_once_their_topic_exists(tmp_path):
     running(test, tmp_path)
 
 
+def test_group_with_a_long_id_is_refused_without_being_hashed(tmp_path):
+    async def test(transactions):
+        await init(transactions)
+        answer = await transactions.send(wire.AddOffsetsToTxnRequest(ID, 100, 0, "g" * 32_768), 4)
+        assert answer.error_code == ErrorCode.INVALID_GROUP_ID.code
+
+    running(test, tmp_path)
+
+
 def test_marker_is_repeated_until_its_leader_has_it(tmp_path):
     async def test(transactions):
         await init(transactions)
