@@ -96,7 +96,8 @@ def _no_sequence_check() -> list[Patch]:
     return [(ProducerState, "check", lambda _self, _header: None)]
 
 
-def _keep_producers_after_truncation() -> list[Patch]:
+def keep_producers_after_truncation() -> list[Patch]:
+    """Have logs keep what they know of producers when they cut records off."""
     original = PartitionLog.truncate_to
     reads_nothing = PlantedBug("reads no producers", 0, lambda: [(ProducerReplay, "load", lambda *_: None)])
 
@@ -137,7 +138,7 @@ RECORD_BUGS = (
     PlantedBug("answers a duplicate with another offset", 20, _answer_duplicates_with_the_end),
     PlantedBug("appends a duplicate again", 20, _append_duplicates_again),
     PlantedBug("does not check sequences", 20, _no_sequence_check),
-    PlantedBug("keeps producers of truncated records", 600, _keep_producers_after_truncation),
+    PlantedBug("keeps producers of truncated records", 600, keep_producers_after_truncation),
     PlantedBug("a follower forgets the producers", 20, _forget_producers_as_a_follower),
     PlantedBug("a producer numbers anew what may be stored", 300, _number_anew_what_may_be_stored),
     PlantedBug("a producer trusts a leader that may not know it", 400, _follow_before_the_first_is_known),

@@ -10,6 +10,7 @@ from sim.transactions.partitions import Key
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import parse_header
+from tidelog_node.log import NO_GUARD
 from tidelog_node.transactions.markers import MarkersRequest
 from tidelog_node.transactions.requests import AddPartitionsRequest
 from tidelog_node.transactions.states import EPOCH_BUMP_VERSION, Producer
@@ -47,8 +48,6 @@ class Broker(Process):
         super().__init__(world, number, 0, 1000)
         self.led: dict[Key, int] = {}
         self.begin_life()
-        self.verifications: dict[tuple[Key, int], int] = {}
-        """The number of markers that ended transactions of each producer in each partition."""
         self.markers = Coordinators(self)
 
     def crashed(self) -> None:
@@ -67,7 +66,6 @@ class Broker(Process):
     def start(self) -> None:
         """Come back without any memory."""
         self.begin_life()
-        self.verifications.clear()
         self.markers = Coordinators(self)
 
     # Requests
@@ -79,28 +77,28 @@ class Broker(Process):
     def produce(self, request: Produce, answer: OnAnswer) -> None:
         """Append a batch of a transaction, after the coordinator has confirmed the transaction (KIP-890)."""
         header = parse_header(request.batch)
-        producer = Producer(header.producer_id, header.producer_epoch)
-        partition = self.world.partitions[request.key]
         if not self._leads(request.key, answer):
             return
-        if partition.has_open_transaction(producer) or not self.needs_verification():
-            self._append(request, answer)
+        log, adds = self.world.partitions[request.key].log, request.version >= EPOCH_BUMP_VERSION
+        try:
+            guard = log.begin_verification(header, self.wall_ms(), begins_at_zero=adds)
+        except TidelogError as error:
+            answer(error)
             return
-        place = (request.key, producer.id)
-        ended = self.verifications.get(place, 0)
+        if guard == NO_GUARD or not self.needs_verification():
+            self._append(request, guard, answer)
+            return
 
         def verified(response: Any) -> None:
             error = _verification_error(response, request.key)
-            if error is None and self.verifications.get(place, 0) != ended:
-                error = error_for(ErrorCode.NOT_ENOUGH_REPLICAS, "a transaction ended meanwhile")
             if error is not None:
                 answer(error)
             else:
-                self._append(request, answer)
+                self._append(request, guard, answer)
 
-        verify_only = request.version < EPOCH_BUMP_VERSION
+        producer = Producer(header.producer_id, header.producer_epoch)
         question = AddPartitionsRequest(
-            request.transactional_id, producer, (request.key,), verify_only=verify_only, version=request.version
+            request.transactional_id, producer, (request.key,), verify_only=not adds, version=request.version
         )
         index, broker = self.world.coordinator_of(request.transactional_id)
         self.call(broker, "transaction", (index, question), verified, _VERIFICATION_TIMEOUT_MS)
@@ -134,8 +132,6 @@ class Broker(Process):
                     errors[item.markers_id, key] = error.code
                     continue
                 errors[item.markers_id, key] = ErrorCode.NONE
-                place = (key, markers.producer.id)
-                self.verifications[place] = self.verifications.get(place, 0) + 1
                 waits.append((key, partition.epoch, end))
         self._answer_replicated(waits, errors, answer)
 
@@ -149,13 +145,16 @@ class Broker(Process):
             return False
         return True
 
-    def _append(self, request: Produce, answer: OnAnswer) -> None:
+    def _append(self, request: Produce, guard: int, answer: OnAnswer) -> None:
         if not self._leads(request.key, answer):
             return
         partition = self.world.partitions[request.key]
         try:
-            info = partition.append(request.batch, self.wall_ms())
+            info = partition.append(request.batch, self.wall_ms(), guard)
         except TidelogError as error:
+            if guard != NO_GUARD and error.code is ErrorCode.INVALID_TXN_STATE:
+                # A marker has overtaken the answer: the product asks again, here the client does.
+                error = error_for(ErrorCode.CONCURRENT_TRANSACTIONS, error.message)
             answer(error)
             return
         self._answer_replicated([(request.key, partition.epoch, info.last_offset + 1)], info.first_offset, answer)

@@ -54,9 +54,9 @@ class SimulatedPartition:
             text = f"{self.key} is led by {self.leader} in epoch {self.epoch}, not by {broker} in {epoch}"
             raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
-    def append(self, batch: bytes, now_ms: int) -> AppendInfo:
+    def append(self, batch: bytes, now_ms: int, guard: int) -> AppendInfo:
         """Append a client's batch as the leader."""
-        return self.log.append_as_leader(batch, self.epoch, now_ms)
+        return self.log.append_as_leader(batch, self.epoch, now_ms, guard)
 
     def append_markers(self, markers: WriteMarkers, coordinator_epoch: int, now_ms: int) -> int:
         """Append the marker of a transaction as the leader, and return the end of the log.
@@ -67,11 +67,6 @@ class SimulatedPartition:
         kind = ControlType.COMMIT if markers.committed else ControlType.ABORT
         batch = control_batch(kind, *markers.producer, coordinator_epoch, now_ms)
         return self.log.append_marker(batch, self.epoch, now_ms, markers.version).last_offset + 1
-
-    def has_open_transaction(self, producer: tuple[int, int]) -> bool:
-        """Return whether the leader's log has an open transaction of a producer id in its epoch."""
-        entries = self.log.active_producers()
-        return any((e.producer_id, e.producer_epoch) == producer and e.current_txn_first_offset >= 0 for e in entries)
 
     def replicate(self, now_ms: int) -> None:
         """Let the follower copy some of the log, and commit what it has."""

@@ -12,18 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from sim import planting
+from sim.cluster.bugs_of_records import keep_producers_after_truncation
 from sim.outcome import Outcome
 from sim.planting import Finding, Patch, PlantedBug, find
 from sim.transactions.brokers import Broker
 from sim.transactions.offsets import GroupOffsets
-from sim.transactions.partitions import SimulatedPartition
 from sim.transactions.runs import run
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_node.log import PartitionLog
 from tidelog_node.log.appender import Appender
 from tidelog_node.log.log_reader import LogReader
-from tidelog_node.log.producers.state import ProducerState
+from tidelog_node.log.producers.state import ProducerState, _Producer
 from tidelog_node.log.segments.transaction_index import TransactionIndex
 from tidelog_node.transactions import markers as markers_module
 from tidelog_node.transactions import shard as shard_module
@@ -198,11 +197,10 @@ def _verify_nothing() -> list[Patch]:
 def _verify_once_per_producer() -> list[Patch]:
     """An open transaction of an older epoch counts as verified."""
 
-    def has_open_transaction(self: SimulatedPartition, producer: Any) -> bool:
-        entries = self.log.active_producers()
-        return any(e.producer_id == producer[0] and e.current_txn_first_offset >= 0 for e in entries)
+    def would_begin_transaction(self: _Producer, _header: Any) -> bool:
+        return bool(self.txn_first_offset < 0)
 
-    return [(SimulatedPartition, "has_open_transaction", has_open_transaction)]
+    return [(_Producer, "would_begin_transaction", would_begin_transaction)]
 
 
 def _serve_open_transactions() -> list[Patch]:
@@ -238,10 +236,6 @@ def _list_no_aborted_transactions_as_a_former_follower() -> list[Patch]:
             append_to_index(self, transaction)
 
     return [(Appender, "append_marker", append_marker), (TransactionIndex, "append", append)]
-
-
-def _keep_producers_after_truncation() -> list[Patch]:
-    return [(PartitionLog, "_reload_producers", lambda _self: None)]
 
 
 def _append_duplicates_again() -> list[Patch]:
@@ -305,7 +299,7 @@ PLANTED_BUGS = (
     PlantedBug(
         "a former follower lists no aborted transactions", 20, _list_no_aborted_transactions_as_a_former_follower
     ),
-    PlantedBug("a log keeps transactions of truncated records", 20, _keep_producers_after_truncation),
+    PlantedBug("a log keeps transactions of truncated records", 20, keep_producers_after_truncation),
     PlantedBug("a log does not check transactional batches", 20, _append_duplicates_again),
     PlantedBug("a log takes markers of any epoch", 20, _take_markers_of_older_epochs),
     PlantedBug("a log takes markers of former coordinators", 800, _ignore_the_coordinator_epoch),
