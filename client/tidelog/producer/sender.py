@@ -83,6 +83,7 @@ class Sender:
         self._identifier: asyncio.Task[None] | None = None
         self._main: asyncio.Task[None] | None = None
         self._outage = Outage()
+        self._has_told_fatal = False
 
     @property
     def is_running(self) -> bool:
@@ -131,6 +132,7 @@ class Sender:
             timers_ms = [self._accumulator.next_timer_ms(now_ms)]
             if self._manager is not None:
                 commands += self._manager.poll(now_ms)
+                self._tell_fatal(self._manager.fatal_error)
                 timers_ms.append(self._manager.next_timer_ms(now_ms))
         self._execute(commands)
         if self._manager is not None:
@@ -183,6 +185,8 @@ class Sender:
             event = Unanswered(ask.request_id, error_for(ErrorCode._FAIL, f"the producer failed: {error!r}"))
         with self._lock:
             self._manager.handle(event, monotonic_ms())
+            # Under the lock, so that whoever sees the outcome of the operation finds the report.
+            self._tell_fatal(self._manager.fatal_error)
         self._reports.wake()
         self._awake.set()
 
@@ -270,6 +274,13 @@ class Sender:
         """Log and report an outage, once for its duration and reason."""
         if self._outage.is_news(error):
             self._log.warning("%s: %s", what, error)
+            self._tell_error(error)
+
+    def _tell_fatal(self, error: TidelogError | None) -> None:
+        """Log and report the error that ended the producer, once."""
+        if error is not None and not self._has_told_fatal:
+            self._has_told_fatal = True
+            self._log.error("the producer cannot be used any more: %s", error)
             self._tell_error(error)
 
     def _tell_error(self, error: TidelogError) -> None:

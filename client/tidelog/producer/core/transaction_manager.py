@@ -109,6 +109,11 @@ class TransactionManager:
         """The current state."""
         return self._state
 
+    @property
+    def fatal_error(self) -> TidelogError | None:
+        """The error that ended the producer, if any."""
+        return self._error if self._state is State.FATAL_ERROR else None
+
     def initialize(self, *, keep_prepared: bool = False) -> Operation:
         """Get a producer, which fences all older ones with the transactional id.
 

@@ -12,7 +12,7 @@ import tidelog.aio
 from tidelog import OFFSET_INVALID, AdminClient, Consumer, KafkaException, Producer, TopicPartition
 from tidelog.admin import FeatureUpdate, UpgradeType
 from tidelog.testing import FakeCluster
-from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode, KafkaError
 
 VERSIONS = (1, 2)
 NewProducer = Callable[..., Producer]
@@ -112,7 +112,8 @@ def test_exception_in_the_context_aborts_the_transaction(cluster: FakeCluster, t
 
 
 def test_producer_is_fenced_by_a_later_one(cluster: FakeCluster, topic: str, new: NewProducer) -> None:
-    zombie = new()
+    errors: list[KafkaError] = []
+    zombie = new(error_cb=errors.append)
     zombie.begin_transaction()
     zombie.produce(topic, "zombie", partition=0)
     zombie.flush(10)
@@ -121,6 +122,8 @@ def test_producer_is_fenced_by_a_later_one(cluster: FakeCluster, topic: str, new
         zombie.commit_transaction(10)
     assert caught.value.code is ErrorCode._FENCED
     assert caught.value.error.fatal()
+    zombie.poll(0)
+    assert [(error.error_code(), error.fatal()) for error in errors] == [(ErrorCode._FENCED, True)]
     with heir.transaction():
         heir.produce(topic, "heir", partition=0)
     assert visible(cluster, topic) == ["heir"]
@@ -179,8 +182,8 @@ def member(cluster: FakeCluster, topic: str) -> Iterator[Consumer]:
     """Return the only member of the test's group, which has read all of the topic's records."""
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
         producer.produce(topic, "source", partition=0)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": topic, "auto.offset.reset": "earliest"}
-    with Consumer({**settings, "enable.auto.commit": False}) as consumer:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": topic, "group.protocol": "consumer"}
+    with Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False}) as consumer:
         consumer.subscribe([topic])
         assert consumer.poll(10) is not None
         yield consumer
