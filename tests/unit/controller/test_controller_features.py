@@ -140,6 +140,15 @@ def test_a_level_that_may_not_be_is_refused(driver: Any, name: str, level: int, 
     assert (code, text in message) == ("INVALID_UPDATE_VERSION", True), message
 
 
+def test_transaction_version_goes_up_and_down_one_or_two_levels(driver: Any) -> None:
+    register(driver, 1)
+    write(driver, FeatureLevelRecord(METADATA_VERSION, 1))
+    for level, kind in ((1, UPGRADE), (2, UPGRADE), (0, SAFE), (2, UPGRADE), (1, SAFE), (0, UNSAFE)):
+        update(driver, (TRANSACTION_VERSION, level, kind))
+        assert driver.image.feature_levels.get(TRANSACTION_VERSION, 0) == level
+    assert "this controller knows 0 to 2" in refusal(driver, (TRANSACTION_VERSION, 3, UPGRADE))[1]
+
+
 def test_an_upgrade_is_not_a_downgrade(driver: Any) -> None:
     write(driver, FeatureLevelRecord(METADATA_VERSION, 1))
     assert "it has 0, so this is not a downgrade" in refusal(driver, (ELR, 1, SAFE))[1]
