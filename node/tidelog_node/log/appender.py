@@ -40,40 +40,56 @@ class Appender:
         self.rules = ProduceRules(config)
 
     def append_as_leader(
-        self, batch: Buffer | CheckedBatch, leader_epoch: int, now_ms: int, guard: int = NO_GUARD
+        self,
+        batch: Buffer | CheckedBatch,
+        leader_epoch: int,
+        now_ms: int,
+        guard: int = NO_GUARD,
+        *,
+        is_admitted: bool = False,
     ) -> AppendInfo:
-        """Append one batch from a producer, unless the log has it already."""
-        self._local.check_online()
-        checked = batch if isinstance(batch, CheckedBatch) else self.rules.check(batch, now_ms)
-        header = checked.header
-        if leader_epoch < self._epochs.latest_epoch:
+        """Append one batch from a producer, unless the log has it already.
+
+        ``is_admitted`` means that the rules of producers have admitted the batch.
+        """
+        local, rules = self._local, self.rules
+        local.check_online()
+        checked = batch if isinstance(batch, CheckedBatch) else rules.check(batch, now_ms)
+        header, records = checked.header, checked.records
+        latest_epoch = self._epochs.latest_epoch
+        if leader_epoch < latest_epoch:
             raise self._fenced(leader_epoch)
-        if header.producer_id >= 0:
+        if header.producer_id >= 0 and not is_admitted:
             duplicate = self._producers.snapshots.state.check(header, guard)
             if duplicate is not None:
-                return self.rules.describe_duplicate(duplicate, len(checked.records), leader_epoch)
-        return self._write(checked, leader_epoch, now_ms)
+                return rules.describe_duplicate(duplicate, len(records), leader_epoch)
+        assigned = rules.assign(checked, local.log_end_offset, leader_epoch, now_ms)
+        parts, size, base_offset, last_offset, max_timestamp = assigned
+        if local.must_roll(size, last_offset, max_timestamp, now_ms):
+            self.roll(base_offset, now_ms)
+        if leader_epoch != latest_epoch:
+            self._epochs.assign(LeaderEpoch(leader_epoch), base_offset)
+        local.append_batch(parts, size, last_offset, max_timestamp)
+        if header.producer_id >= 0:
+            self._take_in([assigned_header(header, assigned, leader_epoch)], records, now_ms)
+        return rules.describe(assigned, leader_epoch)
 
     def append_marker(self, batch: Buffer, leader_epoch: int, now_ms: int, transaction_version: int) -> AppendInfo:
         """Append the marker of a transaction coordinator."""
         self._local.check_online()
-        if leader_epoch < self._epochs.latest_epoch:
-            raise self._fenced(leader_epoch)
         header, marker = parse_header(batch), read_marker(batch)
         assert marker is not None, "a coordinator appends markers"
         self._producers.snapshots.state.check_marker(header, marker, transaction_version)
         checked = CheckedBatch(header, batch, header.max_timestamp, header.size_in_bytes)
-        return self._write(checked, leader_epoch, now_ms)
+        return self.append_as_leader(checked, leader_epoch, now_ms, is_admitted=True)
 
     def append_coordinated(self, batch: Buffer, leader_epoch: int, now_ms: int, guard: int) -> AppendInfo:
         """Append a transactional batch of the group coordinator."""
         self._local.check_online()
-        if leader_epoch < self._epochs.latest_epoch:
-            raise self._fenced(leader_epoch)
         header = parse_header(batch)
         self._producers.snapshots.state.check_coordinated(header, guard)
         checked = CheckedBatch(header, batch, header.max_timestamp, header.size_in_bytes)
-        return self._write(checked, leader_epoch, now_ms)
+        return self.append_as_leader(checked, leader_epoch, now_ms, is_admitted=True)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo:
         """Append whole batches exactly as the leader sent them."""
@@ -107,20 +123,6 @@ class Appender:
         """Close the active segment and start one for a batch at ``first_offset``, with a snapshot of the producers."""
         self._producers.snapshots.take(self._local.log_end_offset)
         self._local.roll(first_offset, now_ms)
-
-    def _write(self, checked: CheckedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
-        local, rules = self._local, self.rules
-        header, records = checked.header, checked.records
-        assigned = rules.assign(checked, local.log_end_offset, leader_epoch, now_ms)
-        parts, size, base_offset, last_offset, max_timestamp = assigned
-        if local.must_roll(size, last_offset, max_timestamp, now_ms):
-            self.roll(base_offset, now_ms)
-        if leader_epoch != self._epochs.latest_epoch:
-            self._epochs.assign(LeaderEpoch(leader_epoch), base_offset)
-        local.append_batch(parts, size, last_offset, max_timestamp)
-        if header.producer_id >= 0:
-            self._take_in([assigned_header(header, assigned, leader_epoch)], records, now_ms)
-        return rules.describe(assigned, leader_epoch)
 
     def _fenced(self, leader_epoch: int) -> TidelogError:
         name, latest_epoch = self._local.directory.name, self._epochs.latest_epoch

@@ -139,7 +139,8 @@ class Partition:
         with self._disk_watch:
             info = self.log.append_as_leader(batch, leader.leader_epoch, self._clock.wall_ms(), guard)
         if not info.is_duplicate:
-            self._appended()
+            self.step(events.RecordsAppended(self.log.log_end_offset))
+            self.waiters.log_end.wake()
         return info
 
     def append_marker(self, batch: bytes, transaction_version: int) -> AppendInfo:
