@@ -64,6 +64,27 @@ def test_chaos_run_finds_nothing_wrong_with_a_cluster_under_mixed_faults(
 
 @pytest.mark.chaos
 @pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.parametrize("client", ["tidelog", "confluent-kafka"])
+def test_chaos_run_finds_every_transaction_whole_and_once_under_mixed_faults(tmp_path: Path, client: str) -> None:
+    reason = isolation.why_not(network=True)
+    if reason is not None:
+        pytest.skip(f"needs namespaces: {reason}")
+    output = tmp_path / "run"
+    options = ["--workload", "transactions", "--client", client, "--driver", "netns", "--crash-interval", "4s"]
+    done = chaos(output, *options, "--faults", "kill,pause,partition,delay", "--duration", "10s", "--seed", "6")
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    verdict = read(output / "verdict.json")
+    assert verdict["valid"] is True
+    found = verdict["statistics"]["transactions"]
+    assert found["outcomes"]["ok"] > 10
+    assert found["outcomes"]["fail"] > 0
+    assert found["outputs"] > 0
+    assert found["settled"]
+    assert found["ended"]
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(TIMEOUT_S + 30)
 def test_chaos_run_loses_nothing_to_a_majority_of_a_stale_node_and_one_that_lost_records(tmp_path: Path) -> None:
     output = tmp_path / "run"
     faults = ["--faults", "disk-corrupt:stale-majority", "--interval", "5s..6s", "--duration", "16s", "--seed", "8"]
