@@ -371,7 +371,6 @@ def test_producer_finds_new_partitions_when_its_metadata_is_old(cluster: FakeClu
         ({"bootstrap.servers": "a:1", "enable.idempotence": True, "acks": "1"}, '"acks" to be all, not 1'),
         ({"bootstrap.servers": "a:1", "enable.idempotence": True, "retries": 0}, '"retries" to be at least 1'),
         ({"bootstrap.servers": "a:1", "enable.idempotence": True, "max.in.flight": 6}, "to be at most 5, not 6"),
-        ({"bootstrap.servers": "a:1", "transactional.id": "x"}, "no transactional producers"),
     ],
 )
 def test_producer_refuses_a_configuration_that_it_cannot_follow(config: dict[str, Any], text: str) -> None:
