@@ -238,7 +238,7 @@ def _follow(pending: dict[Process, Op], op: Op) -> None:
     """Update the pending operation of each process.
 
     Raises:
-        ValueError: It does two things at a time, or completes another operation than it invoked.
+        ValueError: It does two things at a time, or completes an operation that it did not invoke.
     """
     if op.process in NOTES:
         return

@@ -49,7 +49,7 @@ def why_not(*, network: bool) -> str | None:
 
 
 def run(*command: str) -> None:
-    """Run a command; raises RuntimeError with its error output.
+    """Run a command; raise RuntimeError with its error output.
 
     Ctrl-C does not reach it: a command is done or undone as a whole.
     """

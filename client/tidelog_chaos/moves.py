@@ -82,7 +82,7 @@ class Moves:
         self._give_back()
 
     def restore(self) -> None:
-        """Move back all remaining partitions once the cluster answers; raises RuntimeError on a timeout."""
+        """Move back all remaining partitions once the cluster answers; raise RuntimeError on a timeout."""
         deadline_s = time.monotonic() + _RESTORE_S
         self._due.update(self._before)
         while True:

@@ -53,7 +53,7 @@ class LastingObjects:
         self._count = 0
 
     def add(self, count: int) -> None:
-        """Note that ``count`` objects were created."""
+        """Record that ``count`` objects were created."""
         self._count += count
         if self._count >= _OBJECTS_WORTH_IT:
             self._count = 0

@@ -124,7 +124,7 @@ class WaitWatch:
         self._silent_until_s = 0.0
 
     def see(self, waits: Mapping[Hashable, str]) -> None:
-        """Note all current waits with their reasons, and log long ones.
+        """Record all current waits with their reasons, and log long ones.
 
         A key identifies one wait; under a new key, a wait begins now.
         """
@@ -154,7 +154,7 @@ class Outage:
         return is_news
 
     def end(self) -> None:
-        """Note that an attempt succeeded."""
+        """Record that an attempt succeeded."""
         self._told = None
 
 

@@ -145,7 +145,7 @@ class Pending(Generic[T]):
         self._tell()
 
     def cancel(self) -> bool:
-        """Cancel it; returns False when it had settled before."""
+        """Cancel it, and return False when it had settled before."""
         if self._state != _WAITS:
             return False
         self._state = _IS_CANCELLED

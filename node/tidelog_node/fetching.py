@@ -103,7 +103,7 @@ class ReplicaTransport(Protocol):
     """A transport of followers' fetches to other nodes."""
 
     async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
-        """Send one fetch to ``host:port``; raises TidelogError when the call failed as a whole."""
+        """Send one fetch to ``host:port``; raise TidelogError when the call failed as a whole."""
 
     async def close(self) -> None:
         """Close all connections."""

@@ -25,7 +25,7 @@ class Outcome:
 
 @contextlib.contextmanager
 def noting_violations(outcome: Outcome) -> Iterator[None]:
-    """Note what a run raises: a broken property, or what a core raises of itself.
+    """Record what a run raises: a broken property, or what a core raises of itself.
 
     That is a broken invariant, an event that it takes for impossible, or its word that another replica broke a promise.
     """

@@ -197,7 +197,7 @@ class GroupClient:
         self._says_all = True
 
     def finish_revocation(self) -> None:
-        """Note that the application has released the revoked partitions."""
+        """Record that the application has released the revoked partitions."""
         self.holds = self.assignment
 
     def request(self) -> ConsumerGroupHeartbeatRequest:

@@ -195,11 +195,11 @@ class SafetyChecker:
         node.held_index = held
 
     def note_replaced_disk(self, node_id: int, disk: SimulatedDisk) -> None:
-        """Note the loss of a replica's disk. Its earlier acknowledgements still count."""
+        """Record the loss of a replica's disk. Its earlier acknowledgements still count."""
         self._replaced[node_id, disk.directory_id] = disk
 
     def acknowledge(self, entry: Entry) -> None:
-        """Note that a client's entry was acknowledged as permanent."""
+        """Record that a client's entry was acknowledged as permanent."""
         self.acknowledged[entry.index] = entry
 
     def check_nothing_lost(self) -> None:

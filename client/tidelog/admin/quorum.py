@@ -178,7 +178,7 @@ class QuorumOperations(Operations):
     def remove_raft_voter(
         self, voter_id: int, voter_directory_id: bytes = b"", *, request_timeout: float | None = None
     ) -> Future[None]:
-        """Remove a controller's vote; as :meth:`QuorumAdmin.remove_raft_voter`."""
+        """Remove a controller's vote, like :meth:`QuorumAdmin.remove_raft_voter`."""
 
         timeout_s = self._request_ms(request_timeout) / 1000
         return self._future(self._quorum.remove_voter(voter_id, voter_directory_id, timeout_s))

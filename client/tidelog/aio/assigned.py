@@ -80,17 +80,17 @@ class AssignedConsumer:
             await self._consumer._lifetime.stop_awaited()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Read exactly these partitions; as :meth:`tidelog.Consumer.assign`."""
+        """Read exactly these partitions, like :meth:`tidelog.Consumer.assign`."""
         self._consumer.assign(partitions)
         return DONE
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Add partitions to the assignment; as :meth:`tidelog.Consumer.incremental_assign`."""
+        """Add partitions to the assignment, like :meth:`tidelog.Consumer.incremental_assign`."""
         self._consumer.incremental_assign(partitions)
         return DONE
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Remove partitions from the assignment; as :meth:`tidelog.Consumer.incremental_unassign`."""
+        """Remove partitions from the assignment, like :meth:`tidelog.Consumer.incremental_unassign`."""
         self._consumer.incremental_unassign(partitions)
         return DONE
 
@@ -104,17 +104,17 @@ class AssignedConsumer:
         return Done(self._consumer.assignment())
 
     def seek(self, partition: TopicPartition) -> Awaitable[None]:
-        """Continue a partition at another offset; as :meth:`tidelog.Consumer.seek`."""
+        """Continue a partition at another offset, like :meth:`tidelog.Consumer.seek`."""
         self._consumer.seek(partition)
         return DONE
 
     def pause(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Return no messages of these partitions until :meth:`resume`; as :meth:`tidelog.Consumer.pause`."""
+        """Return no messages of these partitions until :meth:`resume`, like :meth:`tidelog.Consumer.pause`."""
         self._consumer.pause(partitions)
         return DONE
 
     def resume(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Continue paused partitions; as :meth:`tidelog.Consumer.resume`."""
+        """Continue paused partitions, like :meth:`tidelog.Consumer.resume`."""
         self._consumer.resume(partitions)
         return DONE
 
@@ -128,7 +128,7 @@ class AssignedConsumer:
         timeout: float | None = None,  # noqa: ASYNC109
         cached: bool = False,
     ) -> tuple[int, int]:
-        """Return a partition's first offset and high watermark; as :meth:`tidelog.Consumer.get_watermark_offsets`."""
+        """Return a partition's first offset and high watermark, like :meth:`tidelog.Consumer.get_watermark_offsets`."""
         if cached:
             return self._consumer.get_watermark_offsets(partition, timeout, cached)
         self._consumer._check_open()
@@ -139,7 +139,7 @@ class AssignedConsumer:
         partitions: Iterable[TopicPartition],
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> list[TopicPartition]:
-        """Return the first offsets at or after times; as :meth:`tidelog.Consumer.offsets_for_times`."""
+        """Return the first offsets at or after times, like :meth:`tidelog.Consumer.offsets_for_times`."""
         self._consumer._check_open()
         wanted = times_of(partitions)
         found = await run_on_network(self._consumer._cluster.list_offsets(wanted, timeout_ms=timeout_in_ms(timeout)))

@@ -44,7 +44,7 @@ class Consumer(AssignedConsumer):
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Create a consumer from settings, as :class:`tidelog.Consumer`; ``on_commit`` may be a coroutine function.
+        """Create a consumer from settings, like :class:`tidelog.Consumer`; ``on_commit`` may be a coroutine function.
 
         Raises:
             KafkaException: INVALID_CONFIG.
@@ -79,7 +79,7 @@ class Consumer(AssignedConsumer):
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> Awaitable[None]:
-        """Subscribe to topics as a member of the group; as :meth:`tidelog.Consumer.subscribe`.
+        """Subscribe to topics as a member of the group, like :meth:`tidelog.Consumer.subscribe`.
 
         A rebalance waits for callbacks that are coroutines. They may assign partitions, commit offsets and await
         anything else except poll().
@@ -127,7 +127,7 @@ class Consumer(AssignedConsumer):
         return messages
 
     async def consume_arrow(self, max_records: int = 100_000, timeout: float | None = -1) -> pyarrow.Table:  # noqa: ASYNC109
-        """Return up to ``max_records`` records as one Arrow table; as :meth:`tidelog.Consumer.consume_arrow`."""
+        """Return up to ``max_records`` records as one Arrow table, like :meth:`tidelog.Consumer.consume_arrow`."""
         # In another thread, because the first call loads pyarrow from disk.
         gatherer = await asyncio.to_thread(self._row_gatherer, max_records)
         await self._gather(
@@ -172,7 +172,7 @@ class Consumer(AssignedConsumer):
         partitions: Iterable[TopicPartition],
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> list[TopicPartition]:
-        """Return each partition with the group's committed offset; as :meth:`tidelog.Consumer.committed`."""
+        """Return each partition with the group's committed offset, like :meth:`tidelog.Consumer.committed`."""
         self._consumer._check_open()
         keys = [key_of(partition) for partition in partitions]
         timeout_ms = None if timeout is None or timeout < 0 else timeout * 1000

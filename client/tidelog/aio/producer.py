@@ -47,7 +47,7 @@ class Producer:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Create a producer from settings, as :class:`tidelog.Producer`; callbacks may be coroutine functions.
+        """Create a producer from settings, like :class:`tidelog.Producer`; callbacks may be coroutine functions.
 
         ``max.block.ms`` limits the time for which :meth:`produce` waits for room; by default it waits forever.
 
@@ -137,7 +137,7 @@ class Producer:
         timestamp: Any = None,
         headers: Any = None,
     ) -> WrittenRows:
-        """Send many records in one call and wait for them; as :meth:`tidelog.Producer.produce_batch`.
+        """Send many records in one call and wait for them, like :meth:`tidelog.Producer.produce_batch`.
 
         A thread of the loop's default executor reads the columns. A cancelled call stops waiting, but the rows are
         sent.
@@ -167,7 +167,7 @@ class Producer:
         return reports.left
 
     async def init_transactions(self, timeout: float = -1, *, keep_prepared: bool = False) -> None:  # noqa: ASYNC109
-        """Fence older producers and end their transaction; as :meth:`tidelog.Producer.init_transactions`."""
+        """Fence older producers and end their transaction, like :meth:`tidelog.Producer.init_transactions`."""
         self._producer._check_keeps_prepared(keep_prepared)
         await self._complete(lambda manager: manager.initialize(keep_prepared=keep_prepared), timeout, factor=2)
 
@@ -181,34 +181,34 @@ class Producer:
         group_metadata: ConsumerGroupMetadata,
         timeout: float = -1,  # noqa: ASYNC109
     ) -> None:
-        """Commit positions with the transaction; as :meth:`tidelog.Producer.send_offsets_to_transaction`."""
+        """Commit positions with the transaction, like :meth:`tidelog.Producer.send_offsets_to_transaction`."""
         member, offsets = group_member(group_metadata), offsets_of(positions)
         if offsets:
             await self._complete(lambda manager: manager.send_offsets(member, offsets), timeout)
 
     async def commit_transaction(self, timeout: float = -1) -> None:  # noqa: ASYNC109
-        """Wait until all records are stored, and commit; as :meth:`tidelog.Producer.commit_transaction`."""
+        """Wait until all records are stored, and commit, like :meth:`tidelog.Producer.commit_transaction`."""
         await self._complete(TransactionManager.commit, timeout)
 
     async def abort_transaction(self, timeout: float = -1) -> None:  # noqa: ASYNC109
-        """Abort the transaction; as :meth:`tidelog.Producer.abort_transaction`."""
+        """Abort the transaction, like :meth:`tidelog.Producer.abort_transaction`."""
         await self._complete(TransactionManager.abort, timeout)
 
     async def prepare_transaction(self, timeout: float = -1) -> PreparedTransaction:  # noqa: ASYNC109
-        """Store all records and keep the transaction; as :meth:`tidelog.Producer.prepare_transaction`."""
+        """Store all records and keep the transaction, like :meth:`tidelog.Producer.prepare_transaction`."""
         self._producer._check_is_two_phase("prepare_transaction()")
         prepared = (await self._complete(TransactionManager.prepare, timeout)).prepared
         assert prepared is not None
         return prepared
 
     async def complete_transaction(self, state: PreparedTransaction, timeout: float = -1) -> None:  # noqa: ASYNC109
-        """Commit or abort a prepared transaction; as :meth:`tidelog.Producer.complete_transaction`."""
+        """Commit or abort a prepared transaction, like :meth:`tidelog.Producer.complete_transaction`."""
         await self._complete(lambda manager: manager.complete(state), timeout)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
         """Return a context manager that begins a transaction and commits it, or aborts it after an exception or a
-        cancellation; as :meth:`tidelog.Producer.transaction`.
+        cancellation, like :meth:`tidelog.Producer.transaction`.
         """
         await self.begin_transaction()
         try:

@@ -42,7 +42,7 @@ class AIOProducer(Producer):
         batch_size: int = 1000,
         buffer_timeout: float = 1.0,
     ) -> None:
-        """Create a producer from settings. Raise as :class:`Producer`."""
+        """Create a producer from settings. Raise the errors of :class:`Producer`."""
         if (max_workers, executor, batch_size, buffer_timeout) != (4, None, 1000, 1.0):
             _tell_once(_SIZES)
         super().__init__(producer_conf)
@@ -52,7 +52,7 @@ class AIOConsumer(Consumer):
     """confluent-kafka's name of :class:`Consumer`. It ignores the arguments that size confluent-kafka's thread pool."""
 
     def __init__(self, consumer_conf: Mapping[str, Any], max_workers: int = 100, executor: object = None) -> None:
-        """Create a consumer from settings. Raise as :class:`Consumer`."""
+        """Create a consumer from settings. Raise the errors of :class:`Consumer`."""
         if (max_workers, executor) != (100, None):
             _tell_once(_SIZES)
         super().__init__(consumer_conf)

@@ -57,7 +57,7 @@ class ClusterClient:
         self._doubted: str | None = None
 
     def learn_leader(self, topic: str, partition: int, leader: LeaderIdAndEpoch) -> bool:
-        """Note a leader named in a node's error (KIP-951); return True if it is news."""
+        """Record a leader named in a node's error (KIP-951); return True if it is news."""
         before = self.metadata
         self.metadata = before.with_leader(topic, partition, leader.leader_id, leader.leader_epoch)
         return self.metadata is not before

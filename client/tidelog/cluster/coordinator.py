@@ -89,7 +89,7 @@ class Coordinators:
         """Return each group's coordinator, or its error; groups of one node share a connection.
 
         Raises:
-            TidelogError: no node answered, as :meth:`ClusterClient.ask_any`.
+            TidelogError: no node answered, like :meth:`ClusterClient.ask_any`.
         """
         wanted = list(dict.fromkeys(group_ids))
         with ReportedWait(f"the coordinator of {self._names(wanted)}") as wait:

@@ -28,13 +28,13 @@ class NodeTraffic:
     rtt_us: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
 
     def begin(self, size: int = 0) -> None:
-        """Note the start of a request of ``size`` bytes."""
+        """Record the start of a request of ``size`` bytes."""
         self.tx += 1
         self.waiting += 1
         self.tx_bytes += size
 
     def end(self, began_s: float, *, failed: bool, size: int = 0) -> None:
-        """Note the answer of ``size`` bytes to a request that began at ``began_s`` of the monotonic clock."""
+        """Record the answer of ``size`` bytes to a request that began at ``began_s`` of the monotonic clock."""
         self.waiting = max(self.waiting - 1, 0)
         self.rtt_us.append(int((time.monotonic() - began_s) * 1e6))
         self.tx_errors += failed

@@ -108,7 +108,7 @@ class AssignedConsumer:
             self._report(self._positions.assign(starts))
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions. Raise as :meth:`assign`, and _CONFLICT for one that is already assigned."""
+        """Add partitions. Raise the errors of :meth:`assign`, and _CONFLICT for one that is already assigned."""
         starts = starts_of(partitions)
         self._check_open()
         with self._lock:

@@ -231,7 +231,7 @@ class ConsumerGroup:
             self.member.tell(Unsubscribed())
 
     def assignment_changes(self) -> None:
-        """Note that the application assigns partitions itself; a rebalance then skips the default assignment."""
+        """Record that the application assigns partitions itself; a rebalance then skips the default assignment."""
         self._is_assigned_by_callback = True
 
     def release(self, keys: Iterable[Key], *, lost: bool) -> None:
@@ -318,7 +318,7 @@ class ConsumerGroup:
             self._queue.put(Message(topic or None, -1 if topic else None, None, None, text, error=error.error))
 
     def on_left(self) -> None:
-        """Note that the consumer has left the group."""
+        """Record that the consumer has left the group."""
         with self._lock:
             self._has_left = True
             self._queue.notify()

@@ -63,7 +63,7 @@ class Application(Protocol):
         """Queue the error for poll()."""
 
     def on_left(self) -> None:
-        """Note that the consumer has left the group."""
+        """Record that the consumer has left the group."""
 
 
 class GroupMember:
@@ -122,17 +122,17 @@ class GroupMember:
         call_soon(lambda: self._handle(event))
 
     def begin_poll(self) -> None:
-        """Note that the application's thread enters poll() or returns to it from a callback."""
+        """Record that the application's thread enters poll() or returns to it from a callback."""
         self._is_polling = True
         self.polled()
 
     def end_poll(self) -> None:
-        """Note that the application's thread leaves poll()."""
+        """Record that the application's thread leaves poll()."""
         self._has_polled = True
         self._is_polling = False
 
     def polled(self) -> None:
-        """Note a call of poll() that returned at once."""
+        """Record a call of poll() that returned at once."""
         self._has_polled = True
         if self._awaits_poll:
             self._awaits_poll = False

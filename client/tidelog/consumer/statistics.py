@@ -32,12 +32,12 @@ class Tally:
         self.received: defaultdict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
 
     def begin(self, node_id: int) -> float:
-        """Note the start of a fetch, and return its time for :meth:`end`."""
+        """Record the start of a fetch, and return its time for :meth:`end`."""
         self.nodes[node_id].begin()
         return time.monotonic()
 
     def end(self, node_id: int, began_s: float, fetched: Fetched | None) -> None:
-        """Note a fetch's answer; None if it failed or was interrupted."""
+        """Record a fetch's answer; None if it failed or was interrupted."""
         size = 0
         for result in () if fetched is None else fetched.results:
             if result.records:

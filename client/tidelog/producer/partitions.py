@@ -18,12 +18,12 @@ def murmur2(key: bytes, partition_count: int) -> int:
 
 
 def consistent(key: bytes, partition_count: int) -> int:
-    """Return the partition that librdkafka chooses by CRC-32. Raise as :func:`murmur2`."""
+    """Return the partition that librdkafka chooses by CRC-32. Raise the errors of :func:`murmur2`."""
     return _partition(KeyHash.CRC32, key, partition_count)
 
 
 def fnv1a(key: bytes, partition_count: int) -> int:
-    """Return the partition that Sarama chooses. Raise as :func:`murmur2`."""
+    """Return the partition that Sarama chooses. Raise the errors of :func:`murmur2`."""
     return _partition(KeyHash.FNV1A, key, partition_count)
 
 

@@ -123,7 +123,7 @@ class DeliveryReports:
             raise first
 
     def close(self) -> None:
-        """Note that no more calls will come, and wake waiting threads."""
+        """Record that no more calls will come, and wake waiting threads."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()

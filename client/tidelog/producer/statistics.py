@@ -29,7 +29,7 @@ class Tally:
         self.sent: defaultdict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
 
     def begin(self, node_id: int, batches: Iterable[Batch], encoded: Iterable[bytes]) -> None:
-        """Note the start of a request."""
+        """Record the start of a request."""
         node = self.nodes[node_id]
         node.begin(sum(map(len, encoded)))
         node.tx_retries += any(batch.attempts for batch in batches)
@@ -37,7 +37,7 @@ class Tally:
     def end(
         self, node_id: int, began_s: float, batches: Iterable[Batch], events: Iterable[BatchAcknowledged | BatchFailed]
     ) -> None:
-        """Note a request's answer."""
+        """Record a request's answer."""
         failed = False
         for batch, event in zip(batches, events, strict=True):
             if isinstance(event, BatchAcknowledged):

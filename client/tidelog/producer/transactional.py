@@ -1,4 +1,4 @@
-"""The calls of a transactional producer: confluent-kafka's, a context manager, and those of a two-phase commit."""
+"""The methods of a transactional producer: confluent-kafka's, a context manager, and those of a two-phase commit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TransactionalCalls:
         transaction for :meth:`complete_transaction` (KIP-939).
 
         Raises:
-            KafkaException: as the class describes; _NOT_CONFIGURED without ``transactional.id``.
+            KafkaException: See the class; _NOT_CONFIGURED without ``transactional.id``.
         """
         self._check_keeps_prepared(keep_prepared)
         self._complete(lambda manager: manager.initialize(keep_prepared=keep_prepared), timeout, factor=2)
@@ -62,7 +62,7 @@ class TransactionalCalls:
         """Begin a transaction. All records that are produced from now on belong to it.
 
         Raises:
-            KafkaException: as the class describes.
+            KafkaException: See the class.
         """
         manager = self._transactions()
         with self._lock:
@@ -78,7 +78,7 @@ class TransactionalCalls:
         positions itself: set ``enable.auto.commit`` to false. Positions without an offset are left out.
 
         Raises:
-            KafkaException: as the class describes; the transaction must be aborted if the consumer is no longer a
+            KafkaException: See the class. The transaction must be aborted if the consumer is no longer a
                 member of its group.
         """
         member, offsets = group_member(group_metadata), offsets_of(positions)
@@ -91,15 +91,15 @@ class TransactionalCalls:
         """Wait until all records of the transaction are stored, and commit it.
 
         Raises:
-            KafkaException: as the class describes; the transaction must be aborted if a record was not stored.
+            KafkaException: See the class. The transaction must be aborted if a record was not stored.
         """
         self._complete(TransactionManager.commit, timeout)
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """Abort the transaction. Its unsent records fail with _PURGE_QUEUE, sent ones possibly with _PURGE_INFLIGHT.
+        """Abort the transaction. Unsent records fail with _PURGE_QUEUE; sent ones may fail with _PURGE_INFLIGHT.
 
         Raises:
-            KafkaException: as the class describes.
+            KafkaException: See the class.
         """
         self._complete(TransactionManager.abort, timeout)
 
@@ -110,7 +110,7 @@ class TransactionalCalls:
         after ``init_transactions(keep_prepared=True)``, then calls :meth:`complete_transaction`.
 
         Raises:
-            KafkaException: as the class describes; _INVALID_ARG without ``transaction.two.phase.commit.enable``.
+            KafkaException: See the class; _INVALID_ARG without ``transaction.two.phase.commit.enable``.
         """
         self._check_is_two_phase("prepare_transaction()")
         prepared = self._complete(TransactionManager.prepare, timeout).prepared
@@ -121,7 +121,7 @@ class TransactionalCalls:
         """Commit the prepared transaction if it is the one that ``state`` identifies, otherwise abort it (KIP-939).
 
         Raises:
-            KafkaException: as the class describes.
+            KafkaException: See the class.
         """
         self._complete(lambda manager: manager.complete(state), timeout)
 

@@ -11,7 +11,7 @@ import sys
 
 
 def main() -> None:
-    """Wait for the owner's end, then kill the group."""
+    """Wait until the owner ends, then kill the group."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while os.read(sys.stdin.fileno(), 4096):

@@ -43,7 +43,7 @@ def tidelog_cluster(pytestconfig: pytest.Config) -> Iterator[FakeCluster | Local
     """A running cluster for the whole session; ``bootstrap_servers`` is for clients.
 
     Raises:
-        pytest.UsageError: the ini file names another kind than ``fake`` and ``local``.
+        pytest.UsageError: the ini file names a kind that is neither ``fake`` nor ``local``.
     """
     kind = pytestconfig.getoption("--tidelog-cluster") or pytestconfig.getini(_NAME)
     if kind not in _KINDS:

@@ -77,7 +77,7 @@ class GroupNotes:
         """Yield a history unchanged, and collect its notes.
 
         Raises:
-            InvalidHistoryError: A note is malformed; names the index.
+            InvalidHistoryError: A note is malformed; the message names its index.
         """
         for op in ops:
             if op.process == GROUP:

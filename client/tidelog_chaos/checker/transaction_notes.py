@@ -59,7 +59,7 @@ class Initialized:
 
 @dataclass(slots=True)
 class TransactionNotes:
-    """All of these parts of a history."""
+    """The parts of a history that concern transactions."""
 
     members: dict[int, Members] = field(default_factory=dict)
     """The members of each transaction, by the index of its completion, or of an invocation that never completed."""
@@ -79,7 +79,7 @@ class TransactionNotes:
         """Yield a history unchanged, and collect its parts.
 
         Raises:
-            InvalidHistoryError: A part is malformed; names the index.
+            InvalidHistoryError: A part is malformed; the message names its index.
         """
         pending: dict[Process, Op] = {}
         for position, op in enumerate(ops):

@@ -186,7 +186,7 @@ def read_transactions(ops: Iterable[Op]) -> Transactions:
     """Return a history in columns, without the operations themselves.
 
     Raises:
-        InvalidHistoryError: A value does not have the form of its function; names the index.
+        InvalidHistoryError: A value does not have the form of its function; the message names its index.
     """
     reader = _Reader()
     for op in ops:

@@ -22,7 +22,7 @@ class SmallDisk:
         self._size_mib = size_mib
 
     def mount(self) -> None:
-        """Mount it, empty; raises RuntimeError if the machine refuses."""
+        """Mount it, empty; raise RuntimeError if the machine refuses."""
         self.path.mkdir(parents=True, exist_ok=True)
         run("mount", "-t", "tmpfs", "-o", f"size={self._size_mib}m", "tidelog-chaos", str(self.path))
 

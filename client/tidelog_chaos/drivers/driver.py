@@ -115,7 +115,10 @@ class FaultDriver:
         """End :meth:`slow`."""
 
     def cut(self, cut: Cut) -> None:
-        """Drop all packets from the first to the second of each pair; the empty cut heals. The last call counts."""
+        """Drop all packets from the first to the second of each pair, in place of the previous cut.
+
+        An empty cut heals the network.
+        """
         if cut:
             raise _not_refused("partition")
 

@@ -270,7 +270,7 @@ class Kubectl:
         self._options = [f"--namespace={namespace}", *([f"--context={context}"] if context else [])]
 
     def run(self, *arguments: str) -> str:
-        """Run a command and return its output; raises RuntimeError with its error output.
+        """Run a command and return its output; raise RuntimeError with its error output.
 
         Ctrl-C does not reach it: a command is done or undone as a whole.
         """
@@ -294,7 +294,7 @@ class Kubectl:
         return done.stdout
 
     def pods(self, selector: str) -> dict[Member, Pod]:
-        """Return the pods that match a selector; raises RuntimeError if one is of an unknown kind."""
+        """Return the pods that match a selector; raise RuntimeError if one is of an unknown kind."""
         found = json.loads(self.run("get", "pods", f"--selector={selector}", "--output=json"))
         pods = [_pod(item) for item in found["items"]]
         return {pod.member: pod for pod in sorted(pods, key=lambda pod: pod.member)}

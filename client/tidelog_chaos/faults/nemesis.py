@@ -53,7 +53,7 @@ class Nemesis(BackgroundThread):
         return [fault.description for fault in list(self._active)]
 
     def stop(self) -> None:
-        """Begin no more faults, and end the active ones; raises the error of the thread."""
+        """Begin no more faults, and end the active ones; raise the error of the thread."""
         super().stop()
         self.heal()
         if self.error is not None:

@@ -51,7 +51,7 @@ class ReplicaMover(Protocol):
         """Begin to move them back."""
 
     def restore(self) -> None:
-        """Move back all remaining ones, however long it takes; raises RuntimeError if it takes too long."""
+        """Move back all remaining ones, however long it takes; raise RuntimeError if it takes too long."""
 
 
 @dataclass(slots=True)

@@ -218,7 +218,7 @@ class ConfluentConsumer:
                 self._thread.end()
 
     def _done(self, what: str, call: Callable[[], T]) -> T:
-        """Return the result of a call that may not end; raises _TIMED_OUT, fatal, if it does not."""
+        """Return the result of a call that may not end; raise _TIMED_OUT, fatal, if it does not."""
         try:
             return self._thread.run(call)
         except TimeoutError:

@@ -22,36 +22,36 @@ class GroupNotes:
         return self._history.now_ns()
 
     def formed(self, settings: Mapping[str, Any]) -> None:
-        """Note the settings with which members join a group."""
+        """Record the settings with which members join a group."""
         self._note("group", dict(settings))
 
     def claim(
         self, f: Literal["assigned", "revoked", "lost"], member: int, generation: int, keys: Iterable[str]
     ) -> None:
-        """Note that a member was assigned partitions, has finished its work before it gives them up, or has lost them.
+        """Record that a member was assigned partitions, finished its work before revoking them, or lost them.
 
         Lost are partitions of which the member was told that they may belong to another.
         """
         self._note(f, {"member": member, "generation": generation, "keys": list(keys)})
 
     def holds(self, member: int, generation: int) -> None:
-        """Note that a member is in a generation now, with its current partitions."""
+        """Record that a member is in a generation now, with its current partitions."""
         self._note("holds", {"member": member, "generation": generation})
 
     def gone(self, member: int) -> None:
-        """Note that a member has stopped."""
+        """Record that a member has stopped."""
         self._note("gone", {"member": member})
 
     def committed(self, by: int | str, since_ns: int, offsets: Mapping[str, int | None]) -> None:
-        """Note that ``by`` knows of a commit at some time from ``since_ns`` to now; null means that there was none."""
+        """Record that ``by`` knows of a commit at some time from ``since_ns`` to now; null means no commit."""
         self._note("committed", {"by": by, "since": since_ns, "offsets": dict(offsets)})
 
     def logged(self, offsets: Iterable[tuple[str, int | None]]) -> None:
-        """Note the next commits in the group's log, in order; null means that an offset was deleted."""
+        """Record the next commits in the group's log, in order; null means that an offset was deleted."""
         self._note("logged", {"offsets": [list(pair) for pair in offsets]})
 
     def drained(self, ends: Mapping[str, int], logged_ns: int) -> None:
-        """Note that all is committed and nothing is written any more; the log is known until ``logged_ns``."""
+        """Record that all is committed and nothing is written any more; the log is known until ``logged_ns``."""
         self._note("drained", {"ends": dict(ends), "logged": logged_ns})
 
     def _note(self, f: str, value: Any) -> None:

@@ -57,7 +57,7 @@ class Keys(BackgroundThread):
         self._is_wanted = threading.Event()
 
     def start(self) -> None:
-        """Create the first topics; raises TidelogError if that fails."""
+        """Create the first topics; raise TidelogError if that fails."""
         self._create_next()
         super().start()
 

@@ -40,7 +40,7 @@ class RunProducer(Protocol):
     """A producer with the methods of :class:`tidelog.Producer`."""
 
     def produce(self, topic: str, value: str, *, partition: int, on_delivery: Delivered) -> None:
-        """Queue a record; raises TidelogError, or BufferError if the queue is full: the record is then not sent."""
+        """Queue a record; raise TidelogError, or BufferError if the queue is full: the record is then not sent."""
 
     def poll(self, timeout: float) -> int:
         """Call callbacks for up to ``timeout`` seconds."""
@@ -98,19 +98,19 @@ class RunConsumer(Protocol):
         """Remove partitions from the assignment."""
 
     def consume(self, num_messages: int, timeout: float) -> list[Message]:
-        """Return new messages; raises TidelogError."""
+        """Return new messages; raise TidelogError."""
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Return the offset after the last consumed record of each partition."""
 
     def commit(self, *, asynchronous: Literal[False]) -> list[TopicPartition]:
-        """Commit the consumed offsets, and wait; raises TidelogError, such as _NO_OFFSET if there are none."""
+        """Commit the consumed offsets, and wait; raise TidelogError, such as _NO_OFFSET if there are none."""
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's offsets, stable ones with read_committed; raises TidelogError."""
+        """Return the group's offsets, stable ones with read_committed; raise TidelogError."""
 
     def seek(self, partition: TopicPartition) -> None:
-        """Continue a partition at an offset; raises TidelogError, for example if it is not assigned."""
+        """Continue a partition at an offset; raise TidelogError, for example if it is not assigned."""
 
     def consumer_group_metadata(self) -> Any:
         """Return the member's identity for a producer's transaction."""

@@ -91,7 +91,7 @@ class Member(Poller):
         self._notes.claim("lost", self._process, consumer.generation, _keys(partitions))
 
     def _hold(self, consumer: RunConsumer) -> None:
-        """Note the generation when it changes, and from time to time that it is the same."""
+        """Record the generation when it changes, and from time to time that it is the same."""
         generation, now_s = consumer.generation, time.monotonic()
         if generation != self._generation or now_s >= self._held_s + _HOLDS_S:
             self._generation, self._held_s = generation, now_s

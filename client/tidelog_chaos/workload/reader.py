@@ -17,7 +17,7 @@ _STALLED_S = 60.0
 
 
 class Reader(Poller):
-    """Reads new records, in its thread, until :meth:`stop`; :meth:`read_everything` comes after that."""
+    """Reads new records in its thread until :meth:`stop`. Call :meth:`read_everything` after that."""
 
     def __init__(self, name: str, config: Mapping[str, Any], shared: Shared) -> None:
         super().__init__(name, {**config, "auto.offset.reset": "error"}, shared)

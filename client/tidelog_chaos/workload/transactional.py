@@ -1,15 +1,14 @@
-"""Transactional producers of a run: one transaction after another, which commit, abort, end halfway, or are too late.
+"""Transactional producers of a run. Their transactions commit, abort, end halfway, or exceed their timeout.
 
 A client has one transactional id. One producer instance after another uses it; each is a process of the history, and a
 transaction is one ``txn`` operation of it. The fate of a transaction is drawn before it begins:
 
-- COMMIT and ABORT. A call that times out is repeated, since the library goes on with it.
-- DIE: the instance ends without either, like a killed process.
+- COMMIT and ABORT. A call that times out is repeated, since the operation continues in the library.
+- DIE: the instance ends without a commit or an abort, like a killed process.
 - STALL: the transaction stays open for longer than its timeout, and is then committed.
-- ZOMBIE: a successor initializes and commits a transaction of its own. Then the instance goes on and commits.
+- ZOMBIE: a successor initializes and commits another transaction. Then the instance continues and commits.
 
-An error that a transaction does not survive is followed by an abort if the library demands that. Any other ends the
-instance.
+After an error, the instance aborts the transaction if the library requires it. Any other error ends the instance.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Instance:
         self._committing_ns: int | None = None
 
     def initialize(self) -> None:
-        """Initialize transactions, and so fence earlier instances; note it."""
+        """Initialize transactions, which fences earlier instances, and record a note."""
         history = self._client.history
         since_ns = history.now_ns()
         if self._survives(lambda: self._repeat(self._producer.init_transactions)):
@@ -92,7 +91,7 @@ class Instance:
             history.note("initialized", value, process=TRANSACTIONS)
 
     def transact(self, plan: Plan, fate: Fate, meanwhile: Callable[[], object] = lambda: None) -> bool:
-        """Carry a transaction out and record it; return whether it is committed. ``meanwhile`` runs before its end."""
+        """Run a transaction and record it; return whether it is committed. ``meanwhile`` runs before its end."""
         extra: dict[str, Any] = {"transactional_id": self._client.transactional_id, "producer": self.number}
         if plan.sources:
             extra |= {"from": [list(place) for place in plan.sources], "consumed": dict(plan.consumed)}
@@ -104,7 +103,7 @@ class Instance:
         return outcome == "ok"
 
     def close(self) -> None:
-        """End, as a process that is killed does: nothing is waited for."""
+        """End without waiting for anything, like a killed process."""
         self.is_over = True
         self._producer.purge()
         self._producer.close(0)
@@ -228,7 +227,7 @@ class TransactionalClient(Client):
         return instance
 
     def transact(self, instance: Instance, plan: Plan) -> tuple[Instance, bool]:
-        """Carry out a transaction with a drawn fate; return the instance that goes on, and whether it is committed."""
+        """Run a transaction with a random fate; return the instance to use next, and whether it is committed."""
         fate = self.dice.choices(list(_FATES), list(_FATES.values()))[0]
         if fate is Fate.ZOMBIE:
             return self._overtake(instance, plan)
@@ -253,7 +252,7 @@ class TransactionalClient(Client):
         return successors[0], is_committed
 
     def _own_plan(self) -> Plan | None:
-        """Return a transaction of a successor that overtakes this one; None if it has none of its own."""
+        """Return the transaction of a successor that overtakes this one; None if the successor has no transaction."""
         return None
 
     def _outstay(self) -> None:

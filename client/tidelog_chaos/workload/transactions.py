@@ -104,7 +104,7 @@ class TransactionsWorkload(Workload):
         super().give_up()
 
     def _drain(self) -> list[str]:
-        """Let the group transform what there is."""
+        """Let the group transform the records so far."""
         deadline_s = time.monotonic() + _DRAIN_S
         while time.monotonic() < deadline_s and any(t.idle_s() < _IDLE_S for t in self._transformers):
             time.sleep(_OBSERVE_S / 4)
@@ -133,7 +133,7 @@ class TransactionsWorkload(Workload):
                 continue
 
     def _note_offsets(self, f: str, timeout_s: float) -> None:
-        """Note the group's stable offsets.
+        """Record the group's stable offsets.
 
         Raises:
             TidelogError: They cannot be known in time.

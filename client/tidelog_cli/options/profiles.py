@@ -58,7 +58,7 @@ class Profiles:
     current: str | None = None
 
     def get(self, name: str) -> Profile:
-        """Return a profile; raises TidelogError (_INVALID_ARG) if there is none of that name."""
+        """Return a profile; raise TidelogError (_INVALID_ARG) if there is none of that name."""
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none: tidelog profile create makes one"
             raise error_for(
@@ -136,7 +136,7 @@ def write_profile(name: str, profile: Profile, *, use: bool) -> None:
 
 
 def use_profile(name: str) -> None:
-    """Make a profile the current one; raises like :meth:`Profiles.get` and OSError."""
+    """Make a profile the current one; raise like :meth:`Profiles.get` and OSError."""
     read_profiles().get(name)
 
     def change(document: TOMLDocument) -> None:
@@ -146,7 +146,7 @@ def use_profile(name: str) -> None:
 
 
 def delete_profile(name: str) -> None:
-    """Remove a profile; raises like :meth:`Profiles.get` and OSError."""
+    """Remove a profile; raise like :meth:`Profiles.get` and OSError."""
     read_profiles().get(name)
 
     def change(document: TOMLDocument) -> None:

@@ -67,7 +67,7 @@ def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[s
 def set_throttle(
     admin: AdminClient, moves: Mapping[TopicPartition, Move], bytes_per_second: int, timeout_s: float
 ) -> None:
-    """Limit the moves; raises TidelogError if a setting is refused."""
+    """Limit the moves; raise TidelogError if a setting is refused."""
     brokers = sorted({broker for move in moves.values() for broker in move.sources | move.destinations})
     resources = [_resource(ResourceType.TOPIC, topic, items) for topic, items in throttled_replicas(moves).items()]
     rates = dict.fromkeys(RATES, str(bytes_per_second))
@@ -76,14 +76,14 @@ def set_throttle(
 
 
 def set_log_dir_throttle(admin: AdminClient, brokers: Iterable[int], bytes_per_second: int, timeout_s: float) -> None:
-    """Limit the moves between log directories; raises TidelogError if a setting is refused."""
+    """Limit the moves between log directories; raise TidelogError if a setting is refused."""
     rate = {LOG_DIR_RATE: str(bytes_per_second)}
     resources = [_resource(ResourceType.BROKER, str(broker), rate) for broker in sorted(set(brokers))]
     _results(admin.incremental_alter_configs(resources, request_timeout=timeout_s))
 
 
 def clear_throttles(admin: AdminClient, brokers: Iterable[int], topics: Iterable[str], timeout_s: float) -> None:
-    """Remove all these limits, from existing topics; raises TidelogError if that is refused."""
+    """Remove all these limits, from existing topics; raise TidelogError if that is refused."""
     of_broker = dict.fromkeys((*RATES, LOG_DIR_RATE))
     of_topic = dict.fromkeys((LEADER_REPLICAS, FOLLOWER_REPLICAS))
     resources = [_resource(ResourceType.BROKER, str(broker), of_broker) for broker in sorted(brokers)]

@@ -44,7 +44,7 @@ class LineFormat:
     partition: int = -1
 
     def __call__(self, line: bytes) -> ProducedRecord:
-        """Return the record of a line without its end; raises InvalidLineError."""
+        """Return the record of a line without its end; raise InvalidLineError."""
         return self._of_json(line) if self.is_json else self._of_text(line)
 
     def _of_text(self, line: bytes) -> ProducedRecord:

@@ -228,7 +228,7 @@ def _partitions(admin: AdminClient, topics: list[str] | None, timeout_s: float) 
 
 
 def _transactions_of(admin: AdminClient, producer_ids: set[int], timeout_s: float) -> dict[int, TransactionDescription]:
-    """Return the transactions of producer ids, as far as a coordinator knows them."""
+    """Return the transactions of producer ids that a coordinator knows."""
     if not producer_ids:
         return {}
     listed = admin.list_transactions(producer_ids=producer_ids, request_timeout=timeout_s).result()

@@ -172,7 +172,7 @@ def summarize_records(data: Buffer, header: RecordBatchHeader) -> tuple[bool, in
 
 
 def find_keyless(data: Buffer, header: RecordBatchHeader, limit: int) -> list[int]:
-    """Return the indexes of the first records without a key, at most ``limit``. Raise as :func:`summarize_records`."""
+    """Return the indexes of the first records without a key, at most ``limit``. Raise the errors of :func:`summarize_records`."""
     return _first((index for index, fields in enumerate(_walk(bytes(data), header)) if fields[2] is None), limit)
 
 
@@ -181,7 +181,7 @@ def find_outside(
 ) -> list[tuple[int, int]]:
     """Return (index, timestamp) of the first records with a timestamp outside the range, at most ``limit``.
 
-    A record without a timestamp (-1) is not too early. Raise as :func:`summarize_records`.
+    A record without a timestamp (-1) is not too early. Raise the errors of :func:`summarize_records`.
     """
     timestamps = enumerate(fields[1] for fields in _walk(bytes(data), header))
     outside = ((i, time) for i, time in timestamps if time > latest or (time != NO_TIMESTAMP and time < earliest))
@@ -193,7 +193,7 @@ def find_timestamp(
 ) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record at or after a timestamp and an offset, or None.
 
-    Raise as :func:`summarize_records`.
+    Raise the errors of :func:`summarize_records`.
     """
     places = ((header.base_offset + fields[0], fields[1]) for fields in _walk(bytes(data), header))
     found = _first((place for place in places if place[1] >= timestamp_ms and place[0] >= min_offset), 1)
@@ -230,7 +230,7 @@ class RecordDecoder:
         self._records = _decoded_records(data, header, start_offset)
 
     def read(self, most: int) -> list[Record]:
-        """Return the next records; fewer than ``most`` only at the end. Raise as :func:`summarize_records`."""
+        """Return the next records; fewer than ``most`` only at the end. Raise the errors of :func:`summarize_records`."""
         return list(islice(self._records, most))
 
 

@@ -103,7 +103,7 @@ Command: TypeAlias = (
 
 
 class ImageApplication:
-    """The image application of one process. ``applied`` is the image that the replicas have reached."""
+    """Applies one image at a time. ``applied`` is the image that the replicas have reached."""
 
     def __init__(self, broker_id: BrokerId, incarnation_id: bytes) -> None:
         self.applied = MetadataImage()

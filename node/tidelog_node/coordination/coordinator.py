@@ -1,4 +1,4 @@
-"""A coordinator of a node: one shard for each partition of an internal topic that this node leads.
+"""A coordinator, which runs one shard for each partition of an internal topic that its node leads.
 
 The partitions determine the shards: each metadata image and each call updates the drivers from them. A driver begins
 when the image with its leadership is published, so that it knows all topics that the former coordinators knew. It ends
@@ -57,7 +57,7 @@ class CoordinatorEnvironment:
 
 
 class ShardCoordinator(Generic[RequestT, ResponseT, NewsT, CommandT]):
-    """One per node and kind of shards, on the event loop. ``run`` is its task.
+    """The coordinator of one kind of shards. The task :meth:`run` follows the metadata.
 
     ``commit_timeout_ms`` limits the wait of a call for the replicas. For ``moved_ms`` after the end of a leadership,
     the node counts as the former coordinator.

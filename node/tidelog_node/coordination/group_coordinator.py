@@ -51,9 +51,9 @@ SESSION_WAIT_MS = 3_000
 
 
 class GroupCoordinator(ShardCoordinator[GroupRequest, GroupResponse, GroupNews, NoReturn]):
-    """One per node, on its event loop. ``log_directories`` returns the online directories.
+    """The group coordinator of a node, on its event loop. ``log_directories`` returns the online directories.
 
-    ``has_session`` returns whether it is certain that no controller has given this node's leaderships to other nodes.
+    ``has_session`` returns True if no controller can have elected another leader for this node's partitions.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class _GroupKind(ShardKind[GroupRequest, GroupResponse, GroupNews, NoReturn]):
 
 
 class _GroupNewsFeed:
-    """The topics and timings that one shard has not been told yet."""
+    """The topics and timings that have changed since one shard was last notified."""
 
     def __init__(self, kind: _GroupKind) -> None:
         self._kind = kind

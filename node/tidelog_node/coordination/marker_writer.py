@@ -1,4 +1,4 @@
-"""The writing of transactions' markers to the leaders of their partitions, until each partition has them.
+"""Writes the markers of transactions to the leaders of their partitions, until each partition has them.
 
 :class:`~tidelog_node.transactions.markers.MarkerQueue` decides. The writer sends its requests concurrently, one per
 node, and continues after each response, after each back-off, and when the metadata changes.
@@ -36,7 +36,7 @@ class ImageSource(Protocol):
 
 
 class MarkerWriter:
-    """One per node, on the event loop. ``run`` is its task. Markers wait until :meth:`connect` is called."""
+    """Writes the markers of a node's coordinators, in the task :meth:`run` and after :meth:`connect`."""
 
     def __init__(self, metadata: ImageSource, clock: Clock) -> None:
         self._metadata = metadata

@@ -12,7 +12,7 @@ from tidelog_quorum.metadata.image import ConfigResource, MetadataImage, TopicIm
 
 
 class GroupTopics:
-    """One per node. ``current`` is immutable and replaced on every change."""
+    """The topics of the cluster. ``current`` is immutable and replaced on every change."""
 
     def __init__(self) -> None:
         self.current: Mapping[str, TopicInfo] = {}
@@ -51,7 +51,7 @@ class GroupTopics:
 
 
 class GroupTimings:
-    """One per node. ``current`` is immutable and replaced on every change."""
+    """The timings of single groups. ``current`` is immutable and replaced on every change."""
 
     def __init__(self) -> None:
         self.current: Mapping[str, OwnTimings] = {}

@@ -15,7 +15,7 @@ _INTERVAL_S = 0.02
 
 
 class SessionWaits:
-    """One per node, on its event loop, with one timer. At most ``max_waiting`` calls wait, for ``timeout_ms`` each."""
+    """The calls of a node that wait for a session: at most ``max_waiting`` calls, for up to ``timeout_ms`` each."""
 
     def __init__(self, has_session: Callable[[], bool], clock: Clock, timeout_ms: int, max_waiting: int) -> None:
         self._has_session = has_session

@@ -34,7 +34,7 @@ class ShardContents:
         return self._store.records_of(owner)
 
     def ids(self) -> Iterator[str]:
-        """Yield the ids of all owners that have a record, committed or not. Some may come twice."""
+        """Yield the ids of all owners that have a record, committed or not. An id may be yielded twice."""
         yield from self._store.ids()
         yield from tuple(self._pending.owners())
 

@@ -1,7 +1,7 @@
-"""The execution of one shard while this node leads its partition of an internal topic in one leader epoch.
+"""Runs one shard while this node leads its partition of an internal topic in one leader epoch.
 
-The shard's core decides. The driver passes it one event after another and executes its
-commands. Writes are processed as follows:
+The shard's core decides. The driver passes it one event after another and executes its commands. Writes are processed
+as follows:
 
 - A write is one batch, appended while this node leads in the shard's leader epoch. If the log refuses it, the core is
   notified of the failure and the log contains none of it.
@@ -72,7 +72,7 @@ class ShardEnvironment:
 
 
 class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
-    """One per partition and leadership term, on the event loop. ``run`` is its task and ends with the term."""
+    """Runs the shard of one partition during one leadership term. The task :meth:`run` ends with the term."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
                 self.post(event)
 
     def post(self, event: ShardEvent[RequestT] | NewsT) -> None:
-        """Deliver an event to the core, or drop it if there is none."""
+        """Deliver an event to the core. Drop the event if no core is loaded."""
         if self._core is not None:
             self._inbox.append(event)
             self._woken.set()
@@ -166,7 +166,7 @@ class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
     async def end_transaction(
         self, batch: bytes, producer_id: int, transaction_version: int, *, committed: bool
     ) -> None:
-        """Append a marker, and wait until it is committed and the records of the transaction have or lose effect.
+        """Append a marker. Wait until it is committed and the records of the transaction are applied or dropped.
 
         Raises:
             TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; the errors of the append.
@@ -367,7 +367,7 @@ class _UncommittedWrites:
         self.bytes = 0
 
     def add(self, write: _Uncommitted) -> None:
-        """Note an appended write."""
+        """Record an appended write."""
         self._writes.append(write)
         self.bytes += write.size
 

@@ -25,7 +25,7 @@ CommandT_co = TypeVar("CommandT_co", covariant=True)
 
 
 class ShardCore(Protocol[RequestT, ResponseT, NewsT_contra, CommandT_co]):
-    """The pure coordinator of one shard. ``NewsT_contra`` and ``CommandT_co`` are of its kind alone."""
+    """The core of one shard. ``NewsT_contra`` and ``CommandT_co`` are the events and commands of its kind only."""
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -35,7 +35,7 @@ class ShardCore(Protocol[RequestT, ResponseT, NewsT_contra, CommandT_co]):
     def step(
         self, event: ShardEvent[RequestT] | NewsT_contra, now_ms: int, wall_ms: int
     ) -> Sequence[ShardCommand[ResponseT] | CommandT_co]:
-        """Process an event and return the commands in order. ``wall_ms`` is the time of day."""
+        """Process an event and return the commands in order. ``wall_ms`` is the wall-clock time."""
         ...
 
 
@@ -53,20 +53,20 @@ class ShardTerm(Protocol[NewsT_contra]):
         ...
 
     def post(self, event: NewsT_contra) -> None:
-        """Deliver an event to the core, or drop it if the core has ended."""
+        """Deliver an event to the core. Drop the event if the core has ended."""
         ...
 
 
 class NewsFeed(Protocol[NewsT_co]):
-    """The changes that one shard has not been told yet."""
+    """The changes since one shard was last notified."""
 
     def take(self) -> Sequence[NewsT_co]:
-        """Return the events of what has changed since the last call. The first call returns everything."""
+        """Return the events for all changes since the last call. The first call returns events for everything."""
         ...
 
 
 class ShardKind(ABC, Generic[RequestT, ResponseT, NewsT, CommandT]):
-    """One kind of shards on a node."""
+    """The parts of a node's coordinator that depend on the kind of its shards."""
 
     topic: str
     """The internal topic."""

@@ -1,4 +1,4 @@
-"""The loading of a shard: it brings the shard's view to the end of its log.
+"""Loads a shard: brings the shard's view to the end of its log.
 
 The view contains only committed records, so a new leader must not add others to it. It waits until its high watermark
 reaches the end that its log had at the election. Kafka's loader reads to the log's end at once and keeps uncommitted
@@ -31,7 +31,7 @@ class LeadershipEndedError(Exception):
 
 
 class ShardLoader:
-    """Loads one shard whose partition this node leads as long as ``is_leading()``, on the event loop."""
+    """Loads one shard, while ``is_leading()`` is true of its partition."""
 
     def __init__(
         self,

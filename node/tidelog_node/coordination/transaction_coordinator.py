@@ -55,7 +55,7 @@ class ProducerIds(Protocol):
 class TransactionCoordinator(
     ShardCoordinator[TransactionRequest, TransactionResponse, TransactionNews, TransactionCommand]
 ):
-    """One per node, on its event loop. ``log_directories`` returns the online directories.
+    """The transaction coordinator of a node, on its event loop. ``log_directories`` returns the online directories.
 
     ``settings`` are those of the node's file; the version is that of the cluster. Markers are written once
     :meth:`connect` has been called.
@@ -142,7 +142,7 @@ class _TransactionKind(ShardKind[TransactionRequest, TransactionResponse, Transa
 
 
 class _SettingsFeed:
-    """The settings that one shard has not been told yet."""
+    """The settings that have changed since one shard was last notified."""
 
     def __init__(self, kind: _TransactionKind) -> None:
         self._kind = kind
@@ -157,7 +157,7 @@ class _SettingsFeed:
 
 
 class _ProducerIdAllocations:
-    """Allocates producer ids for shards, in order. ``run`` is its task. A failure fails all that wait."""
+    """Allocates producer ids for shards, in order, in the task :meth:`run`. A failure fails all waiting requests."""
 
     def __init__(self, producer_ids: ProducerIds) -> None:
         self._producer_ids = producer_ids

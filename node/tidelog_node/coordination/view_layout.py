@@ -27,7 +27,7 @@ _TYPE_SIZE = 2
 class ViewPosition:
     """The applied part of the log: all records below ``offset``, the last of which was written in ``leader_epoch``.
 
-    ``written_ms`` is the time of day of this state.
+    ``written_ms`` is the wall-clock time of this state.
     """
 
     offset: int

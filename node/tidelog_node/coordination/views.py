@@ -78,9 +78,9 @@ def open_rocks_view(directory: Path, is_new: bool) -> View:
 
 
 class ShardViews:
-    """One per coordinator, on the event loop. ``directories`` returns the log directories that are online, in order.
+    """Opens and recreates the view of one coordinator.
 
-    ``folder`` is the name of the view's folder in a log directory.
+    ``directories`` returns the online log directories in order, and ``folder`` is the view's folder in one of them.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ShardViews:
     async def in_thread(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a blocking function in the thread and return its result.
 
-        Even after a cancellation it has ended on return.
+        A cancelled call returns only after the function has ended.
         """
         future = self._threads.submit(function, *args, **kwargs)
         try:

@@ -127,7 +127,7 @@ class _Deletion:
         self._results: dict[str, TidelogError | None] = dict.fromkeys(group_ids)
 
     def end(self, group_id: str, step: Step, error: TidelogError | None) -> None:
-        """Note a group's result: success when all of its records are written, or the first error."""
+        """Record a group's result: success when all of its records are written, or the first error."""
         if group_id not in self._open:
             return
         self._results[group_id] = error

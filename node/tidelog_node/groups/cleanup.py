@@ -61,7 +61,7 @@ class Cleanup:
         return groups
 
     def note_failure(self) -> None:
-        """Note that offsets of a deleted topic may remain. The next pass looks for them again."""
+        """Record that offsets of a deleted topic may remain. The next pass looks for them again."""
         self._has_failed = True
 
 

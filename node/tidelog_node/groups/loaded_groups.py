@@ -61,7 +61,7 @@ class LoadedGroup:
         return not self.open_writes and not self.is_used and not self.is_ahead
 
     def forget(self) -> None:
-        """Note that the tombstones of the group are in the log. A new group begins."""
+        """Record that the tombstones of the group are in the log. A new group begins."""
         self.group = ClassicGroup(self.group_id)
         self.is_recorded = False
 

@@ -56,9 +56,9 @@ _AT_ONCE = 0
 class GroupShard:
     """One shard, used on one thread. Times are in ms.
 
-    Deadlines use ``now_ms``, a clock that never goes back, so that setting the time of day does not change session
-    timeouts. Records use the time of day, ``wall_ms``. ``new_member_id`` returns an id that no member has ever had and
-    that begins with its argument. Kafka's ids are ``<client id or instance id>-<UUID>``.
+    Deadlines use ``now_ms``, a clock that never goes back, so that setting the wall clock does not change session
+    timeouts. Records use the wall-clock time, ``wall_ms``. ``new_member_id`` returns an id that no member has ever had
+    and that begins with its argument. Kafka's ids are ``<client id or instance id>-<UUID>``.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class Write:
 class Step:
     """The state that a step works with. ``topics`` is None until the topics of the cluster are known.
 
-    Deadlines use ``now_ms``, which never goes back. Records use ``wall_ms``, the time of day.
+    Deadlines use ``now_ms``, which never goes back. Records use ``wall_ms``, the wall-clock time.
     """
 
     now_ms: int

@@ -92,7 +92,7 @@ class OpenSession:
         return keys
 
     def finish(self, number: int, unfinished: Iterable[PartitionKey]) -> None:
-        """Note the answer of a request, unless it is superseded. ``unfinished`` are checked by the next one."""
+        """Record the answer of a request, unless it is superseded. ``unfinished`` are checked by the next one."""
         if self.is_turn_of(number):
             self._keep(unfinished)
 

@@ -18,7 +18,7 @@ _FOLLOWERS_SHARE: Final = 4
 
 
 class ResponseBudget:
-    """One per node, on its event loop. ``limit`` is in bytes of memory."""
+    """The memory for the responses of a node. ``limit`` is in bytes."""
 
     def __init__(self, limit: int = UNLIMITED) -> None:
         self._limit = limit

@@ -175,7 +175,7 @@ def _overtaken(batches: list[_Batch], guards: dict[int, int]) -> dict[TopicParti
 
 
 def _is_overtaken(partition: Partition, header: RecordBatchHeader, guard: int) -> bool:
-    """Return whether a marker has dropped a guard, so that the next question has another one."""
+    """Return whether a marker has dropped a guard. The next question then gets a new guard."""
     with contextlib.suppress(TidelogError):
         return partition.begin_verification(header, begins_at_zero=header.base_sequence >= 0) not in (NO_GUARD, guard)
     return False

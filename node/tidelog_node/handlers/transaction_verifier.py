@@ -32,7 +32,7 @@ _OLDER_VERSION: Final = 1
 
 
 class TransactionVerifier:
-    """One per node, on its event loop. ``run`` is its task; without it no question is answered.
+    """Sends a node's questions to coordinators, in the task :meth:`run`.
 
     ``coordinator_of`` returns the node that coordinates a transactional id. ``own`` answers requests to this node.
     """

@@ -77,7 +77,7 @@ def coordinator_of(context: NodeContext) -> TransactionCoordinator:
 async def init_transactional_producer(
     context: NodeContext, transactional_id: str, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """Return the producer of a transactional id, and fence the one before. Its open transaction is aborted first.
+    """Return the producer of a transactional id, after fencing its predecessor and aborting the open transaction.
 
     Raises:
         TidelogError: The error of the call.
@@ -133,7 +133,7 @@ async def add_offsets_to_txn(context: NodeContext, request: AddOffsetsToTxnReque
 
 
 async def end_txn(context: NodeContext, request: EndTxnRequest) -> EndTxnResponse:
-    """Commit or abort the open transaction. The answer comes when that is durable, before the partitions have it."""
+    """Commit or abort the open transaction. Answer once the decision is durable; the markers follow later."""
     try:
         coordinator = coordinator_of(context)
         _check_id(request.transactional_id)

@@ -158,7 +158,7 @@ class LocalLog:
         self.log_end_offset = segment.next_offset
 
     def append_batch(self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch that consists of several parts. Raises like :meth:`append`."""
+        """Write one batch that consists of several parts. Raise the errors of :meth:`append`."""
         segment = self.segments.active
         try:
             segment.append_batch(parts, size, last_offset, max_timestamp)
@@ -198,7 +198,7 @@ class LocalLog:
             self._end_moved_back()
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
-        """Remove all batches; the next one gets ``offset``. Raises like :meth:`truncate_to`."""
+        """Remove all batches; the next one gets ``offset``. Raise the errors of :meth:`truncate_to`."""
         with self._offline_on_failure("Truncating"):
             for segment in reversed(list(self.segments)):
                 segment.remove()
@@ -278,7 +278,7 @@ class LocalLog:
             return end_offset
 
     def close(self) -> None:
-        """Flush, write the indexes and close the files, even after an error. Call once. Raises like :meth:`flush`."""
+        """Flush, write the indexes and close the files, even after an error. Call once. Raise the errors of :meth:`flush`."""
         try:
             self.check_online()
             active = self.segments.active

@@ -144,7 +144,7 @@ class _Cleaners:
                 await asyncio.sleep(max(self._settings.backoff_ms, 1) / 1000)
 
     async def _clean_next(self, number: int, cleaner: LogCleaner) -> bool:
-        """Clean the filthiest due log; returns whether there was one."""
+        """Clean the filthiest due log, and return whether there was one."""
         job = await self._next_job()
         if job is None:
             return False

@@ -34,7 +34,7 @@ class IsrController(Protocol):
     """The controller's call for ISR changes."""
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Send the request to the leading controller; raises TidelogError when the call failed as a whole."""
+        """Send the request to the leading controller; raise TidelogError when the call failed as a whole."""
 
 
 class IsrChanges:

@@ -78,7 +78,7 @@ class MetadataCache:
         return self.image
 
     async def wait_until(self, condition: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """Wait until the image meets a condition; returns whether it did so in time."""
+        """Wait until the image meets a condition, and return whether it did so in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not condition(self.image):

@@ -278,7 +278,7 @@ class Partition:
         return pending
 
     def low_watermark(self) -> int:
-        """Return the lowest log start of all replicas on live nodes; raises NOT_LEADER_OR_FOLLOWER."""
+        """Return the lowest log start of all replicas on live nodes; raise NOT_LEADER_OR_FOLLOWER."""
         return self.state.require_leader().low_watermark(self.log.log_start_offset)
 
     def replicate(
@@ -335,7 +335,7 @@ class Partition:
                 await asyncio.to_thread(self.log.create_folder)
 
     async def flush(self) -> int:
-        """Flush the log to the disk in a thread; returns the new recovery point."""
+        """Flush the log to the disk in a thread, and return the new recovery point."""
         async with self.disk:
             with self._disk_watch:
                 return await asyncio.to_thread(self.log.flush)
@@ -345,7 +345,7 @@ class Partition:
         return self.log.needs_flush(self._clock.wall_ms())
 
     async def delete_expired(self) -> list[str]:
-        """Delete the segments beyond the retention time or size; returns the names of their files."""
+        """Delete the segments beyond the retention time or size, and return the names of their files."""
         async with self.disk:
             with self._disk_watch:
                 deleted = self.log.delete_expired(self._clock.wall_ms(), self.high_watermark)
@@ -354,13 +354,13 @@ class Partition:
         return deleted
 
     async def remove_deleted_files(self) -> int:
-        """Remove, in a thread, the files deleted ``file.delete.delay.ms`` ago; returns their number."""
+        """Remove the files that were deleted ``file.delete.delay.ms`` ago, in a thread, and return their number."""
         async with self.disk:
             with self._disk_watch:
                 return await asyncio.to_thread(self.log.remove_deleted_files, self._clock.wall_ms())
 
     def replace_segments(self, cleaned: Segment, sources: Sequence[Segment]) -> bool:
-        """Replace the source segments by a cleaned one; returns False when they are gone. The caller holds ``disk``."""
+        """Replace the source segments with a cleaned one. Return False if they are gone. The caller holds ``disk``."""
         with self._disk_watch:
             return self.log.replace_segments(cleaned, sources, self._clock.wall_ms())
 
@@ -370,7 +370,7 @@ class Partition:
             self.truncated_to = None
 
     def expire_producers(self) -> int:
-        """Remove the state of producers idle for ``producer.id.expiration.ms``; returns their number."""
+        """Remove the state of producers idle for ``producer.id.expiration.ms``, and return their number."""
         with self._disk_watch:
             return self.log.expire_producers(self._clock.wall_ms())
 
@@ -386,7 +386,7 @@ class Partition:
         self._abandon(f"{self}: the log directory of node {self.state.local_id} failed", ErrorCode.KAFKA_STORAGE_ERROR)
 
     async def delete(self, *, is_gone: bool) -> Path:
-        """Fail all waiting requests and rename the log's folder for deletion; returns the new path."""
+        """Fail all waiting requests and rename the log's folder for deletion, and return the new path."""
         self.note_removed(is_gone=is_gone)
         async with self.disk:
             return await asyncio.to_thread(self.log.rename_for_deletion)

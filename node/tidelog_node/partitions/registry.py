@@ -133,7 +133,7 @@ class PartitionRegistry:
                     await slices.give_way()
 
     async def discard_unknown(self) -> None:
-        """Rename the logs of an earlier run that the first image does not name to stray, and resume its moves."""
+        """Mark the logs that the first image does not name as stray, and resume the moves of the earlier run."""
         await self._logs.rename_strays()
         for directory in self._directories.online:
             try:

@@ -10,7 +10,10 @@ from tidelog_node.server.config import NodeConfig
 
 
 class CleanerJob:
-    """One per node. ``run`` is its task. ``clean`` compacts with given settings until cancelled, and ends in order."""
+    """The compaction task of a node, which restarts with each change of its settings.
+
+    ``clean`` compacts with the given settings until it is cancelled.
+    """
 
     def __init__(self, config: NodeConfig, clean: Callable[[CleanerSettings], Coroutine[None, None, None]]) -> None:
         self._settings = cleaner_settings(config)

@@ -49,7 +49,7 @@ _METHODS = {
 
 
 class ControllerClient:
-    """One per node, on its event loop. It opens one channel per controller at first use."""
+    """A node's client for the controllers. It opens one channel per controller at first use."""
 
     def __init__(self, voters: Mapping[int, tuple[str, int]], bootstrap: Sequence[tuple[str, int]] = ()) -> None:
         """``voters`` and ``bootstrap`` are the configured controllers, which remain the last resort."""

@@ -26,7 +26,10 @@ _ALIASES = {alias: info.key for info in _INFOS for alias in info.aliases}
 
 
 class DynamicNodeConfig:
-    """One per node, on its event loop. ``file`` has the settings of the properties file under their own names."""
+    """The settings of a node, updated from the image on its event loop.
+
+    ``file`` has the settings of the properties file under their own names.
+    """
 
     infos = _INFOS
     """All settings of a node."""

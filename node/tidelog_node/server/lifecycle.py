@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerLifecycle:
-    """One per node. ``run`` is its task. The other methods may be called at any time on the same event loop.
+    """Runs the lifecycle of a node in the task :meth:`run`. Other methods may be called at any time on its event loop.
 
     ``listeners`` have their advertised addresses, one of them for gRPC. ``on_heard`` is called whenever a controller
     has answered a heartbeat.
@@ -114,11 +114,11 @@ class BrokerLifecycle:
             self._may_stop.set()
 
     def note_applied(self, offset: int) -> None:
-        """Note the metadata offset that the partitions have reached."""
+        """Record the metadata offset that the partitions have reached."""
         self._step(core.MetadataApplied(offset))
 
     def note_serving(self) -> None:
-        """Note that clients are served from now on."""
+        """Record that clients are served from now on."""
         self._step(core.ServingStarted())
 
     def request_heartbeat(self) -> None:
@@ -239,7 +239,7 @@ def heartbeat_answer(response: BrokerHeartbeatResponse) -> core.HeartbeatAnswere
 
 
 class LivenessConnection:
-    """One per node. ``run`` is its task, which makes the most recently requested call."""
+    """Keeps the most recently requested call to a controller open, in the task :meth:`run`."""
 
     def __init__(self, broker_id: BrokerId, controller: ControllerClient) -> None:
         self._broker_id = broker_id

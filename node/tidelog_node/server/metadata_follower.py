@@ -46,7 +46,7 @@ _OBJECTS_PER_PARTITION = 30
 
 
 class MetadataFollower:
-    """One per node. ``run`` is its task."""
+    """Follows the metadata log for a node, in the task :meth:`run`."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class MetadataFollower:
             await self._follow_any()
 
     def note_registration(self, broker_epoch: BrokerEpoch) -> None:
-        """Note a broker epoch. The metadata may have shown its record before the answer arrived."""
+        """Record a broker epoch. The metadata may have shown its record before the answer arrived."""
         self._tell(image_application.Registered(broker_epoch))
 
     def _tell(self, event: image_application.Event) -> None:

@@ -37,7 +37,7 @@ class BlockSource(Protocol):
 
 
 class ProducerIdManager:
-    """One per node, on the event loop. ``run`` is its task."""
+    """Assigns a node's producer ids; the task :meth:`run` requests the blocks."""
 
     def __init__(
         self,

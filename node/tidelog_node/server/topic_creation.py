@@ -26,7 +26,10 @@ _MAX_WAITING = 1_000
 
 
 class TopicCreation:
-    """One per node, on the event loop. ``run`` is its task. ``internal`` topics have settings of their own."""
+    """Creates the requested topics in the background task :meth:`run`.
+
+    ``internal`` topics are created with the settings given here.
+    """
 
     def __init__(self, controller: AdminController, internal: Iterable[CreatableTopic] = ()) -> None:
         self._controller = controller

@@ -46,7 +46,7 @@ class RequestReceived(Generic[RequestT]):
 
 @dataclass(frozen=True, slots=True)
 class RequestAbandoned:
-    """The caller has gone, and nobody waits for the answer."""
+    """The caller no longer waits for the answer."""
 
     call_id: int
 
@@ -85,9 +85,9 @@ ShardEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class RecordsTransaction:
-    """The transaction of a producer that records belong to. They take effect when it is committed.
+    """The transaction that records belong to. They take effect when it is committed.
 
-    ``guard`` is that of its verification in the shard's partition.
+    ``guard`` is the guard under which the transaction was verified in the shard's partition.
     """
 
     producer_id: int

@@ -48,7 +48,7 @@ class PendingRecords:
             own[record.key] = (offset + place, record)
 
     def supersede(self, records: Iterable[ShardRecord]) -> None:
-        """Drop the records with the keys of records that are outside of transactions and came later."""
+        """Drop the records whose keys were written again later, outside of transactions."""
         for record in records if self._transactions else ():
             for own in self._transactions.values():
                 self._drop(own, record.key)

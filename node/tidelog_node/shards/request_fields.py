@@ -1,4 +1,4 @@
-"""The fields of requests: the memory that they take."""
+"""An estimate of the memory that a request takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBERS = ("int", "int | None", "bool")
 
 
 def request_bytes(request: object) -> int:
-    """Return about how much memory a request takes."""
+    """Return the estimated size of a request in memory."""
     size = _OBJECT_BYTES
     for _, values in columns([request]):
         size += _OBJECT_BYTES * len(values)
@@ -24,7 +24,7 @@ def request_bytes(request: object) -> int:
 
 
 def columns(messages: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the fields at all depths, except numbers, with their values in all messages, which are of one type."""
+    """Yield each field that is no number, at any depth, with its values in all messages. They have the same type."""
     kind: type = type(messages[0])
     for name, get, is_repeated in _fields_of(kind):
         values: Sequence[Any] = [value for value in map(get, messages) if value]

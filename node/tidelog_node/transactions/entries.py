@@ -49,7 +49,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A request that waits for what hinders it."""
+    """A request that waits for another transition of its transactional id."""
 
     call_id: int
     request: ActingRequest
@@ -57,7 +57,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A record on its way, and the answer that follows its commit."""
+    """A record that is being written, and the response to send after its commit."""
 
     transactional_id: str
     metadata: TransactionMetadata | None

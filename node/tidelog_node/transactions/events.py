@@ -1,4 +1,4 @@
-"""The events and commands that only shards of transactions have, besides those of all shards."""
+"""The events and commands of transaction shards, in addition to those of all shards."""
 
 from __future__ import annotations
 

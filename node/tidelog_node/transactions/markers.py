@@ -28,7 +28,7 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionMarkers:
-    """The partitions of one transaction in a request to one node."""
+    """The markers of one transaction for partitions that one node leads."""
 
     markers_id: int
     markers: WriteMarkers
@@ -55,7 +55,10 @@ class _Transaction:
 
 
 class MarkerQueue:
-    """One per node, used on one thread. A ``shard`` is a partition of __transaction_state that this node leads."""
+    """The unwritten markers of one node. Used on one thread.
+
+    A ``shard`` is a partition of __transaction_state that this node leads.
+    """
 
     def __init__(self) -> None:
         self._transactions: dict[int, _Transaction] = {}

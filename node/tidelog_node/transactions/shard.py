@@ -6,10 +6,10 @@ id. The shard's own rules are:
 - A transition is in force as soon as its record is in the log, because records are committed in order. Its answer, and
   the markers of a prepared transaction, follow when the record is committed. Nothing that depends on a record is
   visible outside before that.
-- A request that the previous transaction of the same id hinders waits for it for :data:`CONCURRENT_WAIT_MS`, and is
-  then answered with CONCURRENT_TRANSACTIONS. A request whose caller has gone has no effect.
-- A transaction that is open longer than its timeout is fenced and aborted, at the next check. One that takes part in an
-  external two-phase commit is not.
+- A request waits up to :data:`CONCURRENT_WAIT_MS` for the end of the previous transaction of the same id, and is then
+  answered with CONCURRENT_TRANSACTIONS. A request whose caller has gone has no effect.
+- A periodic check fences and aborts a transaction that is open longer than its timeout, unless the transaction takes
+  part in an external two-phase commit.
 - An idle transactional id without a change for ``transactional.id.expiration.ms`` is removed.
 
 A shard lives as long as its node leads the partition. It reads transactional ids from the store of committed records on
@@ -89,8 +89,8 @@ _MAX_WAITING = 100
 class TransactionShard:
     """One shard, used on one thread. Times are in ms.
 
-    Waits use ``now_ms``, a clock that never goes back. Records and timeouts use ``wall_ms``, the time of day, because
-    they outlive the process.
+    Waits use ``now_ms``, a clock that never goes back. Records and timeouts use ``wall_ms``, the wall-clock time,
+    because they outlive the process.
     """
 
     def __init__(self, settings: TransactionSettings, store: RecordStore, now_ms: int) -> None:
@@ -188,7 +188,7 @@ class TransactionShard:
                 assert_never(request)
 
     def _try(self, entry: Entry, waiting: Waiting, wall_ms: int) -> bool:
-        """Execute a request, and return whether nothing hinders it."""
+        """Execute a request. Return False if it must wait."""
         request = waiting.request
         try:
             hindrance = self._act(entry, waiting.call_id, request, wall_ms)
@@ -298,7 +298,7 @@ class TransactionShard:
         self._waits.append((now_ms + CONCURRENT_WAIT_MS, waiting.call_id))
 
     def _retry_waiting(self, entry: Entry, wall_ms: int) -> None:
-        """Try the waiting requests again, in order, until one is hindered or a record is on its way."""
+        """Try the waiting requests again, in order, until one must wait or a record is being written."""
         while entry.waiting and not entry.is_appending and self._try(entry, entry.waiting[0], wall_ms):
             entry.waiting.popleft()
 
@@ -308,7 +308,7 @@ class TransactionShard:
             self._commands.append(Respond(call_id, response))
 
     def _answer_after_writes(self, entry: Entry, call_id: int, response: TransactionResponse) -> None:
-        """Answer when all that the response is based on is committed."""
+        """Send a response once every record that it depends on is committed."""
         if entry.open_writes:
             self._answers.setdefault(entry.open_writes[-1], []).append((call_id, response))
         else:
@@ -375,7 +375,7 @@ class TransactionShard:
         self._drop_unneeded(write.transactional_id)
 
     def _note_failed(self, write_id: int, error: TidelogError, now_ms: int) -> None:
-        """Refuse the call of a write of which nothing is in the log. The state stays as it was."""
+        """Refuse the call of a write that was not appended. The state is unchanged."""
         write = self._writes.pop(write_id)
         entry = self._entry(write.transactional_id)
         entry.open_writes.remove(write_id)

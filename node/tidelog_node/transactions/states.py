@@ -75,7 +75,7 @@ NO_PRODUCER = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """The recorded state of one transactional id (TransactionLogValue). Times are in ms of the time of day."""
+    """The recorded state of one transactional id (TransactionLogValue). Times are wall-clock times in ms."""
 
     producer: Producer
     """The producer of the transaction. In a prepared state, its epoch is that of the markers."""

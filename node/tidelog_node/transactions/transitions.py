@@ -4,7 +4,7 @@ They follow Kafka's TransactionCoordinator and TransactionMetadata, with these r
 
 - InitProducerId raises the epoch, so that an older producer with the same transactional id is fenced. An exhausted
   epoch needs a new producer id. An open transaction is aborted first, or, with ``keep_prepared``, kept: the client then
-  gets a producer of its own to end it with, and the markers have the original one (KIP-939).
+  gets another producer, with which it ends the transaction, and the markers have the original one (KIP-939).
 - A producer that repeats InitProducerId with its former epoch gets the same answer; one that is older is fenced, also
   while a transaction is open. Kafka aborts the open transaction for such a producer before it refuses it.
 - From transaction version 2 on, EndTxn raises the epoch (KIP-890). A request with the epoch before it is a repetition
@@ -190,7 +190,7 @@ def abort_fenced(current: TransactionMetadata, version: int, wall_ms: int) -> Tr
 
 
 def complete(current: TransactionMetadata, wall_ms: int) -> TransactionMetadata:
-    """Return the metadata of a prepared transaction whose markers are in all its partitions."""
+    """Return the metadata after all partitions of a prepared transaction have its markers."""
     return replace(
         current,
         state=TransactionState.COMPLETE_COMMIT if _is_commit(current) else TransactionState.COMPLETE_ABORT,
@@ -274,7 +274,7 @@ def _end_without_bump(
 
 
 def _is_repeated_end(current: TransactionMetadata, producer: Producer) -> bool:
-    """Return whether a producer of version 2 is the one before the latest end of a transaction.
+    """Return whether a producer of version 2 has the epoch that preceded the latest end of a transaction.
 
     After an end that raised no epoch, the epoch before belongs to a producer that was fenced, although Kafka answers it
     with the current epoch. No client ends a transaction with the greatest epoch as the next one; that epoch fences the

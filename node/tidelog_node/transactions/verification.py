@@ -50,7 +50,7 @@ Answer = Mapping[TopicPartition, ErrorCode]
 
 
 class VerificationQueue:
-    """One per node, used on one thread."""
+    """The unanswered questions of one node. Used on one thread."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, dict[int, Question]] = {}
@@ -73,7 +73,7 @@ class VerificationQueue:
         return question_id
 
     def abandon(self, question_id: int, transactional_id: str) -> None:
-        """Drop a question to which nobody waits for an answer any more."""
+        """Drop a question whose caller no longer waits for the answer."""
         self._waiting.get(transactional_id, {}).pop(question_id, None)
         self._answered.pop(question_id, None)
 

@@ -203,7 +203,7 @@ class MetadataImageBuilder:
         self._shared = SharedTuples()
 
     def add(self, records: Iterable[MetadataRecord]) -> None:
-        """Apply records of the entry; raises like :meth:`MetadataImage.apply`, after which the builder is unusable."""
+        """Apply records of the entry; raise like :meth:`MetadataImage.apply`, after which the builder is unusable."""
         for record in records:
             self._replay(record)
 

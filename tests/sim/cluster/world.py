@@ -138,7 +138,7 @@ class Process:
         getattr(self, exchange.handler)(exchange.request, exchange.answer)
 
     def answered(self, exchange: _Exchange) -> None:
-        """Note that a request has its answer."""
+        """Record that a request has its answer."""
         self._inbound.pop(id(exchange), None)
 
     def _resume(self, life: int) -> None:

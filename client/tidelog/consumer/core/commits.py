@@ -103,7 +103,7 @@ class _Commit:
 
 
 class Commits:
-    """The commits of one consumer. The caller serializes: the shell holds one lock around each method."""
+    """The commits of one consumer. Not thread-safe: the shell holds a lock around each call."""
 
     def __init__(self, settings: CommitSettings, backoff_ms: Callable[[int], float]) -> None:
         self._settings = settings

@@ -34,7 +34,7 @@ class NodePolls:
         return [Interrupt(node_id)]
 
     def end(self, node_id: int) -> None:
-        """Note that the poll at a node has ended."""
+        """Record that the poll at a node has ended."""
         self._busy.discard(node_id)
         self._interrupted.discard(node_id)
 

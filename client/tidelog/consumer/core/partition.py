@@ -131,7 +131,7 @@ class PartitionState:
     def hindrance(self, *, has_leader: bool) -> str | None:
         """Return the reason why a fetch is impossible, or None if one can be in flight.
 
-        A starting offset that is still being looked up is no hindrance.
+        A starting offset that is still being looked up is no obstacle.
         """
         if self.paused or self.stopped or self.fetch_offset is None:
             return None

@@ -73,7 +73,7 @@ LeaderOf = Callable[[str, int], tuple[int, int] | None]
 
 
 class Positions:
-    """All assigned partitions. The caller serializes: the shell holds one lock around each method."""
+    """All assigned partitions. Not thread-safe: the shell holds a lock around each call."""
 
     def __init__(self, settings: PositionSettings, backoff_ms: Callable[[int], float]) -> None:
         self._settings = settings

@@ -81,17 +81,17 @@ class Heartbeats:
         self.failures = 0
 
     def sent(self, call_id: int, now_ms: float) -> None:
-        """Note a heartbeat in flight."""
+        """Record a heartbeat in flight."""
         self.call_id = call_id
         self._due_ms = now_ms + self._interval_ms
 
     def succeeded(self, now_ms: float) -> None:
-        """Note that the coordinator has confirmed the member."""
+        """Record that the coordinator has confirmed the member."""
         self.call_id = None
         self.failures = 0
         self.extend(now_ms)
 
     def failed(self, now_ms: float, wait_ms: float) -> None:
-        """Note a heartbeat without an answer."""
+        """Record a heartbeat without an answer."""
         self.call_id = None
         self._due_ms = min(self._due_ms, now_ms + wait_ms)

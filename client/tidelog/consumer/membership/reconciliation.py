@@ -136,7 +136,7 @@ class Reconciliation:
         return self._revoke(self.current, lost=lost) if self.current else None
 
     def served(self, rebalance_id: int) -> None:
-        """Note that the application has handled a command."""
+        """Record that the application has handled a command."""
         if self._handover.served(rebalance_id):
             self.current -= self._revoking
             self._revoking = frozenset()

@@ -95,7 +95,7 @@ def gather(contents: ContentSource, rows: array[int], start: int, end: int, max_
 
 
 def fill(offsets: Numbers, rows: array[int] | None, first: int, count: int, base: int) -> None:
-    """Put base, base + 1 ... at the rows ``rows[first:first + count]``, or without ``rows`` from ``first`` on."""
+    """Write base, base + 1 ... to the rows ``rows[first:first + count]``, by default to those from ``first`` on."""
     for index in range(count):
         offsets[first + index if rows is None else rows[first + index]] = base + index
 
@@ -110,6 +110,6 @@ def pick(numbers: memoryview, rows: array[int], start: int, end: int) -> memoryv
 
 
 def stamp(chosen: Numbers, rows: array[int] | None, first: int, count: int, partition: int) -> None:
-    """Put the partition at the rows ``rows[first:first + count]``, or without ``rows`` from ``first`` on."""
+    """Write the partition to the rows ``rows[first:first + count]``, by default to those from ``first`` on."""
     for index in range(first, first + count):
         chosen[index if rows is None else rows[index]] = partition

@@ -65,7 +65,7 @@ from tidelog_foundation.records import RecordBatchBuilder
 
 
 class Accumulator:
-    """All unsettled records. The caller serializes: the shell holds one lock around each method."""
+    """All unsettled records. Not thread-safe: the shell holds a lock around each call."""
 
     def __init__(
         self, limits: AccumulatorLimits, backoff_ms: Callable[[int], float], choose: Callable[[int], int]

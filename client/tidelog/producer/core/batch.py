@@ -115,7 +115,7 @@ class Batch:
         return self._encoded is not None
 
     def end_attempt(self) -> None:
-        """Note that the attempt in flight, if any, was answered or given up."""
+        """Record that the attempt in flight, if any, was answered or given up."""
         if self.in_flight:
             self.in_flight = False
             self.attempts += 1

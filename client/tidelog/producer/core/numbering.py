@@ -85,17 +85,17 @@ class Numbering:
         return number
 
     def give_up_id(self) -> None:
-        """Drop the producer id, which is of no more use here."""
+        """Drop the producer id, which this partition can no longer use."""
         self.spent_id = self.producer_id
         self.producer_id = NO_PRODUCER_ID
         self.must_bump = True
 
     def confirm(self, leader: int, now_ms: float) -> None:
-        """Note that ``leader`` has a batch of the current epoch and thus knows the next sequence."""
+        """Record that ``leader`` has a batch of the current epoch and thus knows the next sequence."""
         self._leader, self._leader_ms = leader, now_ms
 
     def doubt(self) -> None:
-        """Note that the leader's knowledge of the producer is uncertain."""
+        """Record that the leader's knowledge of the producer is uncertain."""
         self._leader = NO_LEADER
 
     def is_known_to(self, leader: int, now_ms: float) -> bool:
@@ -126,7 +126,7 @@ class TransactionNumbering(Numbering):
 
     @property
     def needs_id(self) -> bool:
-        """True: the transaction's producer may be another one than that of the last number."""
+        """True, because the producer may have changed since the last number."""
         return True
 
     def accepts(self, fresh: ProducerIdAndEpoch | None) -> bool:
@@ -148,5 +148,5 @@ class TransactionNumbering(Numbering):
         """Do nothing: the coordinator decides whether the producer is fenced."""
 
     def rewind(self, base_sequence: int) -> None:
-        """Take the numbers from ``base_sequence`` on again, for the same records."""
+        """Reuse the numbers from ``base_sequence`` on for the same records."""
         self.next_sequence = base_sequence

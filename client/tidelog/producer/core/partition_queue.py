@@ -154,14 +154,14 @@ class PartitionQueue:
         batch.sent_ms = now_ms
 
     def acknowledge(self, batch: Batch, outcome: Outcome, now_ms: float) -> None:
-        """Note that the leader has a batch."""
+        """Record that the leader has a batch."""
         batch.end_attempt()
         batch.outcome = outcome
         if self.numbering is not None and not self.numbering.must_bump:
             self.numbering.confirm(batch.sent_to, now_ms)
 
     def fail(self, batch: Batch, error: TidelogError, *, is_refused: bool, retries: int) -> bool:
-        """Note a failed attempt; return True if the batch will be sent again.
+        """Record a failed attempt; return True if the batch will be sent again.
 
         ``is_refused`` tells that the attempt has surely stored nothing.
         """
@@ -338,7 +338,7 @@ class Identity:
         return self.fresh is not None
 
     def learn_topic(self, topic: str, topic_id: bytes) -> None:
-        """Note a topic's id. Another id than before means a new topic, whose leaders know no producer."""
+        """Record a topic's id. A different id means that the topic was recreated; its leaders know no producer."""
         if self._topic_ids.setdefault(topic, topic_id) != topic_id:
             self._topic_ids[topic] = topic_id
             for (name, _), numbering in self._numberings.items():

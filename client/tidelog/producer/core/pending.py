@@ -48,7 +48,7 @@ class PendingRecords:
                 del self._by_topic[topic]
 
     def refuse(self, topic: str, error: TidelogError, now_ms: float, grace_ms: float) -> TidelogError | None:
-        """Note that the cluster refuses a topic; return the error for its records, or None to keep waiting.
+        """Record that the cluster refuses a topic; return the error for its records, or None to keep waiting.
 
         An unknown topic may appear within ``grace_ms`` after it was last known or given up.
         """

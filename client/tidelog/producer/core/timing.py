@@ -10,7 +10,10 @@ from tidelog.producer.core.partition_queue import PartitionQueue
 
 
 class Timing:
-    """The accumulator's rules 3 and 7. ``flushing`` is the number of flushes in progress."""
+    """The due times of batches and requests (rules 3 and 7 of :mod:`.accumulator`).
+
+    ``flushing`` is the number of flushes in progress.
+    """
 
     def __init__(self, limits: AccumulatorLimits) -> None:
         self._limits = limits

@@ -69,8 +69,7 @@ _CONCURRENT_BACKOFF_MS = 20
 
 
 class TransactionManager:
-    """The transactions of one producer. The caller serializes, as for the accumulator, which the manager opens and
-    closes.
+    """The transactions of one producer. Not thread-safe: the shell holds the accumulator's lock around each call.
 
     ``backoff_ms(attempt)`` is the wait after a failure.
     """
@@ -172,7 +171,7 @@ class TransactionManager:
         return self._started(Operation(Action.PREPARE))
 
     def commit(self) -> Operation:
-        """Commit the transaction when all records are stored. Raise as :meth:`send_offsets`."""
+        """Commit the transaction when all records are stored. Raise the errors of :meth:`send_offsets`."""
         operation = self._resumed(Action.COMMIT)
         if operation is not None:
             return operation
@@ -202,7 +201,7 @@ class TransactionManager:
         return self._started(Operation(Action.ABORT))
 
     def complete(self, prepared: PreparedTransaction) -> Operation:
-        """Commit the open transaction if it is ``prepared``, otherwise abort it (KIP-939). Raise as :meth:`abort`."""
+        """Commit the open transaction if it is ``prepared``, otherwise abort it (KIP-939). Raise the errors of :meth:`abort`."""
         is_same = self._prepared == prepared
         action = Action.COMMIT if is_same else Action.ABORT
         if self._state is not State.PREPARED_TRANSACTION and self._resumed(action) is None:
@@ -210,7 +209,7 @@ class TransactionManager:
         return self.commit() if is_same else self.abort()
 
     def acknowledge(self, operation: Operation) -> None:
-        """Note that the caller of an operation knows its outcome."""
+        """Record that the caller of an operation knows its outcome."""
         if self._operation is operation and operation.is_done:
             self._operation = None
 

@@ -65,7 +65,7 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True)
 class InitProducer:
-    """InitProducerId. ``producer`` is the one that the client has, to be followed by another epoch (KIP-360)."""
+    """A request for a producer (InitProducerId). ``producer`` is the one that the client has (KIP-360), if any."""
 
     producer: ProducerIdAndEpoch | None
     keep_prepared: bool
@@ -73,7 +73,7 @@ class InitProducer:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """AddPartitionsToTxn."""
+    """A request to add partitions to the transaction (AddPartitionsToTxn)."""
 
     producer: ProducerIdAndEpoch
     partitions: frozenset[TopicPartition]
@@ -81,7 +81,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class AddGroup:
-    """AddOffsetsToTxn."""
+    """A request to add a group's offsets to the transaction (AddOffsetsToTxn)."""
 
     producer: ProducerIdAndEpoch
     group_id: str
@@ -89,7 +89,7 @@ class AddGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """TxnOffsetCommit, at the group's coordinator."""
+    """A request to the group's coordinator to commit offsets in the transaction (TxnOffsetCommit)."""
 
     producer: ProducerIdAndEpoch
     member: GroupMember
@@ -99,7 +99,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """EndTxn."""
+    """A request to commit or abort the transaction (EndTxn)."""
 
     producer: ProducerIdAndEpoch
     committed: bool
@@ -119,9 +119,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class ProducerGiven:
-    """The producer of the next transaction, the finalized ``transaction.version``, and the transaction that was kept.
+    """The answer to :class:`InitProducer` and :class:`EndTransaction`.
 
-    It answers :class:`InitProducer` and :class:`EndTransaction`.
+    It has the producer of the next transaction, the finalized ``transaction.version``, and the kept transaction.
     """
 
     producer: ProducerIdAndEpoch
@@ -131,8 +131,9 @@ class ProducerGiven:
 
 @dataclass(frozen=True, slots=True)
 class PartitionErrors:
-    """The errors of single partitions; the others have none. It answers :class:`AddPartitions`, :class:`CommitOffsets`
-    and, without errors, :class:`AddGroup`.
+    """The answer to :class:`AddPartitions`, :class:`CommitOffsets` and, without errors, :class:`AddGroup`.
+
+    A partition without an entry has no error.
     """
 
     errors: Mapping[TopicPartition, TidelogError]
@@ -148,7 +149,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The error of a whole request: a coordinator's, or one of the client's own, which leaves the outcome unknown."""
+    """The error of a whole request. An error of the client itself leaves the outcome unknown."""
 
     request_id: int
     error: TidelogError

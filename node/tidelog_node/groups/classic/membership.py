@@ -81,7 +81,7 @@ def keep_alive(group: ClassicGroup, member_id: str, step: Step) -> None:
 
 
 def abandon(group: ClassicGroup, call_id: int, step: Step) -> None:
-    """Note that nobody waits for a call's answer. A new member is removed unless it joins again in time."""
+    """Record that nobody waits for a call's answer. A new member is removed unless it joins again in time."""
     for member in group.members.values():
         if member.join_call == call_id and member.is_new:
             reset_session(group, member, step)

@@ -145,7 +145,7 @@ class ConsumerGroup:
     ) -> Result[ConsumerGroupHeartbeatResponse]:
         """Handle a heartbeat: a member joins, stays alive, changes its subscription, revokes partitions or leaves.
 
-        Records contain the time of day, ``wall_ms``, by default ``now_ms``. Deadlines use ``now_ms``.
+        Records contain the wall-clock time, ``wall_ms``, by default ``now_ms``. Deadlines use ``now_ms``.
 
         Raises:
             TidelogError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION, UNKNOWN_MEMBER_ID,
@@ -305,7 +305,7 @@ class ConsumerGroup:
         return self._timeouts.expired(self._state, now_ms)
 
     def remove(self, member_ids: Collection[str], wall_ms: int) -> Result[None]:
-        """Remove members and begin a group epoch. Records contain the time of day, ``wall_ms``."""
+        """Remove members and begin a group epoch. Records contain the wall-clock time, ``wall_ms``."""
         draft = Draft(self._state, wall_ms)
         if member_ids:
             self._remove(draft, member_ids)

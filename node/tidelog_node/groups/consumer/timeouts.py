@@ -37,7 +37,7 @@ class Timeouts:
         return min((ms for ms in (kind.next_ms() for kind in kinds) if ms is not None), default=None)
 
     def note_member(self, member_id: str) -> None:
-        """Note a member loaded from records. Its session begins with the next call of :meth:`expired`."""
+        """Record a member loaded from records. Its session begins with the next call of :meth:`expired`."""
         if member_id not in self._sessions:
             self._without_session.add(member_id)
 
@@ -66,7 +66,7 @@ class Timeouts:
         self._syncs.set(member.member_id, now_ms + member.metadata.rebalance_timeout_ms)
 
     def end_sync(self, member_id: str) -> None:
-        """Note that a classic member has requested its assignment."""
+        """Record that a classic member has requested its assignment."""
         self._syncs.cancel(member_id)
 
     def end(self, member_id: str) -> None:

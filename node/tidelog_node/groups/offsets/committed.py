@@ -72,7 +72,7 @@ class CommittedOffsets:
         return in_store | self._in_transactions.keys()
 
     def write(self, partitions: Iterable[TopicPartition], *, in_transaction: bool = False) -> None:
-        """Note the start of a write to these partitions."""
+        """Record the start of a write to these partitions."""
         changed = tuple(partitions)
         self.pending.update(changed)
         if in_transaction:
@@ -81,7 +81,7 @@ class CommittedOffsets:
     def end_write(
         self, partitions: Iterable[TopicPartition], *, unsure: bool = False, in_transaction: bool = False
     ) -> None:
-        """Note the end of a write. ``unsure`` means that it may be committed later without notice."""
+        """Record the end of a write. ``unsure`` means that it may be committed later without notice."""
         for partition in partitions:
             _count_down(self.pending, partition)
             if in_transaction:

@@ -23,7 +23,7 @@ class DeletedTopics:
         """The number of the last deletion applied to each group's offsets."""
 
     def add(self, names: Iterable[str]) -> None:
-        """Note the deletion of topics."""
+        """Record the deletion of topics."""
         self._deletions += 1
         self._topics.update(dict.fromkeys(names, self._deletions))
 
@@ -37,7 +37,7 @@ class DeletedTopics:
         return {partition for partition in offsets.known if self._topics.get(partition.topic, 0) > seen}
 
     def note_gone(self, group_id: str) -> None:
-        """Note that the deletion of these offsets is in the log. The group's later offsets belong to new topics."""
+        """Record that the deletion of these offsets is in the log. The group's later offsets belong to new topics."""
         if self._topics:
             self._groups[group_id] = self._deletions
 

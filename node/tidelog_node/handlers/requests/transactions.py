@@ -16,7 +16,7 @@ NO_PRODUCER_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsToTxnTransaction:
-    """Partitions to add to the open transaction of a producer; with ``verify_only``, to look for."""
+    """Partitions to add to the open transaction of a producer, or with ``verify_only`` to find in it."""
 
     transactional_id: str
     producer_id: int

@@ -27,7 +27,7 @@ class Announced(NamedTuple):
 
 
 class FrameReceiver:
-    """One per connection. The connection receives bytes into :meth:`buffer` and calls :meth:`received`.
+    """Splits the bytes of one connection into frames. It receives into :meth:`buffer` and calls :meth:`received`.
 
     Small frames pass through ``scratch``, which all connections of an event loop share, so nothing may stay in it, see
     :meth:`keep`. An incomplete frame gets a bytearray of its own, and the rest is received into it without a copy.

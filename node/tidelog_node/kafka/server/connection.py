@@ -135,12 +135,12 @@ class Connection(asyncio.BufferedProtocol):
         self._pump()
 
     def pause_writing(self) -> None:
-        """Note that responses wait for the client."""
+        """Record that responses wait for the client."""
         self._timeouts.has_stopped_taking(self._loop.time())
         self._outbox.pause()
 
     def resume_writing(self) -> None:
-        """Note that no response waits any more."""
+        """Record that no response waits any more."""
         self._timeouts.has_answered(self._loop.time())
         self._outbox.resume()
         self._schedule()

@@ -24,7 +24,7 @@ A log that cannot open a file fails, and its node with it.
 
 
 class Connections:
-    """One per node, on its event loop. :meth:`watch` is its task.
+    """The open connections of a node. The task :meth:`watch` checks their timeouts.
 
     ``protected`` is the inter-broker listener if there are others too. ``max.connections`` does not keep a node away
     from it: the longest idle connection of another listener is closed instead (KIP-612; Kafka's

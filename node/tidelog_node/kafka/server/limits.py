@@ -50,7 +50,7 @@ class ListenerLimits:
 
 
 class ConnectionTimeouts:
-    """One per connection, notified of events and checked periodically. ``now`` is in seconds of any clock."""
+    """The timeouts of one connection, checked periodically. ``now`` is the time in seconds of any clock."""
 
     __slots__ = ("_began", "_limits", "_received", "_taken", "_unsent", "last_active")
 
@@ -64,24 +64,24 @@ class ConnectionTimeouts:
         """The time at which bytes last arrived or responses left."""
 
     def has_received(self, now: float) -> None:
-        """Note that bytes arrived."""
+        """Record that bytes arrived."""
         self.last_active = self._received = now
 
     def has_answered(self, now: float) -> None:
-        """Note that responses left, or that the kernel took the rest of them."""
+        """Record that responses left, or that the kernel took the rest of them."""
         self.last_active = now
 
     def has_stopped_taking(self, now: float) -> None:
-        """Note that the kernel takes no more of the responses."""
+        """Record that the kernel takes no more of the responses."""
         self._taken, self._unsent = now, 0
 
     def waits_for_frame(self, now: float) -> None:
-        """Note that a part of a frame has arrived and the rest may follow."""
+        """Record that a part of a frame has arrived and the rest may follow."""
         if self._began is None:
             self._began = now
 
     def waits_for_no_frame(self) -> None:
-        """Note that a frame is complete, that there is none, or that it may not be received yet."""
+        """Record that a frame is complete, that there is none, or that it may not be received yet."""
         self._began = None
 
     def check_reader(self, unsent: int, now: float) -> str | None:

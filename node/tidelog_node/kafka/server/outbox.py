@@ -15,7 +15,7 @@ _JOINED_BYTES: Final = 4_096
 
 
 class Outbox:
-    """One per connection, on its event loop.
+    """The unsent responses of one connection.
 
     The transport's buffer limit is 0. It calls ``pause_writing`` if the kernel does not take everything at once, and
     ``resume_writing`` when all is taken. A response is therefore counted exactly as long as it is in memory.
@@ -66,16 +66,16 @@ class Outbox:
             self._has_left()
 
     def pause(self) -> None:
-        """Note that the kernel takes no more for now."""
+        """Record that the kernel takes no more for now."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """Note that the kernel has taken everything."""
+        """Record that the kernel has taken everything."""
         self.is_paused = False
         self._has_left()
 
     def close(self) -> None:
-        """Note that the connection is lost."""
+        """Record that the connection is lost."""
         self._has_left()
 
     def _has_left(self) -> None:

@@ -2,7 +2,7 @@
 
 Its name is the replica's own, or the one after a deletion or a move. No name is longer than the 255 bytes that file
 systems allow, though a topic's name alone may have 249. A longer name keeps only the beginning of the topic's name, as
-in Kafka (``LocalLog.logDeleteDirName``). A folder that is to be removed, or left to the operator, does not need the
+in Kafka (``LocalLog.logDeleteDirName``). A folder that must be removed, or left to the operator, does not need the
 rest. The copy that a move makes becomes a replica, so its name must lead back to the partition: a ``~``, which no topic
 name contains, marks a shortened name, and the file :data:`PARTITION_NAME` in the folder holds the full one. Kafka's
 moves of such topics fail.

@@ -47,9 +47,9 @@ _RAISES_EPOCH = 2
 
 
 class ProducerState:
-    """All producers of one partition; each call is one step, in log order.
+    """All producers of one partition. Calls follow the order of the log.
 
-    A new one describes an empty log; :meth:`restore` loads a snapshot.
+    A new object describes an empty log; :meth:`restore` loads a snapshot.
     """
 
     __slots__ = ("_expiration_ms", "_ongoing", "_producers", "_unreplicated", "_verifications")

@@ -44,7 +44,7 @@ class _Question:
 
 
 class Verifications:
-    """The questions of one partition's leader; each call is one step, in log order."""
+    """The questions of one partition's leader. Calls follow the order of the log."""
 
     __slots__ = ("_last_guard", "_questions")
 
@@ -93,7 +93,7 @@ class Verifications:
             raise error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
 
     def drop(self, producer_id: int) -> None:
-        """Drop the guards of a producer, of which a transactional batch is in the log."""
+        """Drop the guards of a producer after a transactional batch of it is in the log."""
         self._questions.pop(producer_id, None)
 
     def expire(self, limit_ms: int) -> None:

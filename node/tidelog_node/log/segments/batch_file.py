@@ -77,7 +77,7 @@ class BatchFile:
         self.size += len(data)
 
     def append_parts(self, parts: Sequence[Buffer], size: int) -> None:
-        """Append one batch of ``size`` bytes that consists of several parts. Raises like :meth:`append`."""
+        """Append one batch of ``size`` bytes that consists of several parts. Raise the errors of :meth:`append`."""
         write_parts(self._files, self._handle, parts, size, self.size)
         self.size += size
 

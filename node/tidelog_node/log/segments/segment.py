@@ -199,7 +199,7 @@ class Segment:
             self._note(header.last_offset, header.max_timestamp)
 
     def append_batch(self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int) -> None:
-        """Append one batch of ``size`` bytes that consists of several parts. Raises like :meth:`append`."""
+        """Append one batch of ``size`` bytes that consists of several parts. Raise the errors of :meth:`append`."""
         growing, batches = self._growing(), self._batches
         position = batches.size
         batches.append_parts(parts, size)

@@ -74,7 +74,7 @@ class Segments:
         self._sealed_bytes -= self._segments.pop(0).size
 
     def place_of(self, sources: Sequence[Segment]) -> int | None:
-        """Return the index of these consecutive sealed segments, by identity; None if they are not in the list."""
+        """Return the index of the first of these consecutive sealed segments; None if they are not in the list."""
         if not sources:
             return None
         index = self._index_of(sources[0].base_offset)

@@ -41,7 +41,7 @@ CopyStep: TypeAlias = StartAt | TruncateTo | Append
 
 
 def apply_step(copy: PartitionLog, step: CopyStep, now_ms: int) -> None:
-    """Apply a step to the copy; raises KAFKA_STORAGE_ERROR."""
+    """Apply a step to the copy; raise KAFKA_STORAGE_ERROR."""
     match step:
         case StartAt():
             copy.truncate_fully_and_start_at(step.offset)
@@ -52,7 +52,7 @@ def apply_step(copy: PartitionLog, step: CopyStep, now_ms: int) -> None:
 
 
 def next_step(original: PartitionLog, copy: PartitionLog, max_bytes: int) -> CopyStep | None:
-    """Return the copy's next step towards the original, None when the two are equal; raises KAFKA_STORAGE_ERROR."""
+    """Return the copy's next step towards the original, None when the two are equal; raise KAFKA_STORAGE_ERROR."""
     if copy.size_in_bytes == 0:
         start = _first_base_offset(original)
         if copy.log_end_offset != start:
@@ -87,7 +87,7 @@ def _divergence(original: PartitionLog, copy: PartitionLog) -> CopyStep | None:
 
 
 def catch_up(original: PartitionLog, copy: PartitionLog, max_bytes: int, now_ms: int) -> bool:
-    """Copy the remaining records; returns False when they are too many for one step of the event loop."""
+    """Copy the remaining records, and return False when they are too many for one step of the event loop."""
     copied = 0
     while (step := next_step(original, copy, max_bytes)) is not None:
         if not isinstance(step, Append) or copied > _MAX_BYTES_AT_ONCE:

@@ -26,7 +26,7 @@ class AssignmentController(Protocol):
     """The controller's call for directory assignments."""
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """Send the request to the leading controller; raises TidelogError when the call failed as a whole."""
+        """Send the request to the leading controller; raise TidelogError when the call failed as a whole."""
 
 
 class DirectoryAssignments:

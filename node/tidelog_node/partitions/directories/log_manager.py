@@ -126,7 +126,7 @@ class LogManager:
         return next((d for d in self._online.values() if key in d), None)
 
     def fail(self, path: Path, error: TidelogError) -> bool:
-        """Take a directory offline for the rest of this process; returns whether it was online."""
+        """Take a directory offline for the rest of this process, and return whether it was online."""
         directory = self._online.pop(path, None)
         if directory is None:
             return False
@@ -201,7 +201,7 @@ class LogManager:
             self.files.fsync_directory(path.parent)
 
     def rename_for_deletion(self, directory: LogDirectory, key: PartitionKey) -> Path:
-        """Rename the folder of a replica with a closed log for later removal; returns the new path.
+        """Rename the folder of a replica with a closed log for later removal, and return the new path.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.

@@ -224,7 +224,7 @@ class Relocations:
             logger.warning("Removing the partial copy of %s failed: %s", move.partition, error)
 
     async def _copy(self, move: Move) -> bool:
-        """Copy until the move is done or cancelled; returns whether it is done."""
+        """Copy until the move is done or cancelled, and return whether it is done."""
         partition = move.partition
         logger.info("Moving %s from %s to %s", partition, partition.log.directory.parent, move.target.path)
         log = partition.log
@@ -277,7 +277,7 @@ class Relocations:
         return next_step(move.partition.log, move.copy, self._chunk)
 
     async def _swap(self, move: Move) -> bool:
-        """Make the copy the replica; returns False when the original is too far ahead or the move is cancelled."""
+        """Make the copy the replica, and return False when the original is too far ahead or the move is cancelled."""
         partition, copy, files = move.partition, move.copy, move.files
         assert copy is not None
         assert files is not None

@@ -10,7 +10,7 @@
   in force does not campaign. A replica that only the latest set dropped campaigns without its own vote: the entry that
   drops it may be on its disk alone, and then nobody else can win (thesis 4.2.2). Every replica that is asked votes, in
   a set or not, because the candidate's set may be newer.
-- A candidate with another directory than its voter has forgotten its votes and gets none. If its log covers ours, with
+- A candidate whose directory is not its voter's has forgotten its votes and gets none. If its log covers ours, with
   the committed set that names the old directory, it has joined again since then and gets votes.
 - A replica without a vote that hears no leader asks the voters to send it the log (KIP-853's observers). So does a
   replica that campaigns in vain: it may have lost its vote while it was away, and the log will tell.
@@ -81,7 +81,7 @@ def has_live_leader(replica: Replica) -> bool:
 
 
 def may_have_rejoined(replica: Replica, request: messages.VoteRequest) -> bool:
-    """Return whether a candidate with another directory than its voter's may have become a voter again."""
+    """Return whether a candidate whose directory is not its voter's may have become a voter again."""
     knows_the_set = 0 < replica.voters.index <= min(replica.commit_index, request.last_index)
     return knows_the_set and replica.log.is_covered_by(request.last_term, request.last_index)
 

@@ -33,7 +33,7 @@ class Leadership:
 
     ``start_index`` is the index of the term's no-op: once it is committed, the leader knows the commit index.
     ``progress`` has all other voters, and the observers. ``catch_up`` is the replica that is to become a voter.
-    ``moved`` has the new addresses of voters that announce another one than the set in force. ``lacks_directories`` is
+    ``moved`` has the new addresses of voters whose address in the set in force is outdated. ``lacks_directories`` is
     True if the set in force lacks the directory id of a voter. ``_announced`` has the addresses that voters in force
     have announced in this term.
     """

@@ -269,7 +269,7 @@ class Peers:
             )
 
     def _check_directory(self, node_id: int, directory_id: bytes) -> None:
-        """Refuse another log than the voter's.
+        """Refuse a log that is not the voter's.
 
         Accept it while no leader is known, and accept the leader itself: this controller may have missed that the voter
         was removed and added again, and learns of it from that leader. The core judges the leader's messages.

@@ -31,7 +31,7 @@ class MetadataRequestTopic(Structure):
 
 
 class MetadataRequest(Message, api=ApiKey.METADATA, versions=(0, 13), flexible=9):
-    """A request for metadata. Null ``topics`` request all, as empty ones do in version 0."""
+    """A request for metadata. ``topics`` is null to request all topics, and in version 0 empty."""
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable=1)
     allow_auto_topic_creation: bool = boolean(default=True, since=4)
