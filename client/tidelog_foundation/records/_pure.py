@@ -172,7 +172,10 @@ def summarize_records(data: Buffer, header: RecordBatchHeader) -> tuple[bool, in
 
 
 def find_keyless(data: Buffer, header: RecordBatchHeader, limit: int) -> list[int]:
-    """Return the indexes of the first records without a key, at most ``limit``. Raise the errors of :func:`summarize_records`."""
+    """Return the indexes of the first records without a key, at most ``limit``.
+
+    Raise the errors of :func:`summarize_records`.
+    """
     return _first((index for index, fields in enumerate(_walk(bytes(data), header)) if fields[2] is None), limit)
 
 
@@ -230,7 +233,10 @@ class RecordDecoder:
         self._records = _decoded_records(data, header, start_offset)
 
     def read(self, most: int) -> list[Record]:
-        """Return the next records; fewer than ``most`` only at the end. Raise the errors of :func:`summarize_records`."""
+        """Return the next records; fewer than ``most`` only at the end.
+
+        Raise the errors of :func:`summarize_records`.
+        """
         return list(islice(self._records, most))
 
 

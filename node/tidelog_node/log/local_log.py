@@ -278,7 +278,10 @@ class LocalLog:
             return end_offset
 
     def close(self) -> None:
-        """Flush, write the indexes and close the files, even after an error. Call once. Raise the errors of :meth:`flush`."""
+        """Flush, write the indexes and close the files, even after an error. Call once.
+
+        Raise the errors of :meth:`flush`.
+        """
         try:
             self.check_online()
             active = self.segments.active

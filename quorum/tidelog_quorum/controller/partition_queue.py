@@ -25,7 +25,7 @@ MAX_CHANGES = 2_000
 
 
 class PartitionQueue:
-    """The queue of partitions to settle. The controller's handlers add to it, its tick takes from it."""
+    """The queue of partitions to settle. The controller's handlers add partitions to it, and its tick removes them."""
 
     def __init__(self, own: TopicConfig, max_changes: int = MAX_CHANGES) -> None:
         self._own = own

@@ -99,7 +99,7 @@ class BrokerConnections:
 
 
 def address_of_peer(peer: str) -> IpAddress | None:
-    """Return the address in what gRPC says of a peer, ``ipv4:10.0.0.1:5000`` or ``ipv6:%5B::1%5D:5000``."""
+    """Return the address in gRPC's name of a peer, such as ``ipv4:10.0.0.1:5000`` or ``ipv6:%5B::1%5D:5000``."""
     kind, _, address = unquote(peer).partition(":")
     if kind not in ("ipv4", "ipv6"):
         return None

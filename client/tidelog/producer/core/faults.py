@@ -47,7 +47,7 @@ def no_partition(topic: str, partition: int, count: int) -> TidelogError:
 
 
 def timed_out(name: str, count: int, limits: AccumulatorLimits, batch: Batch | None) -> TidelogError:
-    """Return the timeout error of ``count`` records; ``batch`` is theirs, if they have one."""
+    """Return the timeout error of ``count`` records; ``batch`` is the batch that has them, if any."""
     reason = f"; the last error was {batch.last_error}" if batch and batch.last_error else ""
     text = f"{name}: {count} records were not acknowledged within {limits.message_timeout_ms:g} ms{reason}"
     return error_for(ErrorCode._MSG_TIMED_OUT, text)

@@ -51,7 +51,7 @@ def murmur2(data: bytes) -> int:
 
 
 def murmur2_positive(data: bytes) -> int:
-    """Return the hash without its sign bit (``Utils.toPositive``): modulo the partition count it is the partition."""
+    """Return the hash without its sign bit (``Utils.toPositive``). The partition is this number modulo their count."""
     if len(data) > _CACHED_KEY_BYTES:
         return murmur2(data) & 0x7FFFFFFF
     return _cached_murmur2(data)

@@ -201,7 +201,10 @@ class TransactionManager:
         return self._started(Operation(Action.ABORT))
 
     def complete(self, prepared: PreparedTransaction) -> Operation:
-        """Commit the open transaction if it is ``prepared``, otherwise abort it (KIP-939). Raise the errors of :meth:`abort`."""
+        """Commit the open transaction if it is ``prepared``, otherwise abort it (KIP-939).
+
+        Raise the errors of :meth:`abort`.
+        """
         is_same = self._prepared == prepared
         action = Action.COMMIT if is_same else Action.ABORT
         if self._state is not State.PREPARED_TRANSACTION and self._resumed(action) is None:

@@ -8,12 +8,12 @@
 - A new voter catches up first, as an observer: see :class:`.VoterCatchUp` (thesis 4.2.1).
 - A leader that is removed leads until its removal is committed, without counting itself; then it asks the most
   up-to-date voter to take over, and follows (thesis 4.2.2).
-- The leader adds directory ids that the set lacks when it learns them, as a change of its own: the ids of the voters
-  stay, so the majorities do.
+- The leader adds directory ids that the set lacks when it learns them, in a separate change. The ids of the voters do
+  not change, so the majorities do not either.
 - It also updates the address of a voter that announces another one, with the voter's directory id (KIP-853's
-  UpdateRaftVoter). A voter that nobody can reach any more announces its address when it asks for the log. That takes a
-  leader, and so a majority without it. An operator may change the address instead, unless the voter is in contact and
-  announces another one.
+  UpdateRaftVoter). A voter that has become unreachable announces its address when it asks for the log. This requires a
+  leader, and so a majority of the other voters. An operator may change the address instead, unless the voter is in
+  contact and announces another one.
 """
 
 from __future__ import annotations
