@@ -5,6 +5,8 @@
 - At most one request per node is in progress. It takes all markers for that node, up to a limit.
 - A marker of a partition without a leader waits until there is one. After an error, it waits for the back-off, and goes
   to the partition's leader of that time.
+- A marker whose leader does not answer goes to the next leader without a wait. Before transaction version 2 it waits:
+  a late copy could end the next transaction, which has the same epoch.
 - A partition that was deleted needs no marker. A partition that knows a newer epoch of the producer has its marker.
 - A newer coordinator of the same transactional id ends the markers of the older one.
 - The end of a shard ends its markers. Answers that arrive later have no effect.
@@ -12,12 +14,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.transactions.events import WriteMarkers
-from tidelog_node.transactions.states import TopicPartition
+from tidelog_node.transactions.states import EPOCH_BUMP_VERSION, TopicPartition
 
 BACKOFF_MS = 100
 MAX_PARTITIONS = 5_000
@@ -51,7 +53,19 @@ class _Transaction:
     shard: int
     coordinator_epoch: int
     missing: set[TopicPartition]
-    in_progress: set[TopicPartition] = field(default_factory=set)
+    in_progress: dict[TopicPartition, int] = field(default_factory=dict)
+    """The node of the latest request that has each partition."""
+
+    @property
+    def to_send(self) -> Set[TopicPartition]:
+        """The partitions that a request may have, unless the request in progress is one to the same leader."""
+        may_repeat = self.markers.version >= EPOCH_BUMP_VERSION
+        return self.missing if may_repeat else self.missing - self.in_progress.keys()
+
+    def note_written(self, partition: TopicPartition) -> None:
+        """Note that a partition has its marker, or needs none."""
+        self.missing.discard(partition)
+        self.in_progress.pop(partition, None)
 
 
 class MarkerQueue:
@@ -95,10 +109,10 @@ class MarkerQueue:
         by_node: dict[int, dict[int, list[TopicPartition]]] = {}
         sizes: dict[int, int] = {}
         for markers_id, transaction in self._transactions.items():
-            for partition in sorted(transaction.missing - transaction.in_progress):
+            for partition in sorted(transaction.to_send):
                 leader = leader_of(partition)
                 if leader is None:
-                    transaction.missing.discard(partition)
+                    transaction.note_written(partition)
                 elif leader == NO_LEADER or leader in busy or partition in self._retry_ms:
                     continue
                 elif sizes.setdefault(leader, 0) < MAX_PARTITIONS:
@@ -119,15 +133,17 @@ class MarkerQueue:
             transaction = self._transactions.get(item.markers_id)
             if transaction is None:
                 continue
-            transaction.in_progress.difference_update(item.partitions)
             for partition in item.partitions:
+                is_latest = transaction.in_progress.get(partition) == request.node_id
+                if is_latest:
+                    del transaction.in_progress[partition]
                 code = errors.get((item.markers_id, partition), ErrorCode.UNKNOWN_SERVER_ERROR)
                 if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
                     self._transactions.pop(item.markers_id, None)
                 elif code in _WRITTEN:
-                    transaction.missing.discard(partition)
+                    transaction.note_written(partition)
                     self._retry_ms.pop(partition, None)
-                else:
+                elif is_latest:
                     self._retry_ms[partition] = now_ms + BACKOFF_MS
 
     def fail(self, request_id: int, now_ms: int) -> None:
@@ -135,25 +151,25 @@ class MarkerQueue:
         self.answer(request_id, {}, now_ms)
 
     def check_invariants(self) -> None:
-        """Assert that at most one request per node is in progress, and that it has all partitions in progress."""
+        """Assert that at most one request per node is in progress, and that it has the partitions in progress."""
         nodes = [request.node_id for request in self._requests.values()]
         assert len(nodes) == len(set(nodes))
         for markers_id, transaction in self._transactions.items():
-            assert transaction.in_progress <= transaction.missing
+            assert transaction.in_progress.keys() <= transaction.missing
             sent = {
-                p
+                (p, r.node_id)
                 for r in self._requests.values()
                 for i in r.transactions
                 if i.markers_id == markers_id
                 for p in i.partitions
             }
-            assert transaction.in_progress == sent
+            assert transaction.in_progress.items() <= sent
 
     def _begin(self, node_id: int, partitions: Mapping[int, Iterable[TopicPartition]]) -> MarkersRequest:
         items = []
         for markers_id, chosen in partitions.items():
             transaction = self._transactions[markers_id]
-            transaction.in_progress.update(chosen)
+            transaction.in_progress.update(dict.fromkeys(chosen, node_id))
             item = PartitionMarkers(markers_id, transaction.markers, transaction.coordinator_epoch, tuple(chosen))
             items.append(item)
         request_id, self._next_id = self._next_id, self._next_id + 1

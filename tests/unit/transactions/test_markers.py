@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -67,6 +68,34 @@ def test_marker_that_is_not_written_goes_to_the_next_leader_after_the_backoff(co
     answer(queue, request)
     assert len(queue.take_written()) == 1
     assert queue.next_retry_ms() is None
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_marker_goes_to_a_new_leader_while_the_former_one_does_not_answer(code: ErrorCode) -> None:
+    queue = MarkerQueue()
+    queue.add(0, 5, markers(partitions=frozenset({("a", 0), ("a", 1)})))
+    former, other = queue.requests(LEADERS.get, 0)
+    assert (former.node_id, other.node_id) == (1, 2)
+    answer(queue, other)
+    assert not queue.requests({("a", 0): NO_LEADER}.get, 1), "the former leader may still have it"
+    (request,) = queue.requests({("a", 0): 3}.get, 2)
+    assert (request.node_id, request.transactions[0].partitions) == (3, (("a", 0),))
+    # The late answer of the former leader, from before the change or after it.
+    answer(queue, former, code, 3)
+    assert not queue.requests({("a", 0): 3}.get, 3 + BACKOFF_MS)
+    assert len(queue.take_written()) == (1 if code is ErrorCode.NONE else 0)
+    answer(queue, request)
+    assert len(queue.take_written()) == (0 if code is ErrorCode.NONE else 1)
+    assert not queue
+
+
+def test_marker_in_the_epoch_of_its_transaction_waits_for_the_former_leader() -> None:
+    queue = MarkerQueue()
+    queue.add(0, 5, replace(markers(partitions=frozenset({("a", 0)})), version=1))
+    (former,) = queue.requests(LEADERS.get, 0)
+    assert not queue.requests({("a", 0): 3}.get, 1)
+    queue.fail(former.request_id, 2)
+    assert len(queue.requests({("a", 0): 3}.get, 2 + BACKOFF_MS)) == 1
 
 
 def test_partition_without_a_leader_waits_and_a_deleted_one_needs_no_marker() -> None:

@@ -265,6 +265,21 @@ def test_prepared_transaction_is_taken_over_and_ended_with_markers_of_its_own_pr
     assert end(completed, EPOCH + 2, committed=True, version=2) == completed
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("producer", [CURRENT, LAST])
+def test_abort_of_a_transaction_that_was_taken_over_fences_both_its_producers(producer: Producer, version: int) -> None:
+    taken = init(metadata(S.ONGOING, producer, timeout_ms=NO_TIMEOUT_MS), new_id=9)
+    assert isinstance(taken, TransactionMetadata)
+    aborted = transitions.abort_fenced(taken, version, 1_000)
+    completed = transitions.complete(aborted, 2_000)
+    for current in (aborted, completed):
+        assert current.client > taken.client
+        for fenced in (producer, taken.client):
+            with pytest.raises(TidelogError) as raised:
+                transitions.check_producer(current, ID, fenced)
+            assert raised.value.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+
 def test_fenced_producer_with_the_last_epoch_does_not_get_the_greatest_one() -> None:
     """Kafka takes its request for a repetition, so that two transactions have markers of one epoch."""
     aborted = transitions.complete(transitions.abort_fenced(metadata(S.ONGOING, LAST), 2, 1_000), 2_000)
