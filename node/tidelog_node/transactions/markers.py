@@ -5,8 +5,8 @@
 - At most one request per node is in progress. It takes all markers for that node, up to a limit.
 - A marker of a partition without a leader waits until there is one. After an error, it waits for the back-off, and goes
   to the partition's leader of that time.
-- A marker whose leader does not answer goes to the next leader without a wait. Before transaction version 2 it waits:
-  a late copy could end the next transaction, which has the same epoch.
+- A marker whose leader has not answered for :data:`SLOW_MS` goes to the next leader if there is one. Before transaction
+  version 2 it waits: a late copy could end the next transaction, which has the same epoch.
 - A partition that was deleted needs no marker. A partition that knows a newer epoch of the producer has its marker.
 - A newer coordinator of the same transactional id ends the markers of the older one.
 - The end of a shard ends its markers. Answers that arrive later have no effect.
@@ -22,6 +22,7 @@ from tidelog_node.transactions.events import WriteMarkers
 from tidelog_node.transactions.states import EPOCH_BUMP_VERSION, TopicPartition
 
 BACKOFF_MS = 100
+SLOW_MS = 1_000
 MAX_PARTITIONS = 5_000
 """The number of partitions in one request."""
 _WRITTEN = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -56,11 +57,11 @@ class _Transaction:
     in_progress: dict[TopicPartition, int] = field(default_factory=dict)
     """The node of the latest request that has each partition."""
 
-    @property
-    def to_send(self) -> Set[TopicPartition]:
-        """The partitions that a request may have, unless the request in progress is one to the same leader."""
-        may_repeat = self.markers.version >= EPOCH_BUMP_VERSION
-        return self.missing if may_repeat else self.missing - self.in_progress.keys()
+    def to_send(self, slow_nodes: Set[int]) -> Set[TopicPartition]:
+        """Return the partitions without a marker that are in no request, except in one to a slow node."""
+        if not slow_nodes or self.markers.version < EPOCH_BUMP_VERSION:
+            return self.missing - self.in_progress.keys()
+        return {p for p in self.missing if (node_id := self.in_progress.get(p)) is None or node_id in slow_nodes}
 
     def note_written(self, partition: TopicPartition) -> None:
         """Note that a partition has its marker, or needs none."""
@@ -77,6 +78,8 @@ class MarkerQueue:
     def __init__(self) -> None:
         self._transactions: dict[int, _Transaction] = {}
         self._requests: dict[int, MarkersRequest] = {}
+        self._sent_ms: dict[int, int] = {}
+        """The time at which each request was sent."""
         self._retry_ms: dict[TopicPartition, int] = {}
         """The time of the next attempt for a partition whose latest one failed, until that time."""
         self._next_id = 1
@@ -106,10 +109,11 @@ class MarkerQueue:
         """Return the due requests. ``leader_of`` returns NO_LEADER for an offline partition, None for a deleted one."""
         self._retry_ms = {partition: time_ms for partition, time_ms in self._retry_ms.items() if time_ms > now_ms}
         busy = {request.node_id for request in self._requests.values()}
+        slow = {self._requests[key].node_id for key, sent_ms in self._sent_ms.items() if now_ms - sent_ms >= SLOW_MS}
         by_node: dict[int, dict[int, list[TopicPartition]]] = {}
         sizes: dict[int, int] = {}
         for markers_id, transaction in self._transactions.items():
-            for partition in sorted(transaction.to_send):
+            for partition in sorted(transaction.to_send(slow)):
                 leader = leader_of(partition)
                 if leader is None:
                     transaction.note_written(partition)
@@ -118,10 +122,12 @@ class MarkerQueue:
                 elif sizes.setdefault(leader, 0) < MAX_PARTITIONS:
                     sizes[leader] += 1
                     by_node.setdefault(leader, {}).setdefault(markers_id, []).append(partition)
-        return [self._begin(node_id, partitions) for node_id, partitions in by_node.items()]
+        return [self._begin(node_id, partitions, now_ms) for node_id, partitions in by_node.items()]
 
     def next_retry_ms(self) -> int | None:
         """Return the time at which :meth:`requests` may return more after an error, or None."""
+        if not self._retry_ms:
+            return None
         waiting = {p for t in self._transactions.values() for p in t.missing}
         self._retry_ms = {p: time_ms for p, time_ms in self._retry_ms.items() if p in waiting}
         return min(self._retry_ms.values(), default=None)
@@ -129,6 +135,7 @@ class MarkerQueue:
     def answer(self, request_id: int, errors: Mapping[tuple[int, TopicPartition], ErrorCode], now_ms: int) -> None:
         """Process a response: the error of each partition, by the id of its markers. A missing one is retried."""
         request = self._requests.pop(request_id)
+        del self._sent_ms[request_id]
         for item in request.transactions:
             transaction = self._transactions.get(item.markers_id)
             if transaction is None:
@@ -165,7 +172,7 @@ class MarkerQueue:
             }
             assert transaction.in_progress.items() <= sent
 
-    def _begin(self, node_id: int, partitions: Mapping[int, Iterable[TopicPartition]]) -> MarkersRequest:
+    def _begin(self, node_id: int, partitions: Mapping[int, Iterable[TopicPartition]], now_ms: int) -> MarkersRequest:
         items = []
         for markers_id, chosen in partitions.items():
             transaction = self._transactions[markers_id]
@@ -173,5 +180,6 @@ class MarkerQueue:
             item = PartitionMarkers(markers_id, transaction.markers, transaction.coordinator_epoch, tuple(chosen))
             items.append(item)
         request_id, self._next_id = self._next_id, self._next_id + 1
+        self._sent_ms[request_id] = now_ms
         request = self._requests[request_id] = MarkersRequest(request_id, node_id, tuple(items))
         return request

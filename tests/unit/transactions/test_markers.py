@@ -9,7 +9,7 @@ import pytest
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.transactions.events import WriteMarkers
-from tidelog_node.transactions.markers import BACKOFF_MS, NO_LEADER, MarkerQueue, MarkersRequest
+from tidelog_node.transactions.markers import BACKOFF_MS, NO_LEADER, SLOW_MS, MarkerQueue, MarkersRequest
 from tidelog_node.transactions.states import Producer, TopicPartition
 
 LEADERS: dict[TopicPartition, int] = {("a", 0): 1, ("a", 1): 2, ("b", 0): 1}
@@ -77,12 +77,13 @@ def test_marker_goes_to_a_new_leader_while_the_former_one_does_not_answer(code: 
     former, other = queue.requests(LEADERS.get, 0)
     assert (former.node_id, other.node_id) == (1, 2)
     answer(queue, other)
-    assert not queue.requests({("a", 0): NO_LEADER}.get, 1), "the former leader may still have it"
-    (request,) = queue.requests({("a", 0): 3}.get, 2)
+    assert not queue.requests({("a", 0): 3}.get, SLOW_MS - 1)
+    assert not queue.requests({("a", 0): NO_LEADER}.get, SLOW_MS)
+    (request,) = queue.requests({("a", 0): 3}.get, SLOW_MS)
     assert (request.node_id, request.transactions[0].partitions) == (3, (("a", 0),))
     # The late answer of the former leader, from before the change or after it.
-    answer(queue, former, code, 3)
-    assert not queue.requests({("a", 0): 3}.get, 3 + BACKOFF_MS)
+    answer(queue, former, code, SLOW_MS)
+    assert not queue.requests({("a", 0): 3}.get, SLOW_MS + BACKOFF_MS)
     assert len(queue.take_written()) == (1 if code is ErrorCode.NONE else 0)
     answer(queue, request)
     assert len(queue.take_written()) == (0 if code is ErrorCode.NONE else 1)
@@ -93,9 +94,9 @@ def test_marker_in_the_epoch_of_its_transaction_waits_for_the_former_leader() ->
     queue = MarkerQueue()
     queue.add(0, 5, replace(markers(partitions=frozenset({("a", 0)})), version=1))
     (former,) = queue.requests(LEADERS.get, 0)
-    assert not queue.requests({("a", 0): 3}.get, 1)
-    queue.fail(former.request_id, 2)
-    assert len(queue.requests({("a", 0): 3}.get, 2 + BACKOFF_MS)) == 1
+    assert not queue.requests({("a", 0): 3}.get, SLOW_MS)
+    queue.fail(former.request_id, SLOW_MS)
+    assert len(queue.requests({("a", 0): 3}.get, SLOW_MS + BACKOFF_MS)) == 1
 
 
 def test_partition_without_a_leader_waits_and_a_deleted_one_needs_no_marker() -> None:
