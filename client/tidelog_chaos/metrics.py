@@ -84,7 +84,7 @@ def _rank(ordered: Sequence[float], percent: int) -> float:
 
 
 def latency_summary(latencies_ms: Sequence[float]) -> dict[str, float] | None:
-    """Return the :func:`distribution` in milliseconds, by its names in a line of metrics."""
+    """Return the :func:`distribution` in milliseconds, by the names that a line of metrics uses."""
     found = distribution(latencies_ms)
     return found and {name: round(value, 3) for name, value in zip(("p50", "p99", "max"), found, strict=True)}
 

@@ -11,7 +11,7 @@ _CALM = "no fault"
 
 
 class RunProgress:
-    """A context manager; any thread may call :meth:`note`."""
+    """A context manager that shows the progress of a run. Any thread may call :meth:`note`."""
 
     def __init__(self, console: Console, duration_s: float) -> None:
         self._console = console

@@ -23,9 +23,9 @@ ENTRY_POINT_GROUP = "tidelog.commands"
 
 
 class ExtensibleGroup(CommandGroup):
-    """A group with its own commands, then those of the entry points; used as it is for the root.
+    """A command group with its own commands, followed by those of the entry points. The root command uses it directly.
 
-    The types of contexts and commands are typer's own, which have moved between its versions.
+    Contexts and commands have the type Any, because their classes have moved between versions of typer.
     """
 
     entry_point_group: ClassVar[str] = ENTRY_POINT_GROUP

@@ -162,7 +162,7 @@ class Consumer(AssignedConsumer):
     ) -> Awaitable[None]:
         """Store offsets for the next automatic or argumentless commit.
 
-        As :meth:`tidelog.Consumer.store_offsets`.
+        See :meth:`tidelog.Consumer.store_offsets`.
         """
         self._consumer.store_offsets(message, offsets)
         return DONE

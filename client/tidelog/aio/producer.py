@@ -118,7 +118,7 @@ class Producer:
 
         Raises:
             BufferError: there is no room after ``max.block.ms``.
-            KafkaException, TypeError: as :meth:`tidelog.Producer.produce`.
+            KafkaException, TypeError: see :meth:`tidelog.Producer.produce`.
         """
         report = on_delivery or callback or self._on_delivery
         delivery = _Delivery(self._loop.create_future(), report, self._callbacks)

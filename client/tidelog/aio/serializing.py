@@ -184,7 +184,7 @@ class AsyncDeserializingConsumer(_AwaitedClient, AIOConsumer):
         If a message cannot be deserialized, return the messages before it; the next call raises.
 
         Raises:
-            KeyDeserializationError, ValueDeserializationError: as :meth:`poll`; the next call returns the messages
+            KeyDeserializationError, ValueDeserializationError: see :meth:`poll`; the next call returns the messages
                 after it.
         """
         messages = await super().consume(num_messages, timeout)

@@ -60,7 +60,7 @@ class Reading:
         """Return up to ``most`` rows in the form of :func:`tidelog.consumer.columns.decode_rows`; None at the end.
 
         Raises:
-            TidelogError: as :meth:`messages`; earlier calls returned the rows before the damage.
+            TidelogError: see :meth:`messages`; earlier calls returned the rows before the damage.
             ModuleNotFoundError: pyarrow is not installed.
         """
         self._forget_records()

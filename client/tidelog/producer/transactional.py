@@ -136,7 +136,7 @@ class TransactionalCalls:
                 producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata())
 
         Raises:
-            KafkaException: as :meth:`begin_transaction` and :meth:`commit_transaction`. If the latter failed, and the
+            KafkaException: see :meth:`begin_transaction` and :meth:`commit_transaction`. If the latter failed, and the
                 error is not retriable, the transaction is aborted.
         """
         self.begin_transaction()

@@ -93,7 +93,7 @@ def build_serdes(settings: dict[str, Any], kind: str) -> tuple[Serdes, dict[str,
     Every builder gets all settings; the client gets those that no builder has removed.
 
     Raises:
-        ConfigError: as :func:`pop_builders`, or a builder did not return a pair.
+        ConfigError: see :func:`pop_builders`, or a builder did not return a pair.
     """
     rest = dict(settings)
     serdes, builders = pop_builders(rest, kind)

@@ -1,4 +1,4 @@
-"""Damages the log of a stopped node as a machine's crash may: behind the recovery point, never before it."""
+"""Damages the log of a stopped node like a crash of its machine: only at or after the recovery point."""
 
 from __future__ import annotations
 

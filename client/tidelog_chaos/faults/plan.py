@@ -50,7 +50,7 @@ class PlannedFault:
 def parse_faults(text: str) -> tuple[str, ...]:
     """Return the faults that ``kill,pause,disk`` names, in the order of :data:`KINDS`.
 
-    ``partition:ring`` names one kind of a fault, and stays so in the result.
+    ``partition:ring`` names one kind of a fault, and is not changed in the result.
 
     Raises:
         ConfigError: A name or a kind is unknown.

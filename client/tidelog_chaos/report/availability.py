@@ -31,7 +31,7 @@ NO_FAULT: Final = "no fault"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault from its start to its end; without healing, the end is that of the history."""
+    """A fault from its start to its end. A fault that was not healed ends with the history."""
 
     name: str
     """For example ``kill``."""
@@ -50,7 +50,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time in which a key could not be written to."""
+    """A period during which a key could not be written."""
 
     key: str
     start_ns: int

@@ -255,10 +255,10 @@ def send_outcome(code: ErrorCode) -> SendOutcome:
 
 
 def send_outcome_of_last_attempt(code: ErrorCode) -> SendOutcome:
-    """Return the outcome of a send that was reported with the error of its last of possibly several attempts.
+    """Return the outcome of a send whose producer reports only the error of the last attempt.
 
-    A producer such as librdkafka's reports OUT_OF_ORDER_SEQUENCE_NUMBER and the like for records that it calls possibly
-    persisted (``rd_kafka_handle_idempotent_Produce_error``), and a topic that is gone from the metadata for those whose
-    first attempt was not answered.
+    Earlier attempts may have stored the record. librdkafka, for example, reports OUT_OF_ORDER_SEQUENCE_NUMBER for
+    records that it calls possibly persisted (``rd_kafka_handle_idempotent_Produce_error``), and an unknown topic for
+    records whose first attempt was not answered.
     """
     return "fail" if code in _NEVER_TAKEN else "info"

@@ -221,7 +221,7 @@ class TransactionalClient(Client):
             self._meter.sent(outcome, latency_ms)
 
     def open(self) -> Instance:
-        """Return a new instance, which may be over."""
+        """Return a new instance. If its initialization failed, the instance :attr:`~Instance.is_over`."""
         instance = Instance(self, self._library.transactional_producer(self._config))
         instance.initialize()
         return instance

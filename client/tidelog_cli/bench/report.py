@@ -33,7 +33,7 @@ class Latencies:
 
     @property
     def count(self) -> int:
-        """The number of times."""
+        """The number of measured latencies."""
         return int(self._histogram.get_total_count())
 
     def percentile_ms(self, percentile: float) -> float:

@@ -18,7 +18,7 @@ _ISO = re.compile(
 def parse_time(text: str) -> int:
     """Return milliseconds since 1970 of ``2026-01-17T12:00:00.000`` (UTC without a zone) or of milliseconds.
 
-    As Kafka's ``Utils.getDateTime``; a date alone is its midnight.
+    The formats are those of Kafka's ``Utils.getDateTime``. A date without a time means its midnight.
 
     Raises:
         ValueError: it is neither.

@@ -209,7 +209,7 @@ def find_greatest(data: Buffer, header: RecordBatchHeader, min_offset: int) -> t
     None means that no record has a timestamp.
 
     Raises:
-        CorruptRecordError: as :func:`summarize_records`.
+        CorruptRecordError: see :func:`summarize_records`.
     """
     places = ((header.base_offset + fields[0], fields[1]) for fields in _walk(bytes(data), header))
     dated = (place for place in places if place[0] >= min_offset and place[1] > NO_TIMESTAMP)
@@ -261,7 +261,7 @@ class ColumnDecoder:
         """Add the records of a batch with offsets in [start_offset, end_offset).
 
         Raises:
-            CorruptRecordError: as :func:`summarize_records`, also for records outside the range; the decoder must not
+            CorruptRecordError: see :func:`summarize_records`, also for records outside the range; the decoder must not
                 be used afterwards.
             TidelogError: RECORD_LIST_TOO_LARGE if a column would exceed 2 GiB.
         """

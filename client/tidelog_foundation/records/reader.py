@@ -33,7 +33,7 @@ def iter_records(buffer: Buffer, position: int = 0, start_offset: int = 0) -> It
     """Yield the records of the batch at a position from an offset on, with few objects at a time.
 
     Raises:
-        CorruptRecordError, TidelogError: as :func:`read_records`, before the first record.
+        CorruptRecordError, TidelogError: see :func:`read_records`, before the first record.
     """
     return chain.from_iterable(read_parts(buffer, position, start_offset))
 
@@ -42,7 +42,7 @@ def read_parts(buffer: Buffer, position: int = 0, start_offset: int = 0) -> Iter
     """Yield the records of the batch at a position from an offset on, in lists of 1 to ``RECORDS_AT_ONCE``.
 
     Raises:
-        CorruptRecordError, TidelogError: as :func:`read_records`, before the first list.
+        CorruptRecordError, TidelogError: see :func:`read_records`, before the first list.
     """
     header = validate_batch(buffer, position)
     records = decompress(header.compression, record_section(buffer, position, header))
@@ -83,7 +83,7 @@ def find_greatest(batch: Buffer, min_offset: int, limit: int | None = None) -> F
     """Return the first record with the greatest timestamp at or after an offset, None if no record has a timestamp.
 
     Raises:
-        CorruptRecordError, TidelogError: as :func:`find_timestamp`.
+        CorruptRecordError, TidelogError: see :func:`find_timestamp`.
     """
     plain, header = _opened(batch, limit)
     found = engine.find_greatest(plain, header, min_offset)

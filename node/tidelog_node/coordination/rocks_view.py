@@ -45,7 +45,7 @@ class ViewFailedError(TidelogError):
 
 
 class RocksView:
-    """An open view. It blocks. Every method except ``close`` raises :class:`ViewFailedError` if RocksDB fails."""
+    """An open view, with blocking methods. All except ``close`` raise :class:`ViewFailedError` if RocksDB fails."""
 
     def __init__(self, database: Rdict, directory: Path) -> None:
         self.directory = directory

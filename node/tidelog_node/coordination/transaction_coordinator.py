@@ -57,7 +57,7 @@ class TransactionCoordinator(
 ):
     """The transaction coordinator of a node, on its event loop. ``log_directories`` returns the online directories.
 
-    ``settings`` are those of the node's file; the version is that of the cluster. Markers are written once
+    ``settings`` come from the node's file, except the version, which is the cluster's. Markers are written once
     :meth:`connect` has been called.
     """
 

@@ -245,7 +245,7 @@ class _Fetch:
         self._session.forget_sleeper(wake_up)
 
     def look_again(self, wake_up: Callable[[], None]) -> FetchResponse | None:
-        """Read the changed partitions. Return the answer if there is enough or the time is over, else sleep again."""
+        """Read the changed partitions. Return the answer if it is large enough or the wait has ended, else sleep."""
         self.stay_up(wake_up)
         if not self._session.is_turn_of(self._turn):
             return FetchResponse(error=superseded(self._session.state.id))

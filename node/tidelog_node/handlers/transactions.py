@@ -174,7 +174,7 @@ async def describe_transactions(
 async def list_transactions(context: NodeContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
     """List the transactional ids that this node coordinates.
 
-    Those of a shard that cannot answer yet are omitted, with the error.
+    If a shard cannot answer yet, the response omits the shard's ids and has the error.
     """
     names = dict.fromkeys(request.state_filters)
     if len(names) > MOST_STATES:

@@ -170,7 +170,7 @@ class PartitionLog(LogReader):
     def append_marker(self, batch: Buffer, leader_epoch: int, now_ms: int, transaction_version: int) -> AppendInfo:
         """Append the marker of a transaction coordinator as the leader.
 
-        ``transaction_version`` is that of the client that ended the transaction.
+        ``transaction_version`` is the version of the client that ended the transaction.
 
         Raises:
             TidelogError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; FENCED_LEADER_EPOCH if the log has

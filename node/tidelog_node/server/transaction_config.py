@@ -75,7 +75,7 @@ class TransactionCoordinatorConfig(GroupCoordinatorConfig):
         )
 
     def transaction_settings(self) -> TransactionSettings:
-        """Return the settings of transactional ids; the version is that of a cluster without the feature."""
+        """Return the settings of the coordinator, with the version of a cluster without the feature."""
         return TransactionSettings(
             transaction_max_timeout_ms=self.transaction_max_timeout_ms,
             transactional_id_expiration_ms=self.transactional_id_expiration_ms,

@@ -13,8 +13,8 @@ id. The shard's own rules are:
 - An idle transactional id without a change for ``transactional.id.expiration.ms`` is removed.
 
 A shard lives as long as its node leads the partition. It reads transactional ids from the store of committed records on
-demand, and all of them once, in slices, in order to find open and prepared transactions. What is only in memory, such
-as waiting requests, is lost with the shard; clients repeat their requests at the next coordinator.
+demand, and all of them once, in slices, in order to find open and prepared transactions. State that is only in memory,
+such as waiting requests, is lost with the shard; clients repeat their requests at the next coordinator.
 """
 
 from __future__ import annotations

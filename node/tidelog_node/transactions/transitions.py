@@ -5,8 +5,8 @@ They follow Kafka's TransactionCoordinator and TransactionMetadata, with these r
 - InitProducerId raises the epoch, so that an older producer with the same transactional id is fenced. An exhausted
   epoch needs a new producer id. An open transaction is aborted first, or, with ``keep_prepared``, kept: the client then
   gets another producer, with which it ends the transaction, and the markers have the original one (KIP-939).
-- A producer that repeats InitProducerId with its former epoch gets the same answer; one that is older is fenced, also
-  while a transaction is open. Kafka aborts the open transaction for such a producer before it refuses it.
+- A producer that repeats InitProducerId with its former epoch gets the same answer. An older producer is fenced, even
+  while a transaction is open. Kafka aborts the open transaction for such a producer before it refuses the request.
 - From transaction version 2 on, EndTxn raises the epoch (KIP-890). A request with the epoch before it is a repetition
   and gets the same answer. A request with the current epoch belongs to the next transaction.
 - A transaction that times out is fenced and aborted: its producer's epoch rises by one, and by one more for the end of

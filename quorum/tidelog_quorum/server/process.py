@@ -90,7 +90,7 @@ class ControllerServer:
         """Load the log and serve.
 
         Raises:
-            TidelogError: as :meth:`run`.
+            TidelogError: see :meth:`run`.
         """
         await self._engine.start(self.quorum)
         await self._server.start()

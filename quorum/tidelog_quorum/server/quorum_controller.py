@@ -122,7 +122,7 @@ class QuorumController:
         """Wait for as long as this controller leads.
 
         Raises:
-            TidelogError: NOT_CONTROLLER, when it does not or ceases to.
+            TidelogError: NOT_CONTROLLER if this controller does not lead, or once it no longer does.
         """
         request_id = next(self._request_ids)
         await self._call(request_id, events.LeadershipWatched(request_id))

@@ -122,7 +122,7 @@ class GroupAdmin(Operations):
         KafkaException if the whole group was refused: UNKNOWN_MEMBER_ID means that it has members.
 
         Raises:
-            TypeError, ValueError: as :meth:`list_consumer_group_offsets`; a partition has no offset.
+            TypeError, ValueError: see :meth:`list_consumer_group_offsets`; a partition has no offset.
         """
         groups = _checked(alter_consumer_group_offsets_request)
         for group in groups:
@@ -146,7 +146,7 @@ class GroupAdmin(Operations):
         GROUP_ID_NOT_FOUND.
 
         Raises:
-            TypeError, ValueError: as :meth:`list_consumer_group_offsets`; no partition is named.
+            TypeError, ValueError: see :meth:`list_consumer_group_offsets`; no partition is named.
         """
         groups = _checked(delete_consumer_group_offsets_request)
         for group in groups:

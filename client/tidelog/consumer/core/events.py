@@ -31,7 +31,7 @@ AbortedTransactions = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class AssignedPartition:
-    """A partition as of a generation. A seek, pause or assignment ends the generation, and answers count no more."""
+    """A partition as of a generation. A seek, pause or assignment ends the generation, and its answers are ignored."""
 
     topic: str
     partition: int

@@ -1,6 +1,6 @@
 """The choice of a record's partition: by key hash, round-robin, sticky, or by the application's function.
 
-``murmur2`` chooses as Java's producer does, ``consistent`` as librdkafka by default, ``fnv1a`` as Sarama.
+``murmur2`` is the hash of Java's producer, ``consistent`` librdkafka's default, and ``fnv1a`` Sarama's hash.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 
 class PendingRecords:
-    """Records by topic, oldest first, and the start of the cluster's refusal of a topic. Part of the accumulator."""
+    """Records by topic, oldest first, and the time since which the cluster refuses a topic. Part of the accumulator."""
 
     def __init__(self) -> None:
         self._by_topic: dict[str, deque[PendingRecord]] = {}

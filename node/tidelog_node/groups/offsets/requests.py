@@ -52,7 +52,7 @@ def commit(
 def failed_commit(
     topics: Iterable[OffsetCommitTopicResult], error: TidelogError
 ) -> tuple[OffsetCommitTopicResult, ...]:
-    """Return the results of a commit of which nothing could be written."""
+    """Return the results of a commit that could not be written."""
     return tuple(
         replace(topic, partitions=tuple(p if p.error else replace(p, error=error) for p in topic.partitions))
         for topic in topics

@@ -1,6 +1,6 @@
 """Requests about transactions. The transaction coordinator answers them, except WriteTxnMarkers.
 
-A ``transaction_version`` is that of the client, or in a response the finalized one (KIP-890).
+In a request, ``transaction_version`` is the client's version; in a response, it is the finalized one (KIP-890).
 """
 
 from __future__ import annotations

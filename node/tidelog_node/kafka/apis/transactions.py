@@ -64,7 +64,7 @@ async def _topics(topics: Sequence[wire.AddPartitionsToTxnTopic]) -> tuple[Topic
 async def _added(
     asked: values.AddPartitionsToTxnTransaction, result: values.AddPartitionsToTxnResult, caller: Caller
 ) -> list[wire.AddPartitionsToTxnTopicResult]:
-    """Return the results by topic. An error of the transaction is that of each partition."""
+    """Return the results by topic. An error of the transaction becomes the error of each partition."""
     slices = TimeSlices()
     if result.error is not None:
         code = _producer_code(result.error, caller)

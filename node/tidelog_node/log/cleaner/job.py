@@ -127,8 +127,8 @@ class Cleaning:
 class Throttle:
     """A rate limit shared by the cleaners' threads. ``clock`` returns monotonic seconds, ``sleep`` takes seconds.
 
-    Each :meth:`take` waits until the rate has paid for all earlier ones, so over any longer span the rate holds
-    exactly, for all threads together.
+    Each :meth:`take` waits until the rate allows all earlier ones, so that over time all threads together have exactly
+    this rate.
     """
 
     def __init__(self, bytes_per_second: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:

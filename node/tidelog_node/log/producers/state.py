@@ -100,7 +100,7 @@ class ProducerState:
     def check(self, header: RecordBatchHeader, guard: int = NO_GUARD) -> Duplicate | None:
         """Check whether a leader may append a client's batch; return None, or the batch in the log that it duplicates.
 
-        The batch's offsets are ignored. ``guard`` is that of its verification. Nothing changes.
+        The batch's offsets are ignored. ``guard`` is the guard of the batch's verification. The state is unchanged.
 
         Raises:
             TidelogError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
@@ -143,9 +143,9 @@ class ProducerState:
     def check_marker(
         self, header: RecordBatchHeader, marker: EndTransactionMarker, transaction_version: int = 0
     ) -> None:
-        """Check whether a leader may append the marker of a transaction coordinator. Nothing changes.
+        """Check whether a leader may append the marker of a transaction coordinator. The state is unchanged.
 
-        ``transaction_version`` is that of the client that ended the transaction.
+        ``transaction_version`` is the version of the client that ended the transaction.
 
         Raises:
             TidelogError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
@@ -169,9 +169,9 @@ class ProducerState:
     ) -> CompletedTransaction | None:
         """Apply a batch of the log, with its final offsets, and return the transaction that it ends, if any.
 
-        That transaction stays open until :meth:`complete`. ``marker`` is that of a control batch; a control batch whose
-        marker was compacted away has none and changes nothing. ``now_ms`` keeps producers with old timestamps from
-        expiring at once.
+        That transaction stays open until :meth:`complete`. ``marker`` is the marker in a control batch, None if it was
+        compacted away; such a batch changes nothing. ``now_ms`` keeps producers with old timestamps from expiring
+        immediately.
         """
         producer_id = header.producer_id
         if producer_id < 0 or (header.is_control and marker is None):

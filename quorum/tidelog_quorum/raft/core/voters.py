@@ -98,7 +98,7 @@ class VoterHistory:
         return self._indexes[-1]
 
     def at(self, index: int) -> VoterSet:
-        """Return the voters in force at ``index``, which must not be before the first set's."""
+        """Return the voters in force at ``index``, which must not precede the index of the first set."""
         return self._sets[self._position(index)]
 
     def since(self, index: int) -> list[VoterSet]:

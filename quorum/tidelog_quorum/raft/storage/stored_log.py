@@ -45,7 +45,7 @@ def read_stored_log(directory: Path) -> tuple[log_format.Identity, StoredState]:
     """Return the content of a folder that no process has open; the folder is unchanged.
 
     Raises:
-        TidelogError: as :func:`tidelog_quorum.raft.storage.raft_storage.open_storage`; KAFKA_STORAGE_ERROR also if
+        TidelogError: see :func:`tidelog_quorum.raft.storage.raft_storage.open_storage`; KAFKA_STORAGE_ERROR also if
             the folder has no metadata log.
     """
     check_wal(directory)
