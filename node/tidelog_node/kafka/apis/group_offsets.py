@@ -29,6 +29,8 @@ _GROUP_ERROR = 2
 _NO_EPOCH = -1
 _NO_OFFSET = -1
 _NO_RETENTION = -1
+_FIRST_WITH_LOADING_COORDINATORS = 2
+"""The first version of TxnOffsetCommit whose producers know COORDINATOR_LOAD_IN_PROGRESS."""
 _FIRST_WITH_ABORTABLE_ERRORS = 4
 """The first version of TxnOffsetCommit whose producers know TRANSACTION_ABORTABLE."""
 _FIRST_ADDING_GROUPS = 5
@@ -113,10 +115,12 @@ async def txn_offset_commit(
 
 
 def _code_for(error: TidelogError | None, version: int) -> int:
-    """Return the code of an error, or one that old producers know (AddPartitionsToTxnManager)."""
+    """Return the code of an error, or one that old producers know (AddPartitionsToTxnManager, KAFKA-7296)."""
     code = code_of(error)
     if code == ErrorCode.TRANSACTION_ABORTABLE.code and version < _FIRST_WITH_ABORTABLE_ERRORS:
         return ErrorCode.INVALID_TXN_STATE.code
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code and version < _FIRST_WITH_LOADING_COORDINATORS:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE.code
     return code
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import ControlType, control_batch, iter_headers
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node import handlers
@@ -293,6 +293,32 @@ def test_kafka_request_has_the_version_and_errors_of_its_client(nodes_of, versio
             response = await kafka_offsets.txn_offset_commit(node, request, caller)
             assert [p.error_code for p in response.topics[0].partitions] == [expected]
             assert [question.adds for question in nodes.coordinator.questions] == [version == 5]
+
+    asyncio.run(run())
+
+
+class LoadingGroups:
+    """A coordinator whose shards are loading."""
+
+    def shard_of(self, group_id):
+        return 0
+
+    async def call(self, shard, request, client):
+        raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the groups are being loaded")
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_old_producer_is_not_told_that_the_groups_are_being_loaded(nodes_of, version):
+    async def run():
+        async with nodes_of(1) as nodes:
+            assert await nodes.fetch() == -1
+            topic = wire.TxnOffsetCommitRequestTopic("t", [wire.TxnOffsetCommitRequestPartition(0, 5, -1, None)])
+            request = wire.TxnOffsetCommitRequest("tx", "g", 7, 0, -1, "", None, [topic])
+            node = KafkaNode(nodes.contexts[1], LoadingGroups())
+            response = await kafka_offsets.txn_offset_commit(node, request, Caller("PLAINTEXT", CLIENT, version))
+            [partition] = response.topics[0].partitions
+            known = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert ErrorCode.of(partition.error_code) is known
 
     asyncio.run(run())
 
