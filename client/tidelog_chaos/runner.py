@@ -63,7 +63,7 @@ _TICK_S = 0.25
 
 @dataclass(slots=True)
 class RunOutcome:
-    """The findings of a run beside its history. ``problems`` are sentences about unexpected events."""
+    """The findings of a run besides its history. ``problems`` are sentences about unexpected events."""
 
     problems: list[str] = field(default_factory=list)
     phases_s: dict[str, float] = field(default_factory=dict)

@@ -131,21 +131,21 @@ class Pending(Generic[T]):
             self._tell()
 
     def settle(self, value: T) -> None:
-        """Settle it with a value; it must not have settled before."""
+        """Settle the answer with a value. It must not have settled before."""
         assert self._state == _WAITS, "already settled"
         self._state, self._value = _IS_SETTLED, value
         self._abandon = None
         self._tell()
 
     def fail(self, error: BaseException) -> None:
-        """Settle it with an error; it must not have settled before."""
+        """Settle the answer with an error. It must not have settled before."""
         assert self._state == _WAITS, "already settled"
         self._state, self._error = _IS_SETTLED, error
         self._abandon = None
         self._tell()
 
     def cancel(self) -> bool:
-        """Cancel it, and return False when it had settled before."""
+        """Cancel the answer. Return False if it had settled before."""
         if self._state != _WAITS:
             return False
         self._state = _IS_CANCELLED

@@ -1,4 +1,4 @@
-"""The addresses of ``bootstrap.servers``, and discovery of gRPC at them or as their Kafka listeners tell.
+"""The addresses of ``bootstrap.servers``, and the gRPC addresses that they or their Kafka listeners lead to.
 
 gRPC is tried first, so that the address of a gRPC listener costs nothing extra. After a failure, the address is probed.
 A Kafka listener of Tidelog then names the node's gRPC address, and any other server is recognized as foreign.
@@ -23,7 +23,7 @@ PROBED = frozenset(
 
 
 class Bootstrap:
-    """The bootstrap servers of one client, with the knowledge about each. On the network thread."""
+    """The bootstrap servers of one client, and the results of probing them. Used on the network thread."""
 
     def __init__(self, servers: tuple[str, ...]) -> None:
         self.servers = servers

@@ -112,7 +112,7 @@ class ClusterClient:
         """Return a topic, after requesting its metadata if necessary.
 
         Raises:
-            TidelogError: the topic's own error, such as UNKNOWN_TOPIC_OR_PARTITION, or as :meth:`refresh`.
+            TidelogError: the topic's own error, such as UNKNOWN_TOPIC_OR_PARTITION, or an error of :meth:`refresh`.
         """
         known = self.metadata.topics.get(name)
         if known is not None and known.error is None:
@@ -139,7 +139,8 @@ class ClusterClient:
         """Return a partition's leader; wait for an election if there is none.
 
         Raises:
-            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE after the deadline, or as :meth:`refresh`.
+            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE after the deadline, or an error of
+                :meth:`refresh`.
         """
         deadline = self._deadline(timeout_ms)
         with ReportedWait(f"a leader of {topic}-{partition}"):

@@ -53,7 +53,7 @@ class Connection:
 
 
 class Connections:
-    """The channels of one client. On the network thread only."""
+    """The channels of one client. Used only on the network thread."""
 
     def __init__(self, client_id: str, options: Iterable[tuple[str, int | str]] = ()) -> None:
         self._client_id = client_id

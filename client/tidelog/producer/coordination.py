@@ -32,7 +32,7 @@ _ATTEMPT_MS = 10_000
 
 
 class Coordination:
-    """The coordinators of one producer's transactions. On the network thread."""
+    """The coordinators of one producer's transactions. Used on the network thread."""
 
     def __init__(self, cluster: ClusterClient, config: ProducerConfig) -> None:
         assert config.transactional_id is not None

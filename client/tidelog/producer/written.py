@@ -77,7 +77,7 @@ class WrittenRows(Sequence[int]):
 class BatchDeliveryError(TidelogError):
     """The error of ``produce_batch()`` if some rows were not delivered: their offsets in ``rows`` are -1.
 
-    The code is that of the first failure. ``failed`` is the number of rows; the text tells if they may be stored.
+    The code is the first failure's. ``failed`` is the number of rows; the text tells if they may be stored.
     """
 
     def __init__(self, error: KafkaError, rows: WrittenRows, failed: int) -> None:

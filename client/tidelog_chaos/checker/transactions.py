@@ -7,7 +7,7 @@ crash come between them, because they change the next read of a process. Lines b
 - Notes and unknown functions are skipped; the latter are counted.
 - An invocation that never completed is an ``info`` at the end of the history: its effect is unknown. A ``crash`` ends a
   pending operation of its process in the same way.
-- A completion without micro-operations of its own (``value`` null or empty) has those of its invocation.
+- A completion without micro-operations (``value`` null or empty) has the micro-operations of its invocation.
 - Keys that are numbers are read as strings, as in JSON's objects.
 - A value should be sent once per key. If it is sent again, the last send counts as its writer, as in Jepsen, and the
   others are recorded: G1a and precommitted-read check all of them.
@@ -129,8 +129,8 @@ class Transactions:
     def as_operation(self, transaction: int, near: Iterable[int] = (), margin: int = 3) -> dict[str, Any]:
         """Return a transaction as its line of the history.
 
-        With ``near`` values, only entries of their keys within ``margin`` of them are kept, and ``left_out`` counts the
-        others: people read the operation, which may have polled a thousand records.
+        With ``near``, the line has only the entries within ``margin`` of these values, by key, and ``left_out`` counts
+        the others. This keeps the line readable, since the operation may have polled a thousand records.
         """
         entries = list(self.entries(transaction))
         kept = self._near(entries, frozenset(near), margin)

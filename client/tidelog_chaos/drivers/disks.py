@@ -22,12 +22,12 @@ class SmallDisk:
         self._size_mib = size_mib
 
     def mount(self) -> None:
-        """Mount it, empty; raise RuntimeError if the machine refuses."""
+        """Mount the empty disk; raise RuntimeError if the machine refuses."""
         self.path.mkdir(parents=True, exist_ok=True)
         run("mount", "-t", "tmpfs", "-o", f"size={self._size_mib}m", "tidelog-chaos", str(self.path))
 
     def unmount(self) -> None:
-        """Copy its content into the folder below, and unmount it. No process may use it any more."""
+        """Copy the disk's content into the folder below, and unmount the disk. No process may still use it."""
         self.make_room()
         kept = self.path.with_name(f"{self.path.name}-kept")
         shutil.copytree(self.path, kept)

@@ -2,7 +2,7 @@
 
 Clients that crash now and then send unique values to partitions and read them back.
 
-The end is that of Jepsen's tests: when all faults are healed and all replicas in sync, every process crashes and
+A run ends like Jepsen's tests: when all faults are healed and all replicas in sync, every process crashes and
 returns, assigns everything, seeks to the beginning and polls to the end.
 """
 

@@ -101,7 +101,7 @@ class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigsResource:
-    """A resource to describe; no ``names`` request all settings."""
+    """A resource to describe. If ``names`` is empty, all settings are described."""
 
     resource: ConfigResourceName
     names: tuple[str, ...] = ()

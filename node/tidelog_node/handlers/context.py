@@ -94,7 +94,7 @@ class VerificationSettings:
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """The context, one per node.
+    """The parts of a node that its handlers use.
 
     ``fetch_max_bytes`` limits the records of a fetch response. ``voters`` tracks the quorum.
     """

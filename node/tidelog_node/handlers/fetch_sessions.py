@@ -30,7 +30,7 @@ class Timer(Protocol):
 
 
 class OpenSession:
-    """A session and the partitions that it is registered with, until :meth:`close`, on the event loop."""
+    """A session and the partitions that it is registered with, until :meth:`close`."""
 
     def __init__(self, state: FetchSession, *, wants_high_watermark: bool = False) -> None:
         """Open the session.

@@ -38,7 +38,7 @@ class IsrController(Protocol):
 
 
 class IsrChanges:
-    """The node's queue of ISR proposals, on its event loop; ``run`` is its task."""
+    """Sends a node's queue of ISR proposals, in the task :meth:`run`."""
 
     def __init__(self, controller: IsrController, broker_id: BrokerId, broker_epoch: Callable[[], BrokerEpoch]) -> None:
         self._core: core.IsrChangeQueue[Partition] = core.IsrChangeQueue(SETTINGS)

@@ -133,7 +133,7 @@ class MarkerQueue:
         return min(self._retry_ms.values(), default=None)
 
     def answer(self, request_id: int, errors: Mapping[tuple[int, TopicPartition], ErrorCode], now_ms: int) -> None:
-        """Process a response: the error of each partition, by the id of its markers. A missing one is retried."""
+        """Process the results of a request, by the id of the markers. A partition without a result is retried."""
         request = self._requests.pop(request_id)
         del self._sent_ms[request_id]
         for item in request.transactions:

@@ -100,7 +100,7 @@ class VerificationQueue:
         return [self._begin(node_id, questions) for node_id, questions in chosen.items()]
 
     def answer(self, request_id: int, errors: Mapping[str, Answer]) -> None:
-        """Process a response: the errors of each transactional id. One that is absent was not answered."""
+        """Process the errors of each transactional id in a response. An id without an entry was not answered."""
         _, questions = self._in_progress.pop(request_id)
         for question_id, question in questions:
             found = errors.get(question.transactional_id)

@@ -21,7 +21,7 @@ _STOP_TIMEOUT_S = 5
 
 
 class SnapshotTaker:
-    """Starts snapshots by :class:`SnapshotConfig` and writes one at a time in a thread; on the event loop.
+    """Starts snapshots by :class:`SnapshotConfig` and writes one at a time in a thread.
 
     ``on_taken`` gets each snapshot once its file is on disk; exceptions of the listener or the disk go to ``on_error``.
     """
@@ -126,7 +126,7 @@ class SnapshotTaker:
 
 
 class SnapshotSender:
-    """Reads chunks in one thread, one at a time for each receiver; ``send`` gets the messages, on the event loop."""
+    """Reads chunks in one thread, one at a time for each receiver. ``send`` is called with them on the event loop."""
 
     def __init__(
         self,

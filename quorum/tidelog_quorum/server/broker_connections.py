@@ -31,7 +31,7 @@ _CONNECT_TIMEOUT_S: Final = 1.0
 
 
 class BrokerConnections:
-    """Lives as long as the process, on its event loop; ``run`` is its task."""
+    """Watches the calls that brokers keep open, in the task :meth:`run`."""
 
     def __init__(self, quorum: QuorumController, clock_ms: Callable[[], int]) -> None:
         self._quorum = quorum
@@ -58,7 +58,7 @@ class BrokerConnections:
             raise
 
     def has_call(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
-        """Return whether a broker has a connection now, of that registration."""
+        """Return whether the given registration of a broker has a connection now."""
         return self._core.has_call(broker_id, broker_epoch)
 
     async def run(self) -> None:

@@ -1,7 +1,8 @@
 """Kafka's ``ConsumerProtocol``, byte for byte: the messages between members and leader of a classic group.
 
 JoinGroup carries a member's subscription, SyncGroup its assignment. The formats are ``ConsumerProtocolSubscription``
-and ``ConsumerProtocolAssignment``, versions 0 to 3. A later version is read as version 3, with whose fields it begins.
+and ``ConsumerProtocolAssignment``, versions 0 to 3. A later version begins with the fields of version 3 and is read
+as version 3.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class Batch:
             self.attempts += 1
 
     def forget_number(self) -> None:
-        """Reset it to an unsent batch, which no log contains or will accept under its old number."""
+        """Make the batch unsent and unnumbered. No log contains it, or will accept it under its old number."""
         self.end_attempt()
         self.number = NO_NUMBER
         self.may_be_stored = self.follows_gap = self.goes_alone = False

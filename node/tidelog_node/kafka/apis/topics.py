@@ -1,6 +1,6 @@
 """CreateTopics, DeleteTopics and CreatePartitions, forwarded to the leading controller.
 
-An error of the call becomes that of every topic in it, as in Kafka's ``getErrorResponse``.
+An error of the call becomes the error of every topic in it, as in Kafka's ``getErrorResponse``.
 """
 
 from __future__ import annotations

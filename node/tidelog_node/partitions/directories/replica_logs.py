@@ -43,7 +43,7 @@ class OpenedLog:
 
 
 class ReplicaLogs:
-    """The logs of an earlier run until the first image names them; on the event loop, with disk work in threads.
+    """The logs of an earlier run until the first image names them. Disk operations run in threads.
 
     ``fail_directory`` receives each directory whose disk failed.
     """

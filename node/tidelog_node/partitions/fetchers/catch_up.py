@@ -59,7 +59,7 @@ class _Read:
 
 
 class CatchUp:
-    """The read-ahead of one leader's fetcher, on the fetcher's event loop; ``run`` is its task.
+    """The read-ahead of one leader's fetcher, in the task :meth:`run` on the fetcher's event loop.
 
     ``read(request)`` sends a fetch to the leader and raises TidelogError. ``give_back(partition)`` returns a partition
     to the session; CatchUp does not call it for a removed partition.

@@ -99,7 +99,7 @@ class _WantedRecords:
 
 
 class LeaderFetcher:
-    """The fetcher of one leader. ``run`` is its task; callers use ``add`` and ``remove`` on the same event loop.
+    """The fetcher of one leader, in the task :meth:`run`. Call ``add`` and ``remove`` on the same event loop.
 
     ``_idle`` holds the partitions that pause after an error or because the limit is exceeded. ``_limited`` holds the
     partitions that the limit applies to. Both are small.

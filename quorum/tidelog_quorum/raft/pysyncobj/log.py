@@ -51,7 +51,7 @@ class Frame:
     payload: bytes = b""
 
     def encode(self) -> bytes:
-        """Return its bytes."""
+        """Return the frame's bytes."""
         return _FRAME.pack(self.kind, self.term, self.leader_id, self.number) + self.payload
 
     @classmethod

@@ -141,7 +141,7 @@ class PySyncObjThread:
         self._bytes_since_snapshot = 0
 
     async def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the thread; on the loop."""
+        """Start the thread. Call it on the event loop."""
         self._loop = loop
         self._thread.start()
         await asyncio.wrap_future(self._opened)
@@ -159,7 +159,7 @@ class PySyncObjThread:
             self._commands.append(frame.encode())
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Run a job in the thread between two ticks, and return its result; on the loop."""
+        """Run a job in the thread between two ticks, and return its result. Call it on the event loop."""
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def do(is_over: bool) -> None:
@@ -178,7 +178,10 @@ class PySyncObjThread:
         return await asyncio.wrap_future(future)
 
     def ages_ms(self, voter_id: int) -> tuple[int, int]:
-        """Return the times since a voter was heard from and since it was caught up, -1 for never; on the loop."""
+        """Return the times since a voter was heard from and since it was caught up, -1 for never.
+
+        Call it on the event loop.
+        """
         transport, now = self._conf.tidelog_transport, time.monotonic()
         times = (d.get(self._nodes[voter_id]) for d in (transport.heard_at, transport.caught_up_at))
         heard, caught_up = (-1 if t is None else int((now - t) * 1000) for t in times)

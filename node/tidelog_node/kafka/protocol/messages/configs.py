@@ -21,7 +21,7 @@ from tidelog_node.kafka.protocol.fields import (
 
 
 class DescribeConfigsResource(Structure):
-    """A resource to describe. Null or empty ``configuration_keys`` request all settings."""
+    """A resource to describe. If ``configuration_keys`` is null or empty, all settings are described."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -75,7 +75,7 @@ class DescribeConfigsResponse(Message, answers=DescribeConfigsRequest):
 
 
 class ListConfigResourcesRequest(Message, api=ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1), flexible=0):
-    """A request for resources. Empty ``resource_types`` request all types; version 0 requests client metrics."""
+    """A request for resources, of all types if ``resource_types`` is empty. Version 0 requests client metrics."""
 
     resource_types: list[int] = array(Kind.INT8, since=1)
 

@@ -128,7 +128,7 @@ class DescribedTopicName(Structure):
 
 
 class DescribeTopicPartitionsRequest(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), flexible=0):
-    """A request for topics and their partitions. Empty ``topics`` request all."""
+    """A request for topics and their partitions, for all topics if ``topics`` is empty."""
 
     topics: list[DescribedTopicName] = array(DescribedTopicName)
     response_partition_limit: int = int32(default=2_000)

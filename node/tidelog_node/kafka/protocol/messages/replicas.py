@@ -14,7 +14,7 @@ class TopicPartitions(Structure):
 
 
 class ElectLeadersRequest(Message, api=ApiKey.ELECT_LEADERS, versions=(0, 2), flexible=2):
-    """A request for elections. Null requests all partitions. ``election_type`` is 0 for preferred, 1 for unclean."""
+    """A request for elections, in all partitions if null. ``election_type`` is 0 for preferred, 1 for unclean."""
 
     election_type: int = int8(since=1)
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable=0)
@@ -101,7 +101,7 @@ class ListPartitionReassignmentsTopics(Structure):
 
 
 class ListPartitionReassignmentsRequest(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0):
-    """A request for reassignments. Null requests all that are in progress."""
+    """A request for the reassignments in progress, of all partitions if null."""
 
     timeout_ms: int = int32(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(
