@@ -135,7 +135,7 @@ class TransactionAdmin(Operations):
         broker_id: int | None = None,
         request_timeout: float | None = None,
     ) -> dict[TopicPartition, Future[list[ProducerDescription]]]:
-        """Describe the producers that write with a producer id to partitions, at their leaders or at one node.
+        """Describe the idempotent producers of partitions, as their leaders or one node see them.
 
         Futures fail with KafkaException: UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER if the node has no replica.
         """

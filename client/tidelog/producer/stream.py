@@ -23,7 +23,9 @@ class StreamRefusedError(Exception):
 
 
 class NodeStream:
-    """A stream from its first request to its first failure, which fails all pending requests. Used on the network thread.
+    """A stream from its first request to its first failure, which fails all pending requests.
+
+    Used on the network thread.
 
     The owner calls :meth:`close`, also after a failure.
     """

@@ -1,8 +1,7 @@
 """The interface of a cluster to a run: its processes, and the faults that can be injected and healed.
 
 A driver does one thing to one process when it is told to; the nemesis decides the target, the time and the duration.
-All effects end with the driver: :meth:`FaultDriver.close` undoes them, and so does the end of the runner's process,
-however it comes.
+All effects end with the driver: :meth:`FaultDriver.close` undoes them, and so does any end of the runner's process.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Window:
 
     @property
     def label(self) -> str:
-        """The cause, in the words by which windows are grouped."""
+        """The cause as text, by which windows are grouped."""
         if self.fault is None:
             return NO_FAULT
         return f"after {self.fault.label}" if self.after else self.fault.label

@@ -283,7 +283,7 @@ class ConfluentLibrary(Library):
         return ConfluentConsumer(config, on_commit)
 
     def outcome(self, code: ErrorCode) -> SendOutcome:
-        """Return the outcome; librdkafka reports possibly persisted records with any error, without saying so."""
+        """Return the outcome; librdkafka may report any error for a record that is possibly persisted."""
         return send_outcome_of_last_attempt(code)
 
 

@@ -341,7 +341,7 @@ class Partition:
                 return await asyncio.to_thread(self.log.flush)
 
     def needs_flush(self) -> bool:
-        """Return whether ``flush.ms`` is over for a record that is not on the disk."""
+        """Return whether ``flush.ms`` has passed since a record was appended that is not on the disk."""
         return self.log.needs_flush(self._clock.wall_ms())
 
     async def delete_expired(self) -> list[str]:

@@ -11,9 +11,9 @@ The rules and their sources:
   up. One change is in flight at a time. A change of unknown outcome stays pending until the controller's answer or the
   metadata log settles it. The leader forgets a refused proposal only when the controller can no longer store an earlier
   copy of it. Otherwise the leader first withdraws it, which changes the partition epoch that every copy names.
-- A smaller set counts when the metadata log brings it, not with the controller's answer to the proposal. A replica that
-  leaves may become eligible to lead (KIP-966), by the min.insync.replicas at that time. This leader must not commit
-  without that replica by an older and lower value, and the log brings a change of the value first.
+- A smaller set takes effect when the metadata log contains it, not with the controller's answer to the proposal. A
+  replica that leaves may become eligible to lead (KIP-966), by the min.insync.replicas at that time. This leader must
+  not use an older, lower value to commit without that replica; in the log, the change of the value comes first.
 - The leader refuses a write with acks=all before the append when the set is too small. After the append, the write is
   satisfied when the high watermark has passed it and the set is still large enough.
 - Records may be deleted up to the high watermark. They are gone when the logs of all replicas on live nodes, in sync or

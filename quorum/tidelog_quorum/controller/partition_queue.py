@@ -76,7 +76,7 @@ class PartitionQueue:
         return None if candidates.find() else records
 
     def postpone(self, candidates: elections.PartitionScan, unclean_shutdown: frozenset[BrokerId]) -> None:
-        """Queue partitions, unless the queue has some already."""
+        """Queue partitions if the queue is empty."""
         if self.is_idle:
             self._wait(candidates, unclean_shutdown)
 

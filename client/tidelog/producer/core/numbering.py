@@ -101,7 +101,7 @@ class Numbering:
     def is_known_to(self, leader: int, now_ms: float) -> bool:
         """Return True if ``leader`` knows the producer.
 
-        A leader that does not accepts any sequence, so that a batch could overtake an earlier one.
+        To a leader that does not know it, any sequence is acceptable, so a batch could overtake an earlier one.
         """
         return self._leader == leader and now_ms - self._leader_ms < TRUST_MS
 

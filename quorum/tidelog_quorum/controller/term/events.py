@@ -138,7 +138,7 @@ class QueueDue:
 
 @dataclass(frozen=True, slots=True)
 class TaskDue:
-    """Requests had their turn between two tasks of the tick that began at ``now_ms``."""
+    """Waiting requests were handled between two tasks of the tick that began at ``now_ms``."""
 
     task: PeriodicTask
     now_ms: int

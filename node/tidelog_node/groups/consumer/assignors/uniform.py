@@ -63,7 +63,7 @@ def _racks_of(partition: TopicPartition, racks: Racks) -> frozenset[str]:
 
 
 def _deal(free: list[TopicPartition], owned: dict[str, list[TopicPartition]], limits: Mapping[str, int]) -> None:
-    """Deal one partition at a time to one member after the other, until each has its number."""
+    """Assign one partition at a time to each member in turn, until each has its number of partitions."""
     unfilled = deque(member_id for member_id in owned if len(owned[member_id]) < limits[member_id])
     for partition in free:
         member_id = unfilled.popleft()

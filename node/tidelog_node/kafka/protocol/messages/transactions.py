@@ -1,4 +1,4 @@
-"""Transactions: of producers (KIP-98, KIP-447, KIP-890), between nodes, and for administrators (KIP-664, KIP-994)."""
+"""Messages about transactions, of producers (KIP-98, KIP-447, KIP-890), nodes and administrators (KIP-664, KIP-994)."""
 
 from __future__ import annotations
 
