@@ -33,8 +33,8 @@ Replicas = tuple[BrokerId, ...]
 class ClusterLoad:
     """The number of replicas and preferred leaderships of each broker over all topics; a cache derived from the image.
 
-    The controller keeps it between requests: the cost of :meth:`follow` is that of the changed topics, and a look at
-    each of the others.
+    The controller keeps it between requests. :meth:`follow` counts only the changed topics, and compares each of the
+    others by identity.
     """
 
     def __init__(self) -> None:

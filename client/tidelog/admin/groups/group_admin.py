@@ -189,7 +189,7 @@ class GroupAdmin(Operations):
     ) -> dict[str, Future[list[PartitionLag]]]:
         """Return the lag of each group, for the partitions with a committed offset and those owned by a member.
 
-        Futures fail as those of :meth:`describe_consumer_groups`; an error of one partition is part of its lag.
+        Futures fail with the errors of :meth:`describe_consumer_groups`; an error of one partition is part of its lag.
         """
         ids = _group_ids(group_ids)
 

@@ -106,7 +106,7 @@ class Accumulator:
 
     @property
     def topics(self) -> set[str]:
-        """The topics produced to, known or not."""
+        """The topics of all produced records, including topics whose partitions are unknown."""
         return {*self.intake.topics, *self._pending.topics}
 
     @property

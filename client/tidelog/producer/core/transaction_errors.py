@@ -68,7 +68,7 @@ def consequence_of_failed_batch(error: TidelogError) -> Consequence:
 def worst_of(errors: Collection[TidelogError]) -> TidelogError:
     """Return the most severe of the errors of partitions.
 
-    A partition that was not attempted because another one failed has no consequence besides the other's.
+    A partition that was not attempted because another one failed is ignored.
     """
     attempted = [error for error in errors if error.code is not ErrorCode.OPERATION_NOT_ATTEMPTED]
     return max(attempted or errors, key=consequence_of)

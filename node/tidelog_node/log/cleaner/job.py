@@ -127,8 +127,8 @@ class Cleaning:
 class Throttle:
     """A rate limit shared by the cleaners' threads. ``clock`` returns monotonic seconds, ``sleep`` takes seconds.
 
-    Each :meth:`take` waits until the rate allows all earlier ones, so that over time all threads together have exactly
-    this rate.
+    Each :meth:`take` waits until the rate allows all earlier ones, so that all threads together keep to this
+    rate over time.
     """
 
     def __init__(self, bytes_per_second: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:

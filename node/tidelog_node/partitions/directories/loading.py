@@ -71,7 +71,7 @@ class EndedMove:
     ) -> None:
         """Remove the source of the move and rename the copy; callers may call it again after an error.
 
-        A source on a failed disk is no rival, since its directory goes offline; ``failures`` receives the error.
+        A source on a failed disk does not conflict, since its directory goes offline; ``failures`` receives the error.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.

@@ -326,7 +326,7 @@ class Relocations:
     async def _rename_original(self, original: PartitionLog) -> Path:
         """Rename the folder of the original for deletion and return its path.
 
-        When the disk refuses the rename, the directory goes offline, so its folder is no rival even if it comes back.
+        When the disk refuses the rename, the directory goes offline, so its folder cannot conflict even if it returns.
         """
         try:
             return await _retried(original.rename_for_deletion)
