@@ -9,8 +9,9 @@ They follow Kafka's TransactionCoordinator and TransactionMetadata, with these r
   while a transaction is open. Kafka aborts the open transaction for such a producer before it refuses the request.
 - From transaction version 2 on, EndTxn raises the epoch (KIP-890). A request with the epoch before it is a repetition
   and gets the same answer. A request with the current epoch belongs to the next transaction.
-- A transaction that times out is fenced and aborted: its producer's epoch rises by one, and by one more for the end of
-  the transaction in version 2.
+- A transaction that times out, or whose producer is replaced, is aborted, and its producer's epoch rises by one. In
+  version 2 the abort is an end like any other: the producer may repeat it, or call InitProducerId, and go on with the
+  raised epoch unless a newer producer has come (KIP-588).
 - Partitions and the end of a transaction are durable before their answer, and a prepared state is durable before any
   marker is written. The shard takes care of that.
 
@@ -173,17 +174,18 @@ def end(
 
 def abort_fenced(current: TransactionMetadata, version: int, wall_ms: int) -> TransactionMetadata:
     """Return the metadata after the coordinator fences the producer and aborts its open transaction."""
-    epoch = current.producer.epoch + (2 if version >= EPOCH_BUMP_VERSION else 1)
-    last = epoch - 1 if version >= EPOCH_BUMP_VERSION else NO_PRODUCER_EPOCH
+    client = current.client
+    is_end = version >= EPOCH_BUMP_VERSION and client.epoch + 1 < MAX_PRODUCER_EPOCH
     next_producer = current.next_producer
     if current.is_taken_over:
         next_producer = Producer(next_producer.id, min(next_producer.epoch + 1, MAX_PRODUCER_EPOCH))
     return replace(
         current,
         state=TransactionState.PREPARE_ABORT,
-        producer=Producer(current.producer.id, min(epoch, MAX_PRODUCER_EPOCH)),
+        producer=Producer(current.producer.id, min(current.producer.epoch + 1, MAX_PRODUCER_EPOCH)),
         next_producer=next_producer,
-        last_producer_epoch=min(last, MAX_PRODUCER_EPOCH),
+        # No client gets the greatest epoch, so that the one before it cannot go on.
+        last_producer_epoch=client.epoch if is_end else NO_PRODUCER_EPOCH,
         updated_ms=wall_ms,
         client_version=version,
     )

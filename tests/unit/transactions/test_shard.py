@@ -151,11 +151,11 @@ def test_initialize_aborts_the_open_transaction_of_the_producer_before(harness: 
     old = begun(harness)
     call_id = harness.call(InitProducerIdRequest(ID, 60_000))
     harness.commit()
-    assert [(m.producer, m.committed) for m in harness.markers] == [((old.id, 2), False)]
+    assert [(m.producer, m.committed) for m in harness.markers] == [((old.id, 1), False)]
     harness.settle()
     response = harness.answers[call_id]
     assert isinstance(response, InitProducerIdResponse)
-    assert response.producer == (old.id, 3)
+    assert response.producer == (old.id, 2)
     assert error_of(harness, add(old)) is ErrorCode.PRODUCER_FENCED
     assert error_of(harness, end(old)) is ErrorCode.PRODUCER_FENCED
 
@@ -175,7 +175,20 @@ def test_open_transaction_is_aborted_after_its_timeout(harness: TransactionHarne
     harness.pass_time(10_001)
     harness.settle()
     assert state(harness) is S.COMPLETE_ABORT
-    assert error_of(harness, end(producer)) is ErrorCode.PRODUCER_FENCED
+    assert error_of(harness, add(producer)) is ErrorCode.PRODUCER_FENCED
+    assert error_of(harness, end(producer)) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_producer_goes_on_after_its_transaction_timed_out(harness: TransactionHarness) -> None:
+    producer = begun(harness)
+    harness.pass_time(70_000)
+    harness.settle()
+    aborted = harness.ask(end(producer, committed=False))
+    assert isinstance(aborted, EndTxnResponse)
+    assert aborted.producer == (producer.id, producer.epoch + 1)
+    again = harness.ask(InitProducerIdRequest(ID, 60_000, producer))
+    assert isinstance(again, InitProducerIdResponse)
+    assert again.producer == aborted.producer
 
 
 def test_prepared_transaction_of_a_two_phase_commit_never_times_out() -> None:

@@ -232,12 +232,26 @@ def test_partitions_of_another_epoch_are_refused(epoch: int) -> None:
     assert raised.value.code is ErrorCode.PRODUCER_FENCED
 
 
-@pytest.mark.parametrize(("version", "epoch"), [(1, EPOCH + 1), (2, EPOCH + 2)])
-def test_abort_of_a_fenced_producer_raises_the_epoch(version: int, epoch: int) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_abort_of_a_fenced_producer_raises_the_epoch_once(version: int) -> None:
     aborted = transitions.abort_fenced(metadata(S.ONGOING), version, 1_000)
-    assert (aborted.state, aborted.producer) == (S.PREPARE_ABORT, (1, epoch))
-    assert end(aborted, EPOCH, committed=False, version=version) == FENCED
-    assert end(aborted, EPOCH, committed=True, version=version) == FENCED
+    assert (aborted.state, aborted.producer) == (S.PREPARE_ABORT, (1, EPOCH + 1))
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_fenced_producer_of_version_1_cannot_end_its_transaction(committed: bool) -> None:
+    aborted = transitions.abort_fenced(metadata(S.ONGOING), 1, 1_000)
+    assert end(aborted, EPOCH, committed=committed, version=1) == FENCED
+
+
+def test_fenced_producer_of_version_2_repeats_the_abort_and_nothing_else() -> None:
+    aborted = transitions.complete(transitions.abort_fenced(metadata(S.ONGOING), 2, 1_000), 2_000)
+    assert end(aborted, EPOCH, committed=False, version=2) == aborted
+    assert end(aborted, EPOCH, committed=True, version=2) == ILLEGAL
+    assert end(aborted, EPOCH - 1, committed=False, version=2) == FENCED
+    again = init(aborted, Producer(1, EPOCH))
+    assert isinstance(again, TransactionMetadata)
+    assert again.client == (1, EPOCH + 1)
 
 
 def test_abort_of_a_fenced_producer_never_exceeds_the_greatest_epoch() -> None:
@@ -285,3 +299,4 @@ def test_fenced_producer_with_the_last_epoch_does_not_get_the_greatest_one() -> 
     aborted = transitions.complete(transitions.abort_fenced(metadata(S.ONGOING, LAST), 2, 1_000), 2_000)
     assert aborted.client.epoch == MAX_PRODUCER_EPOCH
     assert end(aborted, LAST.epoch, committed=False, version=2) == FENCED
+    assert init(aborted, LAST) == FENCED
