@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
-from tidelog_node.coordination import OFFSETS_TOPIC, TransactionCoordinator
+from tidelog_node.coordination import OFFSETS_TOPIC, TRANSACTION_TOPIC, TransactionCoordinator
 from tidelog_node.coordination.internal_topics import partition_for
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.requests.producers import InitProducerIdRequest, InitProducerIdResponse
@@ -40,6 +40,7 @@ from tidelog_node.shards.name_regex import NameRegex
 from tidelog_node.shards.wire import MAX_STRING_BYTES
 from tidelog_node.transactions import requests as core
 from tidelog_node.transactions.states import (
+    EPOCH_BUMP_VERSION,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     Producer,
@@ -60,6 +61,8 @@ _ANY_CLIENT = ClientIdentity("", "")
 _STATES = {state.label: state for state in TransactionState}
 _KNOWN_STATES = {*_STATES, "PrepareEpochFence"}
 """The last one is a state of Kafka's coordinator that is never recorded."""
+
+_COORDINATORS_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC})
 
 
 def coordinator_of(context: NodeContext) -> TransactionCoordinator:
@@ -250,15 +253,17 @@ async def _description(found: core.TransactionDescription) -> TransactionDescrip
 async def _add_partitions(context: NodeContext, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
     image, slices = context.metadata.image, TimeSlices()
     partitions: dict[TopicPartition, None] = {}
-    missing: dict[TopicPartition, TidelogError] = {}
+    refused: dict[TopicPartition, TidelogError] = {}
     async for topic in slices.of(transaction.topics):
         async for index in slices.of(topic.partitions):
-            if image.partition(topic.name, index) is None:
-                missing[topic.name, index] = _missing(topic.name, index)
+            if topic.name in _COORDINATORS_TOPICS and _is_of_client(transaction):
+                refused[topic.name, index] = _internal(topic.name)
+            elif image.partition(topic.name, index) is None:
+                refused[topic.name, index] = _missing(topic.name, index)
             partitions[topic.name, index] = None
-    if missing:
+    if refused:
         # As in Kafka, nothing is added.
-        return await _partition_results(transaction, missing, _not_attempted())
+        return await _partition_results(transaction, refused, _not_attempted())
     try:
         coordinator = coordinator_of(context)
         _check_id(transaction.transactional_id)
@@ -275,6 +280,11 @@ async def _add_partitions(context: NodeContext, transaction: AddPartitionsToTxnT
     if answer.error is not None:
         return AddPartitionsToTxnResult(transaction.transactional_id, answer.error.detached())
     return await _partition_results(transaction, answer.errors or {}, None)
+
+
+def _is_of_client(transaction: AddPartitionsToTxnTransaction) -> bool:
+    """Return whether a client asks, and not the leader of a partition."""
+    return not transaction.verify_only and transaction.transaction_version < EPOCH_BUMP_VERSION
 
 
 async def _partition_results(
@@ -353,6 +363,10 @@ def _missing(topic: str, index: int) -> TidelogError:
     return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
 
 
+def _internal(topic: str) -> TidelogError:
+    return error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"clients do not write to {topic}")
+
+
 def _not_attempted() -> TidelogError:
-    text = "the partition is not added, because another one of the request does not exist"
+    text = "the partition is not added, because another one of the request cannot be"
     return error_for(ErrorCode.OPERATION_NOT_ATTEMPTED, text)

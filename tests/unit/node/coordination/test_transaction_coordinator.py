@@ -122,8 +122,8 @@ def test_producer_is_fenced_by_a_newer_one_and_told_so_as_its_version_knows(tmp_
         await init(transactions)
         assert await add(transactions, (100, 0), 0) == {0: "NONE"}
         # The open transaction of the older producer is aborted first.
-        assert await init(transactions) == ("NONE", 100, 3)
-        assert markers(transactions, 0) == [(False, 2, 0)]
+        assert await init(transactions) == ("NONE", 100, 2)
+        assert markers(transactions, 0) == [(False, 1, 0)]
         assert await add(transactions, (100, 0), 0, version=2) == {0: "PRODUCER_FENCED"}
         assert await add(transactions, (100, 0), 0, version=1) == {0: "INVALID_PRODUCER_EPOCH"}
         assert await add(transactions, (100, 0), 0, version=5) == {0: "PRODUCER_FENCED"}
@@ -141,6 +141,22 @@ def test_partition_that_does_not_exist_keeps_the_others_out(tmp_path):
         errors = {0: "OPERATION_NOT_ATTEMPTED", 7: "UNKNOWN_TOPIC_OR_PARTITION"}
         for version in (0, 3, 4, 5):
             assert await add(transactions, (100, 0), 0, 7, version=version) == errors
+        assert (await state(transactions)).transaction_state == "Empty"
+
+    running(test, tmp_path)
+
+
+def test_client_adds_no_partition_of_a_coordinators_topic(tmp_path):
+    async def test(transactions):
+        await init(transactions)
+        topics = [wire.AddPartitionsToTxnTopic("t", [0]), wire.AddPartitionsToTxnTopic("__transaction_state", [0])]
+        answer = await transactions.ask(wire.AddPartitionsToTxnRequest([], ID, 100, 0, topics), 3)
+        errors = [
+            result.partition_error_code
+            for t in answer.results_by_topic_v3_and_below
+            for result in t.results_by_partition
+        ]
+        assert errors == [ErrorCode.OPERATION_NOT_ATTEMPTED.code, ErrorCode.TOPIC_AUTHORIZATION_FAILED.code]
         assert (await state(transactions)).transaction_state == "Empty"
 
     running(test, tmp_path)
@@ -253,8 +269,10 @@ def test_transaction_that_is_open_for_too_long_is_aborted(tmp_path):
         assert (await transactions.ask(request, 5)).error_code == 0
         await add(transactions, (100, 0), 0)
         await until_state(transactions, "CompleteAbort")
-        assert markers(transactions, 0) == [(False, 2, 0)]
-        assert (await end(transactions, (100, 0)))[0] == "PRODUCER_FENCED"
+        assert markers(transactions, 0) == [(False, 1, 0)]
+        assert await add(transactions, (100, 0), 0) == {0: "PRODUCER_FENCED"}
+        assert (await end(transactions, (100, 0)))[0] == "INVALID_TXN_STATE"
+        assert await end(transactions, (100, 0), committed=False) == ("NONE", (100, 1))
 
     running(test, tmp_path, abort_timed_out_interval_ms=20)
 
