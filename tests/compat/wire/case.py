@@ -13,6 +13,8 @@ from compat.wire.side import Side
 from tidelog_node.kafka.protocol.fields import Message
 
 _SETTLED_S = 5.0
+_COMES_S = 15.0
+_BUSY = ("CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,10 @@ class Case:
     """The key of the response in :attr:`Side.kept`, for later cases."""
     settles: bool = False
     """True if the brokers reach the final answer some time after the preceding case."""
+    waits: bool = False
+    """True if each broker is asked again while an earlier transaction is not yet complete there."""
+    until: str = ""
+    """A text that the answer of each comes to have; each is asked until then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +78,17 @@ def _settled(case: Case, version: int, kafka: Side, tidelog: Side) -> list[Diffe
 
 
 def _answer(case: Case, version: int, side: Side) -> object:
-    response: Any = side.ask(_request(case, side), version)
+    deadline = time.monotonic() + _COMES_S
+    while True:
+        response: Any = side.ask(_request(case, side), version)
+        plain = Plain(side, case.ignore).of(response)
+        if not _is_early(case, str(plain)) or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
     if case.keep:
         side.kept[case.keep] = response
-    return Plain(side, case.ignore).of(response)
+    return plain
+
+
+def _is_early(case: Case, answer: str) -> bool:
+    return case.until not in answer or (case.waits and any(error in answer for error in _BUSY))

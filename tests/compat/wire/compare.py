@@ -20,8 +20,12 @@ from tidelog_foundation.errors import ErrorCode
 ABSENT, THERE = "<absent>", "<there>"
 _MADE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|^[\w-]{22}$")
 _UNTOLD = {"throttle_time_ms", "cluster_id", "finalized_features_epoch"}
+_SETS = {"partitions"}
+"""Lists of numbers in any order."""
 _TEXTS = {"error_message", "documentation"}
 _MADE_UP = {"member_id", "leader"}
+_COUNTED = {"producer_id", "ongoing_txn_producer_id"}
+"""Ids that a broker counts up; 0 and -1 stand for none."""
 _NAMES = (
     "name",
     "topic",
@@ -38,6 +42,9 @@ _NAMES = (
     "partition_index",
     "partition_id",
     "partition",
+    "index",
+    "transactional_id",
+    "producer_id",
 )
 
 
@@ -68,12 +75,13 @@ class Plain:
             names = [f.name for f in dataclasses.fields(value) if f.name not in self._left_out]
             return {name: self.of(getattr(value, name), name) for name in names}
         if isinstance(value, list):
-            return self._list([self.of(element, field) for element in value])
+            elements = [self.of(element, field) for element in value]
+            return tuple(sorted(value)) if field in _SETS and _has_numbers(value) else self._list(elements)
         return self._primitive(value, field)
 
     def _list(self, elements: Sequence[object]) -> object:
         if not all(isinstance(element, dict) for element in elements):
-            return elements
+            return tuple(elements)
         seen: Counter[str] = Counter()
         named = {}
         for element in sorted(elements, key=lambda e: str(e.get("error_code"))):  # type: ignore[attr-defined]
@@ -91,9 +99,15 @@ class Plain:
             return value and "<text>"
         if field in _MADE_UP and value is not None:
             return _MADE.sub("<made>", value)
+        if field in _COUNTED and value > 0:
+            return "<made>"
         if field == "port" and value == self._port:
             return "<port>"
         return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else value
+
+
+def _has_numbers(value: list[Any]) -> bool:
+    return bool(value) and all(isinstance(element, int) for element in value)
 
 
 def differences(case: str, kafka: object, tidelog: object, at: str = "") -> Iterator[Difference]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compat.wire import configs, consumers, groups, partitions, topics, transactions
+from compat.wire import configs, consumers, groups, partitions, producers, topics, transactions
 
 FAMILIES = (
     *topics.FAMILIES,
@@ -11,4 +11,5 @@ FAMILIES = (
     *groups.FAMILIES,
     *consumers.FAMILIES,
     *transactions.FAMILIES,
+    *producers.FAMILIES,
 )

@@ -60,7 +60,16 @@ _FORGOTTEN = "a group without members goes with its last offset; Kafka's goes wh
 _DEAD = "a group that there is not is Dead, as in DescribeGroups; Kafka leaves its state empty"
 _EXPRESSION = "no regular expression is null; Kafka's is empty"
 _LEFT = "the assignment of a group that is left is that of its epoch; Kafka makes none without members"
+_UNSERVED = "SASL, ACLs, delegation tokens, quotas, SCRAM, groups of KIP-932 and metrics of clients are not served"
+_LATER = "versions of KIP-939, KIP-1228 and later releases are served too, and the removal of voters"
+_DUPLICATE = "a repeated batch has no time of its append; Kafka answers with the time of its records"
+_NO_START = "an error has no start of the log"
+_NO_AGE = (
+    "an id without an open transaction has no age; Kafka counts it from 1970, or from the last transaction's start"
+)
+_NO_MARKERS = "a marker without partitions has an empty answer; Kafka has none"
 
+_UNSERVED_KEYS = (17, 29, 30, 31, 36, *range(38, 42), *range(48, 52), *range(76, 80), *range(83, 88), 90, 91, 92)
 _NONE, _INVALID, _FAILED = ("NONE",), ("INVALID_REQUEST",), ("UNKNOWN_SERVER_ERROR",)
 
 KNOWN = (
@@ -118,4 +127,13 @@ KNOWN = (
     Known(_DEAD, "consumer: *", "groups[*].group_state", ("",), ("Dead",)),
     Known(_EXPRESSION, "consumer: described", "*.subscribed_topic_regex", ("",), (None,)),
     Known(_LEFT, "consumer: left empty", "groups[new].assignment_epoch", (1,), (2,)),
+    *(Known(_UNSERVED, "versions: all", f"api_keys[{key}]", (THERE,), (ABSENT,)) for key in _UNSERVED_KEYS),
+    *(Known(_LATER, "versions: all", f"api_keys[{key}].max_version") for key in (2, 8, 9, 22, 27)),
+    Known(_LATER, "versions: all", "api_keys[82]", (ABSENT,), (THERE,)),
+    Known(_DUPLICATE, "txn *: writes again", "*.log_append_time_ms", (), (-1,)),
+    Known(_NO_START, "txn *: writes out of order", "*.log_start_offset", (0,), (-1,)),
+    Known(_NO_AGE, "txn listed: old", "transaction_states[*]", (THERE,), (ABSENT,)),
+    Known(_NO_AGE, "txn listed: of any age", "transaction_states[*]", (THERE,), (ABSENT,)),
+    Known(_NO_MARKERS, "txn marked: no topics", "markers[*]", (ABSENT,), (THERE,)),
+    Known(_BUG, "txn marked: with an epoch below 0", "*.error_code", _FAILED, _INVALID),
 )

@@ -22,6 +22,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1_000,
     "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
 _QUICK = ("-XX:TieredStopAtLevel=1",)
 """The first of the JVM's two compilers alone: it runs for seconds."""

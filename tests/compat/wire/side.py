@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
+from compat.wire.produce import ProduceResponse
+
 from tidelog_node.kafka.protocol import messages
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.fields import Message
@@ -28,8 +30,9 @@ from tidelog_node.kafka.protocol.writer import Writer
 
 CLIENT_ID = "compared"
 CLOSED = "the connection is closed"
+SILENT = "no answer comes"
 UNKNOWN_ID = b"u" * 16
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 10.0
 _READY_S = 60.0
 
 
@@ -55,7 +58,10 @@ class Side:
         self._disconnect()
 
     def ask(self, request: Message, version: int) -> Any:
-        """Return the response, decoded; :data:`CLOSED` where the broker hangs up."""
+        """Return the response, decoded.
+
+        It is :data:`CLOSED` where the broker hangs up, and :data:`SILENT` where it does not answer.
+        """
         writer = Writer()
         is_flexible = version >= request.FLEXIBLE
         self._asked += 1
@@ -66,6 +72,9 @@ class Side:
         except (ConnectionError, EOFError):
             self._disconnect()
             return CLOSED
+        except TimeoutError:
+            self._disconnect()
+            return SILENT
         has_tags = response_has_tags(request.API_KEY, is_flexible=is_flexible)
         assert read_response_header(reader, has_tags=has_tags) == self._asked
         response = decode(_RESPONSES[type(request).__name__.replace("Request", "Response")], reader, version)
@@ -136,4 +145,4 @@ def _declared() -> dict[str, type[Message]]:
     return {kind.__name__: kind for kind in classes if issubclass(kind, Message)}
 
 
-_RESPONSES = _declared()
+_RESPONSES = _declared() | {"ProduceResponse": ProduceResponse}
