@@ -196,7 +196,7 @@ class TransactionAdmin(Operations):
     def force_terminate_transaction(
         self, transactional_id: str, *, request_timeout: float | None = None
     ) -> Future[None]:
-        """Abort the open transaction of a transactional id, also a prepared one, and fence its producer (KIP-939)."""
+        """Abort the open transaction of a transactional id, even if prepared, and fence its producer (KIP-939)."""
         return self.fence_producers([transactional_id], request_timeout=request_timeout)[transactional_id]
 
     async def _at_coordinators(

@@ -251,7 +251,7 @@ class AssignedConsumer:
                 self._queue.put_back(message)
 
     def _unread(self, firsts: Mapping[Key, int]) -> None:
-        """Go back to these offsets, also in the stored offsets."""
+        """Reset the positions and the stored offsets to these offsets."""
         for key, offset in firsts.items():
             # The partition may have been revoked in the meantime.
             with contextlib.suppress(TidelogError):

@@ -182,7 +182,7 @@ def abort(
 @app.command("force-terminate")
 @connected
 def force_terminate(session: Session, transactional_ids: _Ids, yes: Yes = False) -> None:
-    """Abort the open transactions of transactional ids, also prepared ones, and fence their producers.
+    """Abort the open transactions of transactional ids, including prepared ones, and fence their producers.
 
     Example: tidelog transaction force-terminate payments --yes
     """

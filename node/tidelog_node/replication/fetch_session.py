@@ -4,7 +4,7 @@ The rules follow Kafka (FetchSession, FetchManager, FetchSessionCache) unless no
 
 - A full request creates a session. An incremental request changes one: it adds or updates the partitions that it names
   and removes those that it forgets. Each request carries the epoch that the session expects, one more than the last;
-  after 2147483647 comes 1. A full request ends the session that it names. A session without partitions ends.
+  2147483647 is followed by 1. A full request ends the session that it names. A session without partitions ends.
 - Each request fetches all partitions of its session. Kafka reads them all; Tidelog reads a partition only while it is
   ``changed``: a request named it, it had something that its reader has not taken yet, it failed, or its log or state
   changed since. For all others a fetch has the last fetch's result: a follower acknowledges the same offset, the end of
@@ -13,8 +13,8 @@ The rules follow Kafka (FetchSession, FetchManager, FetchSessionCache) unless no
   a diverging epoch, a preferred read replica, or a changed high watermark or log start.
 - The cache has ``slots`` for sessions. When all are taken, a new session replaces one that was unused for two minutes,
   or else the least valuable one if that is worth less. Followers' sessions are worth more than consumers', then larger
-  ones more than smaller ones. A session younger than two minutes is spared, except a consumer's by a follower's.
-  Without a slot the reader gets no session.
+  ones more than smaller ones. A session younger than two minutes is not replaced, except that a follower's session may
+  replace a consumer's. Without a slot the reader gets no session.
 - Sessions also have bounds that Kafka's do not: ``MAX_SESSION_PARTITIONS`` each, and ``MAX_CACHED_PARTITIONS``
   together. A session that an incremental request takes above a bound ends. A new session replaces larger ones by the
   rules above, and a follower's session replaces the largest consumers' sessions.

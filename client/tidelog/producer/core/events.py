@@ -27,7 +27,7 @@ class BatchAcknowledged:
 class BatchFailed:
     """A failed attempt. ``leader_known`` tells that the answer named a newer leader, to be tried at once.
 
-    ``is_refused`` tells that the leader has not stored the batch and will not do so by this attempt.
+    ``is_refused`` is True if the leader has not stored the batch, and this attempt cannot store it later.
     """
 
     batch_id: int

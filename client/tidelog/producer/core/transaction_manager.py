@@ -148,7 +148,7 @@ class TransactionManager:
         """Commit offsets with the transaction.
 
         Raises:
-            TidelogError: _STATE, _CONFLICT, the fatal error, or the one after which the transaction must be aborted.
+            TidelogError: _STATE, _CONFLICT, the fatal error, or the error that requires an abort of the transaction.
         """
         wanted = (member, tuple(offsets))
         operation = self._resumed(Action.SEND_OFFSETS)

@@ -1,4 +1,4 @@
-"""Closing of the logs of offline replicas, also in the background."""
+"""Closes the logs of offline replicas, in threads or directly."""
 
 from __future__ import annotations
 

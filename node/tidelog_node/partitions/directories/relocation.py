@@ -118,7 +118,7 @@ class Relocations:
         self._has_work.set()
 
     def change_rate(self, max_bytes_per_second: float) -> None:
-        """Change the limit, also for the running move."""
+        """Change the limit. It applies to the running move as well."""
         self._rate = max_bytes_per_second
         self._chunk = int(min(_CHUNK_BYTES, max(_MIN_CHUNK_BYTES, max_bytes_per_second)))
         if self._current is not None:
