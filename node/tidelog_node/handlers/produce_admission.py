@@ -94,7 +94,7 @@ class Turns(Generic[K]):
 
 
 class Turn(Generic[K]):
-    """One request's position, from :meth:`Turns.take` until it has done its work or never will."""
+    """One request's position in the order, from :meth:`Turns.take` until the request has ended."""
 
     def __init__(self, turns: Turns[K], keys: list[K], before: list[asyncio.Future[None]]) -> None:
         self.keys = keys

@@ -177,7 +177,7 @@ class BrokerConnections:
         self._commands: list[Command] = []
 
     def has_call(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
-        """Return True if a broker has a call open now for that registration."""
+        """Return True if this registration of a broker has an open call."""
         return (broker_id, broker_epoch) in self._open_calls
 
     def step(self, event: Event, now_ms: int) -> list[Command]:

@@ -88,7 +88,7 @@ class TopicPartitioner(TopicLanes):
         return policy.key_hash.of(key or b"") % self.count
 
     def next_sticky(self) -> None:
-        """Move on to a random other partition, one with a leader if possible."""
+        """Choose another sticky partition at random, with a leader if possible."""
         candidates = self._available or range(self.count)
         others = [p for p in candidates if p != self.sticky] or candidates
         self.sticky = others[self._choose(len(others))]
