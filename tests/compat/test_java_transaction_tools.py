@@ -50,6 +50,13 @@ def test_kafka_transactions_shows_an_open_transaction_and_aborts_it(cluster: Dep
     assert dict(zip(header.split(), lines[1].split(), strict=True))["CurrentTransactionStartOffset"] == "None"
 
 
+def test_kafka_transactions_forces_the_end_of_a_transaction(cluster: Deployment, begun: str) -> None:
+    shell = Shell(cluster.servers)
+    shell("kafka-transactions", "forceTerminateTransaction", "--transactionalId", begun)
+    listed = shell("kafka-transactions", "list")
+    assert re.search(rf"{begun}\s+\d+\s+\d+\s+(Empty|CompleteAbort)", listed), listed
+
+
 def test_kafka_dump_log_decodes_the_state_of_transactions(cluster: Deployment, begun: str) -> None:
     def logs() -> list[Path]:
         return [
