@@ -29,7 +29,7 @@ def test_member_of_a_group_that_cannot_be_served_is_told_why(caplog: pytest.LogC
     error = message.error()
     assert error is not None
     assert error.code() == ErrorCode.COORDINATOR_NOT_AVAILABLE.code
-    reason = "no group can be served without __consumer_offsets, which cannot be created: "
+    reason = "no groups can be served without __consumer_offsets, which cannot be created: "
     assert error.str().startswith(reason)
     assert "replicat" in error.str()
     waits = [r.getMessage() for r in caplog.records if r.name == "tidelog.waiting"]
