@@ -61,7 +61,7 @@ sim: $(VENV)/.dev ## Run the simulations over many seeds (SEEDS=20000, SIM=raft|
 chaos: $(VENV)/.dev ## Put a real cluster under faults and check what its clients saw (DURATION=5m, SEED=7, DRIVER=local, FAULTS=kill,pause)
 	@$(BIN)/tidelog chaos run --driver $(or $(DRIVER),netns) --faults $(FAULTS) --duration $(or $(DURATION),5m) \
 		$(if $(SEED),--seed $(SEED)) --output $(or $(OUTPUT),build/chaos-$(shell date +%Y%m%d-%H%M%S)) $(ARGS)
-	@TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 tests/integration
+	@TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 tests/integration tests/chaos
 
 compat: $(VENV)/.dev ## Point Kafka's clients, its shell tools, Spark's Kafka source and kafka-python's own tests at a cluster (PEER=kafka: at Kafka's)
 	@TIDELOG_COMPAT=1 TIDELOG_COMPAT_PEER=$(or $(PEER),tidelog) $(BIN)/python -m pytest tests/compat --timeout 300 $(ARGS)
