@@ -1,4 +1,4 @@
-"""Repeated requests for groups: each coordinator gets its own groups.
+"""Repeated requests: for groups, of which each coordinator gets its own, and to every node.
 
 A request is retried if a coordinator has moved or is loading.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tidelog.cluster import Connection, Coordinators
+from tidelog.cluster import ClusterClient, Connection, Coordinators
+from tidelog.cluster.answers import error_of
 from tidelog.cluster.attempts import Outcomes, ask_until_settled
 from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.coordinator import MOVED
 from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.waiting import ReportedWait
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -79,3 +81,48 @@ async def _ask_one(
     for group_id in moved:
         coordinators.forget(group_id)
     return outcomes
+
+
+async def ask_every_node(
+    cluster: ClusterClient, listed: str, ask: Callable[[Connection, float], Awaitable[Any]], timeout_ms: float
+) -> list[tuple[int, Any, TidelogError | None]]:
+    """Return each node's id, last response (None for none) and error. ``ask`` gets a timeout in seconds.
+
+    Nodes that are loading or unreachable are asked again until the deadline. ``listed`` names the wait in the log.
+
+    Raises:
+        TidelogError: no node answered the request for metadata.
+    """
+    deadline_ms = now_ms() + timeout_ms
+    metadata = await cluster.refresh([], timeout_ms=timeout_ms)
+    nodes = sorted(metadata.brokers)
+    answers = await asyncio.gather(*(_ask_node(cluster, node, listed, ask, deadline_ms) for node in nodes))
+    return [(node, response, error) for node, (response, error) in zip(nodes, answers, strict=True)]
+
+
+async def _ask_node(
+    cluster: ClusterClient,
+    node_id: int,
+    listed: str,
+    ask: Callable[[Connection, float], Awaitable[Any]],
+    deadline_ms: float,
+) -> tuple[Any, TidelogError | None]:
+    async def call(connection: Connection) -> Any:
+        return await ask(connection, max(min(deadline_ms - now_ms(), ATTEMPT_MS), 1) / 1000)
+
+    with ReportedWait(f"the {listed} of node {node_id}") as wait:
+        attempt = 0
+        response: Any = None
+        while True:
+            try:
+                response = await cluster.connection(node_id).call(call)
+            except TidelogError as failure:
+                error: TidelogError | None = failure
+            else:
+                error = error_of(response)
+            attempt += 1
+            wait_ms = cluster.backoff.wait_ms(attempt)
+            if error is None or not error.code.retriable or now_ms() + wait_ms >= deadline_ms:
+                return response, error
+            wait.note(error)
+            await asyncio.sleep(wait_ms / 1000)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
-from tidelog.admin.attempts import ATTEMPT_MS, AskCoordinator, ask_coordinators
+from tidelog.admin.attempts import ATTEMPT_MS, AskCoordinator, ask_coordinators, ask_every_node
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.cluster import ClusterClient, Connection, Coordinators, TopicPartitionKey
 from tidelog.cluster.answers import error_of, group_by_topic
 from tidelog.cluster.attempts import ask_leaders
-from tidelog.cluster.backoff import now_ms
 from tidelog.cluster.coordinator import Coordinated
 from tidelog.message import TopicPartition
 from tidelog.v1 import log_service_pb2 as log_pb
@@ -210,40 +209,18 @@ class TransactionAdmin(Operations):
 async def _list(
     cluster: ClusterClient, request: pb.ListTransactionsRequest, timeout_ms: float
 ) -> ListTransactionsResult:
-    deadline_ms = now_ms() + timeout_ms
-    metadata = await cluster.refresh([], timeout_ms=timeout_ms)
-    answers = await asyncio.gather(
-        *(_ask_list(cluster, node, request, deadline_ms) for node in sorted(metadata.brokers))
+    answers = await ask_every_node(
+        cluster,
+        "transactions",
+        lambda c, timeout_s: c.transactions.ListTransactions(request, timeout=timeout_s),
+        timeout_ms,
     )
-    listed = {line.transactional_id: line for lines, _ in answers for line in lines}
-    errors = [error for _, error in answers if error is not None]
+    lines = [
+        _listing(line, node) for node, response, _ in answers if response is not None for line in response.transactions
+    ]
+    listed = {line.transactional_id: line for line in lines}
+    errors = [error for _, _, error in answers if error is not None]
     return ListTransactionsResult([listed[name] for name in sorted(listed)], errors)
-
-
-async def _ask_list(
-    cluster: ClusterClient, node_id: int, request: pb.ListTransactionsRequest, deadline_ms: float
-) -> tuple[list[TransactionListing], TidelogError | None]:
-    """Ask a node once more after each transient error, until the deadline."""
-
-    async def call(connection: Connection) -> pb.ListTransactionsResponse:
-        timeout_s = max(min(deadline_ms - now_ms(), ATTEMPT_MS), 1) / 1000
-        return await connection.transactions.ListTransactions(request, timeout=timeout_s)
-
-    attempt = 0
-    while True:
-        found: list[TransactionListing] = []
-        try:
-            response = await cluster.connection(node_id).call(call)
-        except TidelogError as failure:
-            error: TidelogError | None = failure
-        else:
-            found = [_listing(line, node_id) for line in response.transactions]
-            error = error_of(response)
-        attempt += 1
-        wait_ms = cluster.backoff.wait_ms(attempt)
-        if error is None or not error.code.retriable or now_ms() + wait_ms >= deadline_ms:
-            return found, error
-        await asyncio.sleep(wait_ms / 1000)
 
 
 async def _ask_producers(

@@ -6,10 +6,9 @@ Each group is described by KIP-848's protocol first, and by the classic one if n
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
-from tidelog.admin.attempts import ask_coordinators
+from tidelog.admin.attempts import ask_coordinators, ask_every_node
 from tidelog.admin.groups.model import (
     ConsumerGroupDescription,
     ConsumerGroupListing,
@@ -28,10 +27,6 @@ from tidelog.consumer.assignors.protocol import PROTOCOL_TYPE, decode_assignment
 from tidelog.message import TopicPartition
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.waiting import ReportedWait
-
-_ATTEMPT_MS = 5_000
-"""The longest wait for a node's answer before the next attempt."""
 
 
 async def list_groups(
@@ -45,42 +40,17 @@ async def list_groups(
     Raises:
         TidelogError: no node answered the request for metadata.
     """
-    deadline_ms = now_ms() + timeout_ms
     request = pb.ListGroupsRequest(
         states_filter=sorted({state.kafka_name for state in states or ()}),
         types_filter=sorted({kind.kafka_name for kind in types or ()}),
     )
-    metadata = await cluster.refresh([], timeout_ms=timeout_ms)
-    answers = await asyncio.gather(*(_ask(cluster, node, request, deadline_ms) for node in sorted(metadata.brokers)))
-    groups = {g.group_id: g for found, _ in answers for g in found}
-    errors = [error for _, error in answers if error is not None]
+    answers = await ask_every_node(
+        cluster, "groups", lambda c, timeout_s: c.groups.ListGroups(request, timeout=timeout_s), timeout_ms
+    )
+    lines = [line for _, response, _ in answers if response is not None for line in response.groups]
+    groups = {g.group_id: g for g in map(_listing, (g for g in lines if g.protocol_type in ("", PROTOCOL_TYPE)))}
+    errors = [error for _, _, error in answers if error is not None]
     return ListConsumerGroupsResult([groups[g] for g in sorted(groups)], errors)
-
-
-async def _ask(
-    cluster: ClusterClient, node_id: int, request: pb.ListGroupsRequest, deadline_ms: float
-) -> tuple[list[ConsumerGroupListing], TidelogError | None]:
-    async def call(connection: Connection) -> pb.ListGroupsResponse:
-        timeout_s = max(min(deadline_ms - now_ms(), _ATTEMPT_MS), 1) / 1000
-        return await connection.groups.ListGroups(request, timeout=timeout_s)
-
-    with ReportedWait(f"the groups of node {node_id}") as wait:
-        attempt = 0
-        found: list[ConsumerGroupListing] = []
-        while True:
-            try:
-                response = await cluster.connection(node_id).call(call)
-            except TidelogError as failure:
-                error: TidelogError | None = failure
-            else:
-                found = [_listing(g) for g in response.groups if g.protocol_type in ("", PROTOCOL_TYPE)]
-                error = error_of(response)
-            attempt += 1
-            wait_ms = cluster.backoff.wait_ms(attempt)
-            if error is None or not error.code.retriable or now_ms() + wait_ms >= deadline_ms:
-                return found, error
-            wait.note(error)
-            await asyncio.sleep(wait_ms / 1000)
 
 
 def _listing(group: pb.GroupListing) -> ConsumerGroupListing:
