@@ -13,7 +13,6 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId
@@ -177,14 +176,15 @@ class LogManager:
         self._moves[key].end(self.online, self.files)
         del self._moves[key]
 
-    def place(self, wanted: OpenLog, coming: Mapping[Path, int] = MappingProxyType({})) -> LogDirectory:
-        """Return the directory for a replica's log; ``coming`` counts the logs soon to be created in each directory.
+    def place(self, wanted: OpenLog, replicas: Mapping[Path, int] | None = None) -> LogDirectory:
+        """Return the directory for a replica's log. ``replicas`` replaces the directories' own counts of replicas.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR: The rules of :mod:`tidelog_node.hosting.placement` allow no directory.
         """
         candidates = [
-            Candidate(path, d.id, len(d) + coming.get(path, 0), wanted.key in d) for path, d in self._online.items()
+            Candidate(path, d.id, len(d) if replicas is None else replicas[path], wanted.key in d)
+            for path, d in self._online.items()
         ]
         return self._online[place(wanted, candidates, self._failures)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,6 @@ class ReplicaLogs:
         self._directories = directories
         self._found = found
         self._fail_directory = fail_directory
-        self._coming: Counter[Path] = Counter()
 
     def __iter__(self) -> Iterator[tuple[PartitionKey, FoundPartition]]:
         """Yield every log that no replica has taken over, including each rival copy of a partition."""
@@ -122,27 +121,25 @@ class ReplicaLogs:
         :meth:`open_in` tries again and reports the error.
         """
         groups = iter([wanted[i : i + _LOGS_PER_CALL] for i in range(0, len(wanted), _LOGS_PER_CALL)])
+        # A directory counts a log only once its thread has created it, so the choices count for themselves.
+        placed = Counter({directory.path: len(directory) for directory in self._directories.online})
 
         async def work() -> None:
             for group in groups:
-                await self._create_group(group)
+                await self._create_group(group, placed)
 
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_THREADS):
                 tasks.create_task(work(), name="create-logs")
 
-    async def _create_group(self, group: Sequence[OpenLog]) -> None:
+    async def _create_group(self, group: Sequence[OpenLog], placed: Counter[Path]) -> None:
         places: list[tuple[OpenLog, LogDirectory]] = []
         for one in group:
-            directory = self._place_of_new(one)
+            directory = self._place_of_new(one, placed)
             if directory is not None:
-                # The directory counts the log only once the thread has created it.
-                self._coming[directory.path] += 1
+                placed[directory.path] += 1
                 places.append((one, directory))
-        try:
-            created = await asyncio.to_thread(_create_logs, places)
-        finally:
-            self._coming.subtract(directory.path for _, directory in places)
+        created = await asyncio.to_thread(_create_logs, places)
         for one, directory, log in created:
             failure = self._directories.failures.get(directory.path)
             if failure is not None:
@@ -150,11 +147,11 @@ class ReplicaLogs:
             else:
                 self._found[one.key] = FoundPartition(one.topic_id, log, log.log_start_offset, directory.id)
 
-    def _place_of_new(self, one: OpenLog) -> LogDirectory | None:
+    def _place_of_new(self, one: OpenLog, placed: Mapping[Path, int]) -> LogDirectory | None:
         if one.key in self._found or self._directories.holding(one.key) is not None:
             return None
         try:
-            return self._directories.place(one, self._coming)
+            return self._directories.place(one, placed)
         except TidelogError:
             return None
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,16 @@ from memory_disk import MemoryFiles
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, BrokerId, TopicId
-from tidelog_node.log import PartitionLog
+from tidelog_node.hosting.commands import OpenLog
+from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.partitions import Partition
+from tidelog_node.partitions.directories import replica_logs
 from tidelog_node.partitions.directories.folder_creation import create_folders
 from tidelog_node.server import log_service
 from tidelog_quorum.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 MANY = 100
+_GROUP = 5
 ONE, TWO = BrokerId(1), BrokerId(2)
 
 
@@ -80,6 +84,34 @@ def test_new_replicas_are_spread_over_the_log_directories(disk: MemoryFiles) -> 
     asyncio.run(run())
 
 
+def test_log_that_a_thread_creates_while_others_are_placed_counts_once(
+    disk: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second thread stops after its first log until two more groups of logs are placed."""
+    create, calls = replica_logs._create_logs, itertools.count()
+    begun = [threading.Event() for _ in range(MANY // _GROUP)]
+
+    def in_turns(places: Sequence[tuple[OpenLog, LogDirectory]]) -> list[tuple[OpenLog, LogDirectory, PartitionLog]]:
+        call = next(calls)
+        begun[call].set()
+        created = create(places[:1])
+        if call % 2 == 0 and call + 2 < len(begun):
+            assert begun[call + 2].wait(10)
+        return created + create(places[1:])
+
+    async def run() -> None:
+        node = DiskNode(disk)
+        await node.create(MANY)
+        homes = Counter(str(p.log.directory.parent) for p in node.registry)
+        assert homes == {"/a": MANY // 2, "/b": MANY // 2}
+        await node.close()
+
+    monkeypatch.setattr(replica_logs, "_LOGS_PER_CALL", _GROUP)
+    monkeypatch.setattr(replica_logs, "_THREADS", 2)
+    monkeypatch.setattr(replica_logs, "_create_logs", in_turns)
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("reason", [errno.EMFILE, errno.ENOSPC])
 def test_folders_that_cannot_be_made_for_a_while_fail_no_directory(disk: MemoryFiles, reason: int) -> None:
     def refuse(operation: str, path: Path) -> int | None:
@@ -105,14 +137,12 @@ def test_disk_that_fails_while_folders_are_made_takes_its_directory_offline(disk
     async def run() -> None:
         node = DiskNode(disk)
         await node.create(MANY)
-        kept = {p.index for p in node.registry if p.log.directory.parent == Path("/b")}
         async with running(node):
             disk.fail = lambda operation, path: errno.EIO if path.is_relative_to("/a") else None
             await until(lambda: node.directories.failures)
             await until(lambda: all(p.log.has_folder for p in node.registry))
         assert {p.log.directory.parent for p in node.registry} == {Path("/b")}
-        # A replica that has no folder yet may be made in the other directory, as Kafka does.
-        assert kept <= {p.index for p in node.registry}
+        assert len(partitions(node)) == MANY // 2
         disk.fail = healthy
         await node.close()
 
