@@ -46,6 +46,7 @@ from tidelog.producer.core.transaction_requests import (
 from tidelog.producer.core.transaction_scope import IMPLICIT_VERSION
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import parse_header, read_records
+from tidelog_node.transactions.calls import CONCURRENT_WAIT_MS
 from tidelog_node.transactions.requests import (
     AddPartitionsRequest,
     AddPartitionsResponse,
@@ -57,7 +58,6 @@ from tidelog_node.transactions.requests import (
     TransactionResponse,
 )
 from tidelog_node.transactions.settings import TransactionSettings
-from tidelog_node.transactions.shard import CONCURRENT_WAIT_MS
 from tidelog_node.transactions.states import NO_PRODUCER, Producer
 
 ID = "payments"

@@ -1,4 +1,4 @@
-"""Transactional ids in a shard's memory, and the requests, writes and listings that are in progress there."""
+"""The transactional ids of a shard that are in memory. Others are read from the store of committed records."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidelog_node.transactions.requests import (
-    AddPartitionsRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-    ListTransactionsRequest,
-    TransactionListing,
-    TransactionResponse,
-)
+from tidelog_node.shards.store import RecordStore
+from tidelog_node.transactions.requests import AddPartitionsRequest, EndTxnRequest, InitProducerIdRequest
 from tidelog_node.transactions.states import TransactionMetadata
+from tidelog_node.transactions.store import TransactionStore
 
 ActingRequest: TypeAlias = InitProducerIdRequest | AddPartitionsRequest | EndTxnRequest
 """The requests of one transactional id, which wait for each other."""
@@ -55,23 +50,46 @@ class Waiting:
     request: ActingRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
-    """A record that is being written, and the response to send after its commit."""
+class Entries:
+    """The transactional ids of a shard. Those that are needed are in memory, by id."""
 
-    transactional_id: str
-    metadata: TransactionMetadata | None
-    """The state after the record; None removes the transactional id."""
-    call_id: int | None = None
-    response: TransactionResponse | None = None
-    refused: ActingRequest | None = None
-    """The request of the call, to be refused if the write fails."""
+    def __init__(self, store: RecordStore) -> None:
+        self._store = TransactionStore(store)
+        self._loaded: dict[str, Entry] = {}
 
+    def __iter__(self) -> Iterator[tuple[str, Entry]]:
+        """Iterate over the ids in memory, which may change meanwhile."""
+        return iter(tuple(self._loaded.items()))
 
-@dataclass(slots=True)
-class Listing:
-    """A ListTransactions request in progress."""
+    def get(self, transactional_id: str) -> Entry:
+        """Return the entry of a transactional id, read from the store if it is not in memory."""
+        entry = self._loaded.get(transactional_id)
+        if entry is None:
+            entry = self._loaded[transactional_id] = Entry(self._store.get(transactional_id))
+        return entry
 
-    request: ListTransactionsRequest
-    left: Iterator[str]
-    found: list[TransactionListing] = field(default_factory=list)
+    def peek(self, transactional_id: str) -> Entry | None:
+        """Return the entry of a transactional id if it is in memory."""
+        return self._loaded.get(transactional_id)
+
+    def metadata_of(self, transactional_id: str) -> TransactionMetadata | None:
+        """Return the state of a transactional id, which stays where it is."""
+        entry = self._loaded.get(transactional_id)
+        return self._store.get(transactional_id) if entry is None else entry.metadata
+
+    def drop_unneeded(self, transactional_id: str) -> None:
+        """Drop a transactional id from memory if the store has all of its state."""
+        entry = self._loaded.get(transactional_id)
+        if entry is not None and not entry.is_needed:
+            del self._loaded[transactional_id]
+
+    def ids(self) -> Iterator[str]:
+        """Yield every transactional id of the store and of memory, each once."""
+        in_memory = tuple(self._loaded)
+        yield from in_memory
+        known = frozenset(in_memory)
+        yield from (name for name in self._store.ids() if name not in known)
+
+    def stored_ids(self) -> Iterator[str]:
+        """Yield every transactional id of the store."""
+        return self._store.ids()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -24,41 +25,46 @@ from tidelog_node.log.appender import Appender
 from tidelog_node.log.log_reader import LogReader
 from tidelog_node.log.producers.state import ProducerState, _Producer
 from tidelog_node.log.segments.transaction_index import TransactionIndex
+from tidelog_node.transactions import decisions, transitions
 from tidelog_node.transactions import markers as markers_module
-from tidelog_node.transactions import shard as shard_module
-from tidelog_node.transactions import transitions
+from tidelog_node.transactions import writes as writes_module
+from tidelog_node.transactions.entries import Entry
 from tidelog_node.transactions.events import WriteMarkers
 from tidelog_node.transactions.markers import MarkerQueue
-from tidelog_node.transactions.shard import TransactionShard
-from tidelog_node.transactions.states import LEGAL_TRANSITIONS, NO_PRODUCER, TransactionState
+from tidelog_node.transactions.states import LEGAL_TRANSITIONS, NO_PRODUCER, Producer, TransactionState
+from tidelog_node.transactions.upkeep import Upkeep
+from tidelog_node.transactions.writes import Writes
 
 
 def _mark_before_prepare_is_durable() -> list[Patch]:
-    original = TransactionShard._note_written
+    note_written, send_markers = Writes.note_written, Writes.send_markers
 
-    def note_written(self: TransactionShard, write_id: int, wall_ms: int) -> None:
-        original(self, write_id, wall_ms)
-        name = self._writes[write_id].transactional_id
-        self._send_markers(name, self._entry(name))
+    def mark_at_once(self: Writes, write_id: int) -> Entry:
+        entry = note_written(self, write_id)
+        open_writes, entry.open_writes = entry.open_writes, deque()
+        send_markers(self, self._open[write_id].transactional_id, entry)
+        entry.open_writes = open_writes
+        return entry
 
-    def complete(self: TransactionShard, transactional_id: str, producer: object, wall_ms: int) -> None:
-        metadata = self._entry(transactional_id).metadata
+    def complete(self: Writes, transactional_id: str, producer: Producer, version: int, wall_ms: int) -> None:
+        metadata = self._entries.get(transactional_id).metadata
         if metadata is not None and metadata.state.is_prepared and metadata.producer == producer:
-            self._write(transactional_id, transitions.complete(metadata, wall_ms))
+            self.begin(transactional_id, transitions.complete(metadata, wall_ms), version)
 
-    return [(TransactionShard, "_note_written", note_written), (TransactionShard, "_complete", complete)]
+    return [(Writes, "note_written", mark_at_once), (Writes, "complete", complete)]
 
 
 def _answer_before_a_record_is_durable() -> list[Patch]:
-    original = TransactionShard._note_written
+    original = Writes.note_written
 
-    def note_written(self: TransactionShard, write_id: int, wall_ms: int) -> None:
-        write = self._writes[write_id]
-        original(self, write_id, wall_ms)
+    def note_written(self: Writes, write_id: int) -> Entry:
+        write = self._open[write_id]
+        entry = original(self, write_id)
         if write.call_id is not None and write.response is not None:
-            self._answer(write.call_id, write.response)
+            self._calls.answer(write.call_id, write.response)
+        return entry
 
-    return [(TransactionShard, "_note_written", note_written)]
+    return [(Writes, "note_written", note_written)]
 
 
 def _skip_the_marker_of_one_partition() -> list[Patch]:
@@ -145,37 +151,38 @@ def _abort_without_fencing() -> list[Patch]:
 
 
 def _initialize_over_an_open_transaction() -> list[Patch]:
-    def initialize(self: TransactionShard, entry: Any, call_id: int, request: Any, wall_ms: int) -> Any:
+    def initialize(entry: Entry, request: Any, settings: Any, wall_ms: int) -> Any:
         current = entry.metadata
         if current is not None and current.state is TransactionState.ONGOING:
             current = transitions.complete(replace(current, state=TransactionState.PREPARE_ABORT), wall_ms)
             entry.metadata = current
-        return original(self, entry, call_id, request, wall_ms)
+        return original(entry, request, settings, wall_ms)
 
-    original = TransactionShard._initialize
-    return [(TransactionShard, "_initialize", initialize)]
+    original = decisions._initialize
+    return [(decisions, "_initialize", initialize)]
 
 
 def _never_time_out() -> list[Patch]:
-    return [(TransactionShard, "_abort_timed_out", lambda _self, _wall_ms: None)]
+    return [(Upkeep, "_abort_timed_out", lambda _self, _settings, _wall_ms: None)]
 
 
 def _forget_prepared_transactions_of_the_former_coordinator() -> list[Patch]:
-    return [(TransactionShard, "_load", lambda _self, _name: None)]
+    return [(Upkeep, "_load", lambda _self, _name: None)]
 
 
 def _abort_what_the_former_coordinator_prepared() -> list[Patch]:
-    original = TransactionShard._load
+    original = Upkeep._load
 
-    def load(self: TransactionShard, transactional_id: str) -> None:
-        before = len(self._commands)
+    def load(self: Upkeep, transactional_id: str) -> None:
+        commands = self._writes._commands
+        before = len(commands)
         original(self, transactional_id)
-        for place in range(before, len(self._commands)):
-            command = self._commands[place]
+        for place in range(before, len(commands)):
+            command = commands[place]
             if isinstance(command, WriteMarkers):
-                self._commands[place] = replace(command, committed=False)
+                commands[place] = replace(command, committed=False)
 
-    return [(TransactionShard, "_load", load)]
+    return [(Upkeep, "_load", load)]
 
 
 def _begin_the_next_before_the_markers_are_written() -> list[Patch]:
@@ -187,7 +194,7 @@ def _begin_the_next_before_the_markers_are_written() -> list[Patch]:
         return original(current, *arguments)
 
     legal = {**LEGAL_TRANSITIONS, TransactionState.ONGOING: tuple(TransactionState)}
-    return [(transitions, "add_partitions", add_partitions), (shard_module, "LEGAL_TRANSITIONS", legal)]
+    return [(transitions, "add_partitions", add_partitions), (writes_module, "LEGAL_TRANSITIONS", legal)]
 
 
 def _verify_nothing() -> list[Patch]:

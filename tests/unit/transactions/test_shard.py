@@ -8,6 +8,7 @@ import pytest
 from transaction_shards import WALL_MS, TransactionHarness
 
 from tidelog_foundation.errors import ErrorCode
+from tidelog_node.transactions.calls import CONCURRENT_WAIT_MS
 from tidelog_node.transactions.requests import (
     AddPartitionsRequest,
     AddPartitionsResponse,
@@ -22,7 +23,6 @@ from tidelog_node.transactions.requests import (
     TransactionRequest,
 )
 from tidelog_node.transactions.settings import TransactionSettings
-from tidelog_node.transactions.shard import CONCURRENT_WAIT_MS
 from tidelog_node.transactions.states import NO_PRODUCER, NO_TIMEOUT_MS, Producer, TransactionState
 
 ID = "payments"
