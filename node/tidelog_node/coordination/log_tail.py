@@ -45,7 +45,7 @@ def epoch_before(log: PartitionLog, offset: int) -> int:
 
 
 def apply_batches(contents: ShardContents, batches: bytes, now_ms: int) -> int:
-    """Apply whole batches to a shard, and return the offset after them, -1 if there are none.
+    """Apply whole batches to a shard, and return the offset after the last one.
 
     Raises:
         TidelogError: CORRUPT_MESSAGE; the errors of the view.
@@ -71,7 +71,7 @@ def apply_batches(contents: ShardContents, batches: bytes, now_ms: int) -> int:
             contents.apply((), after)
     if last is not None:
         contents.apply(records, last)
-    return -1 if contents.last is None else contents.last.offset
+    return contents.last.offset
 
 
 def _of_batch(batches: bytes, position: int) -> Iterator[ShardRecord]:

@@ -23,17 +23,22 @@ from tidelog_node.coordination.view_layout import (
     FORMAT_VERSION,
     ShardName,
     ViewPosition,
+    all_pending,
     all_positions,
     all_records,
+    decode_pending,
     decode_position,
+    encode_pending,
     encode_position,
     entry_key,
+    pending_key,
     position_key,
     records_of_owner,
     shard_of_position,
     split_entry_key,
 )
 from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.pending import PendingRecord, StoredChange
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +181,7 @@ class RocksView:
 
 
 class ShardView:
-    """The committed records of one shard, as the ``RecordStore`` of its core, and the applied position of its log."""
+    """The records of one shard, those of its stored transactions, and the applied position of its log."""
 
     def __init__(self, view: RocksView, name: ShardName) -> None:
         self.name = name
@@ -217,8 +222,26 @@ class ShardView:
             yield owner.decode(errors="replace")
             start = records_of_owner(self.name, owner)[1]
 
-    def apply(self, records: Iterable[ShardRecord], position: ViewPosition | None = None) -> None:
-        """Apply committed records, in the order of the log, together with the position after them.
+    def pending(self) -> Iterator[PendingRecord]:
+        """Yield the records of the stored transactions.
+
+        Raises:
+            ViewFailedError: RocksDB failed.
+        """
+        for key, value in self._view.items(*all_pending(self.name)):
+            try:
+                yield decode_pending(key, value)
+            except struct.error as error:
+                raise _failed(self._view.directory, "read", error) from error
+
+    def apply(
+        self,
+        records: Iterable[ShardRecord],
+        position: ViewPosition | None = None,
+        changes: Iterable[StoredChange] = (),
+    ) -> None:
+        """Apply committed records, in the order of the log, with the position after them, and change stored
+        transactions.
 
         Records without an owner are skipped. Without a position the current one stays.
 
@@ -234,6 +257,12 @@ class ShardView:
                 batch.delete(key)
             else:
                 batch.put(key, record.value)
+        for change in changes:
+            pending = pending_key(self.name, change.producer_id, change.key)
+            if change.pending is None:
+                batch.delete(pending)
+            else:
+                batch.put(pending, encode_pending(change.pending))
         if position is not None:
             batch.put(position_key(self.name), encode_position(position))
         self._view.write(batch)
@@ -247,6 +276,7 @@ class ShardView:
         batch = WriteBatch(raw_mode=True)
         batch.delete(position_key(self.name))
         batch.delete_range(*all_records(self.name))
+        batch.delete_range(*all_pending(self.name))
         self._view.write(batch)
 
 

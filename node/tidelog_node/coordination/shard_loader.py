@@ -61,7 +61,8 @@ class ShardLoader:
         await self._wait_for_high_watermark(end_offset)
         shard = view.shard(ShardName(self._partition.index, self._partition.topic_id))
         begun = offset = await self._begin(shard, end_offset)
-        contents = ShardContents(shard, ViewPosition(begun, epoch_before(self._partition.log, begun), 0))
+        position = ViewPosition(begun, epoch_before(self._partition.log, begun), 0)
+        contents = await self._views.in_thread(ShardContents, shard, position)
         while offset < end_offset:
             batches = self._partition.log.read(offset, _READ_BYTES, end_offset)
             if not batches:

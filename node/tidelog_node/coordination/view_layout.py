@@ -3,7 +3,7 @@
 A shard is named by its partition of the internal topic and the topic id, so that a topic that is created again begins
 empty. In a record's key that name is followed by the owner of the record, such as the group, prefixed by its length,
 and the rest of the record's key. All records of an owner are therefore adjacent, in the order of their keys. A shard
-has one more entry, its position.
+also has an entry for its position, and one for each record of a stored transaction.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ import struct
 from dataclasses import dataclass
 
 from tidelog_foundation.ids import TopicId
+from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.pending import PendingRecord
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FORMAT_KEY = b"\x00format"
-_POSITION_KIND, _RECORD_KIND, _AFTER_RECORDS = b"\x01", b"\x02", b"\x03"
+_POSITION_KIND, _RECORD_KIND, _PENDING_KIND = b"\x01", b"\x02", b"\x03"
 _SHARD = struct.Struct(">i16s")
 _POSITION = struct.Struct(">qiq")
 _TYPE_AND_LENGTH = struct.Struct(">hh")
 _LENGTH = struct.Struct(">H")
+_PRODUCER = struct.Struct(">q")
+_PENDING = struct.Struct(">q?")
 _TYPE_SIZE = 2
 
 
@@ -80,6 +84,35 @@ def decode_position(data: bytes) -> ViewPosition:
 def all_records(name: ShardName) -> tuple[bytes, bytes]:
     """Return the key range of a shard's records."""
     return _RECORD_KIND + name.encode(), after(_RECORD_KIND + name.encode())
+
+
+def all_pending(name: ShardName) -> tuple[bytes, bytes]:
+    """Return the key range of the records of a shard's stored transactions."""
+    return _PENDING_KIND + name.encode(), after(_PENDING_KIND + name.encode())
+
+
+def pending_key(name: ShardName, producer_id: int, record_key: bytes) -> bytes:
+    """Return the view's key for a record of a stored transaction."""
+    return _PENDING_KIND + name.encode() + _PRODUCER.pack(producer_id) + record_key
+
+
+def encode_pending(pending: PendingRecord) -> bytes:
+    """Return the value of a record of a stored transaction: its offset, and the record's value."""
+    value = pending.record.value
+    return _PENDING.pack(pending.offset, value is not None) + (value or b"")
+
+
+def decode_pending(key: bytes, data: bytes) -> PendingRecord:
+    """Decode a record of a stored transaction.
+
+    Raises:
+        struct.error: The key or the value is too short.
+    """
+    start = len(_PENDING_KIND) + _SHARD.size
+    (producer_id,) = _PRODUCER.unpack_from(key, start)
+    offset, has_value = _PENDING.unpack_from(data)
+    value = data[_PENDING.size :] if has_value else None
+    return PendingRecord(producer_id, offset, ShardRecord(key[start + _PRODUCER.size :], value))
 
 
 def records_of_owner(name: ShardName, owner: bytes) -> tuple[bytes, bytes]:

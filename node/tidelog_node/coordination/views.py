@@ -20,6 +20,7 @@ from tidelog_foundation.errors import ErrorCode
 from tidelog_node.coordination.rocks_view import RocksView, ViewFailedError
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition
 from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.pending import PendingRecord, StoredChange
 
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -29,7 +30,7 @@ _RETRY_S = 1.0
 
 
 class ShardStore(Protocol):
-    """The committed records of one shard and the applied position of its log.
+    """The committed records of one shard, the applied position of its log, and the records of stored transactions.
 
     Every method may raise ViewFailedError.
     """
@@ -43,8 +44,17 @@ class ShardStore(Protocol):
     def position(self) -> ViewPosition | None:
         """Return the applied position of the log, or None if the view has none for this shard."""
 
-    def apply(self, records: Iterable[ShardRecord], position: ViewPosition | None = None) -> None:
-        """Apply committed records, in the order of the log, together with the position after them."""
+    def pending(self) -> Iterator[PendingRecord]:
+        """Yield the records of the stored transactions."""
+
+    def apply(
+        self,
+        records: Iterable[ShardRecord],
+        position: ViewPosition | None = None,
+        changes: Iterable[StoredChange] = (),
+    ) -> None:
+        """Apply committed records, in the order of the log, with the position after them, and change stored
+        transactions."""
 
     def clear(self) -> None:
         """Delete all entries of the shard."""

@@ -450,7 +450,7 @@ def test_shard_that_fails_is_loaded_again_with_all_that_is_in_the_log(groups_of,
             else:
                 apply = ShardView.apply
 
-                def broken(self, records, position=None):
+                def broken(self, *args):
                     monkeypatch.setattr(ShardView, "apply", apply)
                     raise ViewFailedError(ErrorCode.KAFKA_STORAGE_ERROR, "a block is damaged")
 

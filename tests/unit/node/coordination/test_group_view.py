@@ -17,6 +17,7 @@ from tidelog_node.coordination.view_layout import (
 )
 from tidelog_node.groups.records import GroupMetadataKey, OffsetCommitKey, encode_key
 from tidelog_node.shards.events import ShardRecord
+from tidelog_node.shards.pending import PendingRecord, StoredChange
 
 SHARD = ShardName(7, b"0123456789abcdef")
 
@@ -63,6 +64,29 @@ def test_view_lists_each_group_once_and_none_of_another_shard(view):
     assert list(view.shard(SHARD).ids()) == []
     assert view.shards() == sorted(shards[1:])
     assert view.shard(shards[1]).records_of("1-a") != []
+
+
+def test_view_returns_the_records_of_stored_transactions_until_they_are_removed(view, tmp_path):
+    shards = [SHARD, ShardName(8, SHARD.topic_id)]
+    records = [
+        PendingRecord(2**40, 5, ShardRecord(offset_key("g"), b"\x00value")),
+        PendingRecord(2**40, 6, ShardRecord(offset_key("g", 1), b"")),
+        PendingRecord(2**40 + 1, 7, ShardRecord(offset_key("g"), None)),
+    ]
+    for name in shards:
+        changes = [StoredChange(each.producer_id, each.record.key, each) for each in records]
+        view.shard(name).apply((), ViewPosition(9, 1, 2), changes)
+    assert list(view.shard(SHARD).ids()) == []
+
+    view.close()
+    again = RocksView.open(tmp_path / "group-view")
+    assert sorted(again.shard(SHARD).pending()) == sorted(records)
+    again.shard(SHARD).apply((), None, [StoredChange(2**40, offset_key("g"), None)])
+    assert sorted(again.shard(SHARD).pending()) == sorted(records[1:])
+    again.shard(SHARD).clear()
+    assert list(again.shard(SHARD).pending()) == []
+    assert sorted(again.shard(shards[1]).pending()) == sorted(records)
+    again.close()
 
 
 @pytest.mark.parametrize("key", [b"", b"\x00\x01", b"\x00\x01\x00\x05abc", b"\x00\x02\xff\xff"])

@@ -9,7 +9,7 @@ import pytest
 
 from tidelog_foundation.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch
 from tidelog_node.coordination.log_tail import apply_batches
-from tidelog_node.coordination.shard_contents import ShardContents
+from tidelog_node.coordination.shard_contents import MAX_HELD_RECORDS, ShardContents
 from tidelog_node.coordination.view_layout import ShardName, ViewPosition
 from tidelog_node.groups.records import OffsetCommitKey, encode_key
 from tidelog_node.shards.events import ShardRecord
@@ -77,12 +77,13 @@ def check(contents: ShardContents, log: list[Entry]) -> None:
     contents.check_invariants()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(120))
 def test_records_of_a_shard_are_those_of_its_log_however_often_it_is_loaded(seed: int) -> None:
     rng = random.Random(seed)
+    max_held = (0, 5, 30, MAX_HELD_RECORDS)[seed % 4]
     log: list[Entry] = []
     store = MemoryShard(NAME)
-    contents = ShardContents(store, ViewPosition(0, -1, 0))
+    contents = ShardContents(store, ViewPosition(0, -1, 0), max_held)
     for _ in range(120):
         offset = log[-1].end if log else 0
         producer_id = rng.choice((-1, -1, 1, 2, 3))
@@ -106,9 +107,16 @@ def test_records_of_a_shard_are_those_of_its_log_however_often_it_is_loaded(seed
         if rng.random() < 0.1:
             position = store.position()
             begin = 0 if position is None else position.offset
-            contents = ShardContents(store, ViewPosition(begin, 4, 0))
-            tail = b"".join(entry.encode() for entry in log if entry.offset >= begin)
-            assert apply_batches(contents, tail, 7) in (log[-1].end, begin)
+            read = [entry.encode() for entry in log if entry.offset >= begin]
+            if rng.random() < 0.3:
+                # The load is interrupted.
+                interrupted = ShardContents(store, ViewPosition(begin, 4, 0), max_held)
+                apply_batches(interrupted, b"".join(read[: rng.randint(0, len(read))]), 7)
+                position = store.position()
+                begin = 0 if position is None else position.offset
+                read = [entry.encode() for entry in log if entry.offset >= begin]
+            contents = ShardContents(store, ViewPosition(begin, 4, 0), max_held)
+            assert apply_batches(contents, b"".join(read), 7) in (log[-1].end, begin)
             check(contents, log)
 
 
@@ -131,3 +139,23 @@ def test_position_of_the_view_stays_before_the_first_open_transaction() -> None:
     assert position() == (3, 5, 14)
     contents.end(8, ViewPosition(6, 6, 15), committed=False)
     assert position() == (6, 6, 15)
+
+
+def test_transaction_that_stays_open_does_not_lengthen_the_loads_of_its_shard() -> None:
+    store = MemoryShard(NAME)
+    contents = ShardContents(store, ViewPosition(0, -1, 0), max_held_records=10)
+    contents.add(7, 0, (ShardRecord(KEYS[0], b"prepared"), ShardRecord(KEYS[1], b"superseded")), ViewPosition(2, 4, 1))
+    for offset in range(2, 100):
+        contents.apply((ShardRecord(KEYS[1], b"%d" % offset),), ViewPosition(offset + 1, 4, 2))
+        contents.check_invariants()
+    position = store.position()
+    assert position is not None
+    assert position.offset == 100
+    assert contents.pending_of("a") == {KEYS[0]: 1}.keys()
+
+    again = ShardContents(store, position, max_held_records=10)
+    assert again.pending_of("a") == {KEYS[0]: 1}.keys()
+    assert again.end(7, ViewPosition(101, 4, 3), committed=True) == {"a"}
+    assert again.records_of("a") == [ShardRecord(KEYS[0], b"prepared"), ShardRecord(KEYS[1], b"99")]
+    again.check_invariants()
+    assert list(store.pending()) == []

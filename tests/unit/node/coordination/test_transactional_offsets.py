@@ -13,6 +13,7 @@ from tidelog_foundation.records import ControlType, control_batch, iter_headers
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node import handlers
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator
+from tidelog_node.coordination.shard_contents import ShardContents
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.groups import messages
 from tidelog_node.groups.settings import GroupSettings
@@ -89,9 +90,9 @@ class Nodes:
             lambda: txn_offset_commit(self.contexts[node_id], self.groups[node_id], request, CLIENT)
         )
 
-    async def commit_alone(self, offset, node_id=1):
+    async def commit_alone(self, offset, node_id=1, group_id="g"):
         topic = messages.OffsetCommitTopic("t", (messages.OffsetCommitPartition(0, offset),))
-        request = messages.OffsetCommitRequest("g", -1, topics=(topic,))
+        request = messages.OffsetCommitRequest(group_id, -1, topics=(topic,))
         return await self._repeat(lambda: offset_commit(self.groups[node_id], request, CLIENT))
 
     async def _repeat(self, call):
@@ -180,6 +181,33 @@ def test_new_coordinator_knows_pending_and_settled_offsets(nodes_of, ends_before
             await nodes.elect(1)
             assert await nodes.fetch(1) is ErrorCode.UNSTABLE_OFFSET_COMMIT
             assert await nodes.end(committed=False, epoch=2) is ErrorCode.NONE
+            assert await nodes.fetch(1) == 5
+
+    asyncio.run(run())
+
+
+def test_new_coordinator_reads_no_more_of_the_log_for_a_transaction_that_stays_open(nodes_of, monkeypatch):
+    read = []
+
+    class Contents(ShardContents):
+        def __init__(self, store, position):
+            read.append(position.offset)
+            super().__init__(store, position, max_held_records=10)
+
+    monkeypatch.setattr("tidelog_node.coordination.shard_loader.ShardContents", Contents)
+
+    async def run():
+        async with nodes_of(1, 2) as nodes:
+            await nodes.commit(5)
+            for offset in range(50):
+                await nodes.commit_alone(offset, group_id="other")
+            await nodes.elect(2)
+            assert await nodes.fetch(2) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+            await nodes.elect(1)
+            assert await nodes.fetch(1) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+            assert read[0] == read[1] == 0
+            assert read[2] == nodes.log().log_end_offset
+            assert await nodes.end() is ErrorCode.NONE
             assert await nodes.fetch(1) == 5
 
     asyncio.run(run())
