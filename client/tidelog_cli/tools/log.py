@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from tidelog_cli.output.printing import CommandGroup, UsageError, counted, print_table
+from tidelog_node.tools.coordinator_records import RecordDecoder
 from tidelog_node.tools.dump import DumpOptions, PayloadFormat, dump
 from tidelog_node.tools.dump_output import DumpFormat, dump_output, remark_fields
 from tidelog_node.tools.findings import Note, Problem, Row
@@ -46,12 +47,23 @@ Directories = Annotated[
 @app.command("dump")
 def dump_files(
     paths: Files,
-    deep: Annotated[bool, typer.Option("--deep", help="Show the records of each batch too.")] = False,
-    print_data: Annotated[bool, typer.Option("--print-data", help="Show keys and values (implies --deep).")] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", "--deep-iteration", help="Show the records of each batch too.")
+    ] = False,
+    print_data: Annotated[
+        bool, typer.Option("--print-data", "--print-data-log", help="Show keys and values (implies --deep).")
+    ] = False,
     key_format: Annotated[PayloadFormat, typer.Option("--key-format", help="How to show keys.")] = PayloadFormat.AUTO,
     value_format: Annotated[
         PayloadFormat, typer.Option("--value-format", help="How to show values.")
     ] = PayloadFormat.AUTO,
+    offsets_decoder: Annotated[
+        bool, typer.Option("--offsets-decoder", help="Decode records of __consumer_offsets (implies --print-data).")
+    ] = False,
+    transaction_log_decoder: Annotated[
+        bool,
+        typer.Option("--transaction-log-decoder", help="Decode records of __transaction_state (implies --print-data)."),
+    ] = False,
     max_batches: Annotated[
         int | None, typer.Option("--max-batches", min=1, help="Stop after so many batches of each file.")
     ] = None,
@@ -68,13 +80,24 @@ def dump_files(
 ) -> None:
     """Show the content of a log's files: batches, records, indexes, snapshots, checkpoints.
 
-    Example: tidelog log dump --print-data --max-batches 10 /var/lib/tidelog/flights-0/00000000000000000000.log
+    \b
+    Examples:
+      tidelog log dump --print-data --max-batches 10 /var/lib/tidelog/flights-0/00000000000000000000.log
+      tidelog log dump --transaction-log-decoder /var/lib/tidelog/__transaction_state-3
     """
     if index_sanity_check and verify_index_only:
         raise UsageError("--index-sanity-check and --verify-index-only exclude each other.")
+    if offsets_decoder and transaction_log_decoder:
+        raise UsageError("--offsets-decoder and --transaction-log-decoder exclude each other.")
+    decoder = RecordDecoder.OFFSETS if offsets_decoder else None
+    decoder = RecordDecoder.TRANSACTIONS if transaction_log_decoder else decoder
+    if decoder is not None and (key_format, value_format) != (PayloadFormat.AUTO, PayloadFormat.AUTO):
+        raise UsageError("--key-format and --value-format have no effect on decoded records.")
+    print_data = print_data or decoder is not None
     options = DumpOptions(
         deep=deep or print_data,
         print_data=print_data,
+        decoder=decoder,
         key_format=key_format,
         value_format=value_format,
         max_batches=max_batches,

@@ -132,6 +132,11 @@ class Reader:
         self._data = data
         self._position = 0
 
+    @property
+    def remaining(self) -> int:
+        """The number of bytes that have not been read."""
+        return len(self._data) - self._position
+
     def int8(self) -> int:
         """Read one signed byte."""
         return self._unpack(_INT8)
@@ -233,8 +238,8 @@ class Reader:
         return data
 
     def _counted(self, count: int) -> int:
-        if not 0 <= count <= len(self._data) - self._position:
-            raise ValueError(f"{count} items cannot be in {len(self._data) - self._position} bytes")
+        if not 0 <= count <= self.remaining:
+            raise ValueError(f"{count} items cannot be in {self.remaining} bytes")
         return count
 
     def _not_null(self, text: str | None) -> str:

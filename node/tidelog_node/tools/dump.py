@@ -9,11 +9,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_foundation.records import HEADER_SIZE, LOG_APPEND_TIME, RecordBatchHeader, check_records, iter_records
+from tidelog_foundation.records import (
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    Record,
+    RecordBatchHeader,
+    check_records,
+    iter_records,
+)
 from tidelog_node.log.directory.offset_checkpoint_file import parse_checkpoint
 from tidelog_node.log.producers.entries import ProducerEntry, read_marker
 from tidelog_node.log.producers.snapshot_format import decode_snapshot
 from tidelog_node.log.segments.transaction_index import aborted_fault, decode_aborted
+from tidelog_node.tools.coordinator_records import RecordDecoder, decode_record
 from tidelog_node.tools.findings import Finding, Note, Problem, Row, Value
 from tidelog_node.tools.index_files import OffsetIndexFile, TimeIndexFile
 from tidelog_node.tools.log_files import FileKind, LogFile
@@ -33,12 +41,16 @@ class PayloadFormat(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """The content to show. ``index_sanity_check`` and ``verify_index_only`` show only problems, no entries."""
+    """The content to show. ``index_sanity_check`` and ``verify_index_only`` show only problems, no entries.
+
+    ``decoder`` shows the keys and values of an internal topic's records instead of their bytes.
+    """
 
     deep: bool = False
     print_data: bool = False
     key_format: PayloadFormat = PayloadFormat.AUTO
     value_format: PayloadFormat = PayloadFormat.AUTO
+    decoder: RecordDecoder | None = None
     max_batches: int | None = None
     index_sanity_check: bool = False
     verify_index_only: bool = False
@@ -121,9 +133,17 @@ def _dump_records(file: LogFile, batch: ScannedBatch, options: DumpOptions) -> I
             fields["endTxnMarker"] = "COMMIT" if marker.is_commit else "ABORT"
             fields["coordinatorEpoch"] = marker.coordinator_epoch
         if options.print_data and not header.is_control:
-            fields["key"] = shown(record.key, options.key_format)
-            fields["payload"] = shown(record.value, options.value_format)
+            try:
+                fields["key"], fields["payload"] = _contents(record, options)
+            except ValueError as error:
+                yield Problem(file.path, f"record at offset {record.offset}: {error}", batch.position)
         yield Row("record", fields)
+
+
+def _contents(record: Record, options: DumpOptions) -> tuple[Value, Value]:
+    if options.decoder is None:
+        return shown(record.key, options.key_format), shown(record.value, options.value_format)
+    return decode_record(options.decoder, record.offset, record.key, record.value)
 
 
 def _dump_index(file: LogFile, options: DumpOptions) -> Iterator[Finding]:

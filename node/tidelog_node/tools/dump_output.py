@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import typer
@@ -185,7 +185,9 @@ def _kafka_fields(fields: dict[str, Value]) -> list[str]:
 def _kafka_value(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"[{','.join(value)}]" if isinstance(value, list) else str(value)
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
 def _batch_cells(fields: dict[str, Value]) -> dict[str, str]:
@@ -244,4 +246,4 @@ def _record_cells(fields: dict[str, Value]) -> list[str]:
 
 
 def _quoted(value: Value) -> str:
-    return "null" if value is None else str(value)
+    return "null" if value is None else _kafka_value(value)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
-Value = str | int | bool | None | list[str]
-"""The value of a field in a row."""
+Value: TypeAlias = "str | int | bool | Sequence[Value] | Mapping[str, Value] | None"
+"""The value of a field in a row, in JSON's types."""
 
 
 @dataclass(frozen=True, slots=True)

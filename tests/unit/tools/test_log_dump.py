@@ -8,11 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tools_partition import NOW_MS
+from tools_partition import NOW_MS, write_segment
 from typer.testing import Result
 
+from tidelog_foundation.records import RecordBatchBuilder, assign_offsets
+from tidelog_node.groups.records import OffsetCommitKey, encode
+from tidelog_node.groups.value_formats import OffsetCommitValue
 from tidelog_node.log.producers.entries import BatchMetadata
 from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
+from tidelog_node.shards.events import ShardRecord
 from tidelog_node.tools.dump import PayloadFormat, shown
 
 Tidelog = Callable[..., Result]
@@ -211,6 +215,41 @@ def test_log_command_ends_with_2_for_bad_arguments(tidelog: Tidelog, args: tuple
 
 def test_dump_refuses_two_ways_to_check_an_index(tidelog: Tidelog, partition: Path) -> None:
     assert tidelog("dump", "--index-sanity-check", "--verify-index-only", partition / INDEX).exit_code == 2
+
+
+def write_offset_commits(partition: Path) -> Path:
+    """Write a segment with a committed offset, its deletion, and a record of another topic."""
+    key, value = OffsetCommitKey("g", "t", 1), OffsetCommitValue(7, -1, "", NOW_MS)
+    builder = RecordBatchBuilder()
+    for record in (encode(key, value), encode(key, None), ShardRecord(b"k", b"v")):
+        builder.append(record.key, record.value, timestamp_ms=NOW_MS)
+    batch = bytearray(builder.build())
+    assign_offsets(batch, 20, 1)
+    return write_segment(partition, 20, [bytes(batch)])
+
+
+def test_dump_decodes_the_records_of_an_internal_topic(tidelog: Tidelog, partition: Path) -> None:
+    path = write_offset_commits(partition)
+    result = tidelog("dump", "--json", "--offsets-decoder", path)
+    assert result.exit_code == 1
+    _, committed, deleted, problem, other = json_lines(result)
+    key = {"type": "1", "data": {"group": "g", "topic": "t", "partition": 1}}
+    data = {"offset": 7, "leaderEpoch": -1, "metadata": "", "commitTimestamp": NOW_MS}
+    assert committed | {"key": key, "payload": {"version": "3", "data": data}} == committed
+    assert deleted | {"key": key, "payload": "<DELETE>"} == deleted
+    assert problem["text"] == "record at offset 22: 2 bytes expected at byte 0 of 1"
+    assert (other["offset"], "key" in other) == (22, False)
+    *_, line, _ = tidelog("dump", "--format", "lines", "--offsets-decoder", path).stdout.splitlines()
+    assert line.endswith('key: {"type":"1","data":{"group":"g","topic":"t","partition":1}} payload: <DELETE>')
+    table = tidelog("dump", "--offsets-decoder", path).stdout
+    assert 'key {"type":"1","data":{"group":"g","topic":"t","partition":1}}  value <DELETE>' in table
+
+
+@pytest.mark.parametrize(
+    "options", [("--transaction-log-decoder",), ("--key-format", "hex"), ("--value-format", "json")]
+)
+def test_dump_refuses_two_ways_to_show_a_record(tidelog: Tidelog, partition: Path, options: tuple[str, ...]) -> None:
+    assert tidelog("dump", "--offsets-decoder", *options, partition / SEGMENT).exit_code == 2
 
 
 @pytest.mark.parametrize(
