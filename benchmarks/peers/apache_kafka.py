@@ -86,6 +86,9 @@ class ApacheKafka(Peer):
     def pids(self) -> Mapping[str, int]:
         return {name(node_id): process.pid for node_id, process in self._processes.items() if process.poll() is None}
 
+    def broker_pid(self, broker_id: int) -> int:
+        return self._processes[broker_id].pid
+
     def kill(self, broker_id: int) -> None:
         self._processes[broker_id].kill()
         self._processes[broker_id].wait()

@@ -137,10 +137,10 @@ def acknowledge_first_record(servers: str, topic: str, replicas: int) -> None:
     Sender(servers, topic, **{key.replace(".", "_"): value for key, value in _IMPATIENT.items()})
 
 
-def consume(servers: str, topic: str, partitions: int, count: int) -> float:
+def consume(servers: str, topic: str, partitions: int, count: int, isolation_level: str = "read_committed") -> float:
     """Read ``count`` records from the start of a topic, and return the seconds from the assignment to the last one."""
     settings = {"bootstrap.servers": servers, "group.id": "benchmark", "enable.auto.commit": False, **_EAGER}
-    consumer = Consumer(settings, logger=_SILENT)
+    consumer = Consumer({**settings, "isolation.level": isolation_level}, logger=_SILENT)
     consumer.list_topics(topic, timeout=_TIMEOUT_S)
     started = time.perf_counter()
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])

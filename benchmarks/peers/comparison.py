@@ -35,16 +35,24 @@ class Found(Generic[T]):
         return [(name, [of(one) for one in found]) for name, found in self.rounds.items()]
 
     def result(
-        self, name: str, unit: str, of: Callable[[T], float], better: Better | None, at_least: float | None = None
+        self,
+        name: str,
+        unit: str,
+        of: Callable[[T], float],
+        better: Better | None,
+        at_least: float | None = None,
+        *,
+        at_most_value: float | None = None,
     ) -> Result:
         """Return the line of one figure: both medians, and the median of the rounds' ratios.
 
         The ratio states how many times better Tidelog is; ``at_least`` is its bar. There is neither with one cluster or
-        for a figure without a ``better`` direction.
+        for a figure without a ``better`` direction. ``at_most_value`` is a bar on Tidelog's figure instead.
         """
         (_, ours), *others = self.figures(of)
+        limit = None if at_most_value is None else Bar.on_value(at_most=at_most_value)
         if not others:
-            return Result(name, statistics.median(ours), unit)
+            return Result(name, statistics.median(ours), unit, bar=limit)
         [(peer, theirs)] = others
         return Result(
             name,
@@ -52,7 +60,7 @@ class Found(Generic[T]):
             unit,
             f"{peer} at {format_value(statistics.median(theirs))}",
             None if better is None else ratio_of(ours, theirs, better),
-            None if at_least is None else Bar.on_ratio(at_least=at_least),
+            limit if at_least is None else Bar.on_ratio(at_least=at_least),
         )
 
 

@@ -68,6 +68,10 @@ class Peer(ABC):
         """Return the ids of the running processes by name."""
 
     @abstractmethod
+    def broker_pid(self, broker_id: int) -> int:
+        """Return the process id of a running broker."""
+
+    @abstractmethod
     def kill(self, broker_id: int) -> None:
         """Kill a broker with SIGKILL, and return when it is gone."""
 

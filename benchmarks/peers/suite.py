@@ -10,12 +10,13 @@ from pathlib import Path
 
 from benchmarks.machine import facts
 from benchmarks.options import Options
-from benchmarks.peers import work
+from benchmarks.peers import transactions, work
 from benchmarks.peers.apache_kafka import ApacheKafka
+from benchmarks.peers.clusters import Clusters
 from benchmarks.peers.maven import find_installation
+from benchmarks.peers.open_transactions import open_transactions
 from benchmarks.peers.peer import Peer, Size
 from benchmarks.peers.tidelog_cluster import TidelogCluster
-from benchmarks.peers.work import Clusters
 from benchmarks.result import Result
 from benchmarks.table import make_console, print_results, write_results
 
@@ -30,13 +31,18 @@ _STOPPED_PARTS: dict[str, Part] = {"cold-start": work.cold_starts}
 _WHOLE_PARTS: dict[str, Part] = {
     "idle": work.idle,
     "latency": work.synchronous_latency,
+    "transactions": transactions.commits,
     "produce": partial(work.produce, at_least=0.5),
+    "produce-transactions": transactions.produce_in_transactions,
     "consume": work.consume_from_cache,
+    "consume-transactions": transactions.consume_transactions,
     "memory": partial(work.memory, when="after the load"),
     "failover": work.failover,
 }
 _SMALL_PARTS: dict[str, Part] = {"produce-one": partial(work.produce, at_least=0.6)}
-PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_SMALL_PARTS)
+_FRESH_PARTS: dict[str, Part] = {"open-transactions": open_transactions}
+"""The parts that need clusters which have done nothing else."""
+PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="Measure next to Apache Kafka.")
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"these alone: {', '.join(PARTS)}")
     parser.add_argument("--alone", choices=(_TIDELOG, _KAFKA), help="one cluster without the other: no ratios")
-    parser.add_argument("--quick", action="store_true", help="less data, fewer rounds: rough figures in 3 minutes")
+    parser.add_argument("--quick", action="store_true", help="less data, fewer rounds: rough figures in 6 minutes")
     parser.add_argument(
         "--output", type=Path, default=RESULTS, help="the JSON file (default: benchmarks/results/kafka.json)"
     )
@@ -73,10 +79,11 @@ def measure(options: Options, parts: Sequence[str], alone: str | None) -> Iterat
         if any(part in _WHOLE_PARTS for part in parts):
             clusters.start()
             yield from _run(clusters, _WHOLE_PARTS, parts)
-    if any(part in _SMALL_PARTS for part in parts):
-        with _clusters(options, _SMALL, alone) as clusters:
-            clusters.start()
-            yield from _run(clusters, _SMALL_PARTS, parts)
+    for size, of_size in ((_WHOLE, _FRESH_PARTS), (_SMALL, _SMALL_PARTS)):
+        if any(part in of_size for part in parts):
+            with _clusters(options, size, alone) as clusters:
+                clusters.start()
+                yield from _run(clusters, of_size, parts)
 
 
 def _run(clusters: Clusters, parts: dict[str, Part], asked: Sequence[str]) -> Iterator[tuple[str, list[Result]]]:

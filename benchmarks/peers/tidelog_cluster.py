@@ -41,6 +41,9 @@ class TidelogCluster(Peer):
     def pids(self) -> Mapping[str, int]:
         return {handle.name: handle.pid for handle in self._handles() if handle.is_running}
 
+    def broker_pid(self, broker_id: int) -> int:
+        return self._started.nodes[broker_id].pid
+
     def kill(self, broker_id: int) -> None:
         self._started.nodes[broker_id].kill()
 

@@ -6,55 +6,21 @@ import os
 import random
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from benchmarks.options import Options
 from benchmarks.peers.client import ATTENTIVE, Outage, Sender, Topics, acknowledge_first_record, consume, records_in
+from benchmarks.peers.clusters import Clusters, create_topic
 from benchmarks.peers.comparison import Cost, Found, work_results
 from benchmarks.peers.peer import Memory, Peer
 from benchmarks.result import Result
-from benchmarks.rounds import in_turns, quantile
-
-T = TypeVar("T")
+from benchmarks.rounds import quantile
 
 _KIB, _SMALL = 1024, 100
 _PARTITIONS = 3
 _FAILOVER = "failover"
 _MILLI = 1e3
-
-
-@dataclass(frozen=True, slots=True)
-class Clusters:
-    """The compared clusters, Tidelog first, and the amount of work."""
-
-    peers: Sequence[Peer]
-    options: Options
-
-    @property
-    def replicas(self) -> int:
-        """The number of replicas of the topics: one on each broker."""
-        return self.peers[0].size.brokers
-
-    @property
-    def text(self) -> str:
-        """The clusters' size as the table shows it."""
-        return f"{self.replicas} nodes, RF {self.replicas}" if self.replicas > 1 else "1 node, RF 1"
-
-    def start(self) -> None:
-        """Start all clusters, and wait until each has accepted a record."""
-        for peer in self.peers:
-            self.options.say(f"starting {peer.name}, {peer.size}")
-            peer.start()
-        for peer in self.peers:
-            acknowledge_first_record(peer.bootstrap_servers, "first", self.replicas)
-
-    def close(self) -> None:
-        """End all clusters."""
-        for peer in self.peers:
-            peer.close()
 
 
 def cold_starts(clusters: Clusters) -> list[Result]:
@@ -72,7 +38,7 @@ def cold_starts(clusters: Clusters) -> list[Result]:
         finally:
             peer.close()
 
-    found = _in_turns(clusters, start, rounds=clusters.options.pick(5, 1), warm_up=clusters.options.pick(1, 0))
+    found = clusters.in_turns(start, rounds=clusters.options.pick(5, 1), warm_up=clusters.options.pick(1, 0))
     name = f"cold start of {clusters.peers[0].size} to the first acknowledged record"
     return [found.result(name, "s", lambda seconds: seconds, "lower", at_least=3.34)]
 
@@ -119,14 +85,14 @@ def synchronous_latency(clusters: Clusters) -> list[Result]:
     topic, count, value = "latency", clusters.options.pick(2_000, 500), os.urandom(_KIB)
     senders = {}
     for peer in clusters.peers:
-        _create(peer, topic, 1, clusters.replicas)
+        create_topic(peer, topic, 1, clusters.replicas)
         senders[peer.name] = Sender(peer.bootstrap_servers, topic, linger_ms=0)
 
     def send(peer: Peer) -> list[float]:
         clusters.options.say(f"synchronous produce to {peer.name}")
         return senders[peer.name].latencies_s(value, count)
 
-    found = _in_turns(clusters, send, rounds=clusters.options.pick(5, 3), warm_up=2)
+    found = clusters.in_turns(send, rounds=clusters.options.pick(5, 3), warm_up=2)
     name = f"synchronous produce, 1 KiB, {clusters.text}, acks=all"
     return [
         found.result(f"{name}: p50", "ms", lambda taken: quantile(taken, 0.5) * _MILLI, "lower", at_least=1),
@@ -137,10 +103,10 @@ def synchronous_latency(clusters: Clusters) -> list[Result]:
 def failover(clusters: Clusters) -> list[Result]:
     """Kill the leader of a partition, and measure until a record sent afterwards is acknowledged."""
     for peer in clusters.peers:
-        _create(peer, _FAILOVER, 1, clusters.replicas)
+        create_topic(peer, _FAILOVER, 1, clusters.replicas)
     rounds = clusters.options.pick((5, 3), (2, 1))
     swift, usual = (
-        _in_turns(clusters, partial(_kill_leader, clusters, settings), rounds=count, warm_up=0)
+        clusters.in_turns(partial(_kill_leader, clusters, settings), rounds=count, warm_up=0)
         for settings, count in zip((ATTENTIVE, {}), rounds, strict=True)
     )
     name = "leader killed to writable again"
@@ -167,14 +133,14 @@ def _produce(clusters: Clusters, size: int, at_least: float) -> list[Result]:
     count, value = _count(clusters, size), os.urandom(size)
     senders = {}
     for peer in clusters.peers:
-        _create(peer, _topic(size), _PARTITIONS, clusters.replicas)
+        create_topic(peer, _topic(size), _PARTITIONS, clusters.replicas)
         senders[peer.name] = Sender(peer.bootstrap_servers, _topic(size))
 
     def send(peer: Peer) -> Cost:
         clusters.options.say(f"producing {count:,} records of {size} bytes to {peer.name}, {clusters.text}")
         return _cost(peer, lambda: senders[peer.name].send(value, count))
 
-    found = _in_turns(clusters, send, rounds=clusters.options.pick(5, 2), warm_up=clusters.options.pick(2, 1))
+    found = clusters.in_turns(send, rounds=clusters.options.pick(5, 2), warm_up=clusters.options.pick(2, 1))
     name = f"produce, {_text(size)}, {clusters.text}, acks=all"
     return work_results(name, found, count, size, at_least=at_least)
 
@@ -188,21 +154,15 @@ def _consume(clusters: Clusters, size: int) -> list[Result]:
         clusters.options.say(f"consuming {count:,} records of {size} bytes from {peer.name}")
         return _cost(peer, lambda: consume(peer.bootstrap_servers, _topic(size), _PARTITIONS, count))
 
-    found = _in_turns(clusters, read, rounds=clusters.options.pick(5, 2))
+    found = clusters.in_turns(read, rounds=clusters.options.pick(5, 2))
     return work_results(f"consume from cache, {_text(size)}, {clusters.text}", found, count, size, at_least=0.8)
 
 
 def _fill(clusters: Clusters, peer: Peer, size: int, count: int) -> None:
-    _create(peer, _topic(size), _PARTITIONS, clusters.replicas)
+    create_topic(peer, _topic(size), _PARTITIONS, clusters.replicas)
     missing = count - records_in(peer.bootstrap_servers, _topic(size), _PARTITIONS)
     if missing > 0:
         Sender(peer.bootstrap_servers, _topic(size)).send(os.urandom(size), missing)
-
-
-def _create(peer: Peer, topic: str, partitions: int, replicas: int) -> None:
-    topics = Topics(peer.bootstrap_servers)
-    topics.create(topic, partitions, replicas)
-    topics.wait_whole(topic)
 
 
 def _count(clusters: Clusters, size: int) -> int:
@@ -230,7 +190,3 @@ def _own_cpu_seconds() -> float:
     """Return the CPU seconds of all threads of this process, which only runs the client."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
-
-
-def _in_turns(clusters: Clusters, work: Callable[[Peer], T], rounds: int, warm_up: int = 1) -> Found[T]:
-    return Found(in_turns({peer.name: partial(work, peer) for peer in clusters.peers}, rounds, warm_up))

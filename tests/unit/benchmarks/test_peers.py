@@ -33,6 +33,15 @@ def test_result_of_one_cluster_alone_has_neither_ratio_nor_bar() -> None:
     assert (result.value, result.ratio, result.holds) == (3.0, None, None)
 
 
+def test_result_with_a_limit_on_our_value_ignores_the_ratio_in_its_bar() -> None:
+    found = Found({"Tidelog": [31.0], "Apache Kafka": [62.0]})
+
+    result = found.result("memory", "MB", lambda mb: mb, "lower", at_most_value=30)
+
+    assert (result.ratio, result.holds, result.bar_text) == (2.0, False, "at most 30 MB")
+    assert Found({"Tidelog": [29.0]}).result("memory", "MB", lambda mb: mb, "lower", at_most_value=30).holds is True
+
+
 def test_work_results_give_records_per_second_and_cpu_seconds_per_gigabyte() -> None:
     ours, theirs = Cost(2.0, cluster_cpu_s=1.0, client_cpu_s=0.5), Cost(1.0, cluster_cpu_s=3.0, client_cpu_s=0.5)
 
