@@ -13,8 +13,9 @@ of its values; after the final polls, any other ``info`` is aborted. In addition
 - output-twice: two committed transactions have the output of one consumed record.
 - output-ahead and output-missing compare the outputs with the group's offsets at the end. An offset that a committed
   transaction consumed is below the final offset of its key, and each value that was polled below it has an output.
-- unstable-offset: somebody was told an offset of the group that no committed transaction has set. Offsets may go back
-  for a moment, because a coordinator that does not know of its successor may answer, as in Kafka.
+- unstable-offset: somebody was told an offset of the group that no committed transaction has set and that it did not
+  start with. Offsets may go back for a moment, because a coordinator that does not know of its successor may answer, as
+  in Kafka.
 - hanging-transaction: the last stable offset of a partition did not reach its high watermark within the limit, which is
   the transaction timeout and a margin.
 """
@@ -189,11 +190,13 @@ class _TransactionChecks:
             if self._is_committed(number)
             for place in members.consumed.items()
         }
+        committed.update(self._notes.started.items())
         told = [*self._notes.fetched, *([self._notes.ended] if self._notes.ended else [])]
         found: set[Place] = set()
         for note, offsets in told:
             for place in offsets.items():
-                if place[1] != NOTHING and place not in committed and place not in found:
+                is_known = place in committed or (place[1] == NOTHING and place[0] not in self._notes.started)
+                if not is_known and place not in found:
                     found.add(place)
                     self._findings.add("unstable-offset", partial(self._unstable_case, place, note))
 
@@ -258,8 +261,9 @@ class _TransactionChecks:
 
     def _unstable_case(self, place: Place, note: Op) -> Case:
         setters = [n for n, members in self._members.items() if members.consumed.get(place[0]) == place[1]]
+        was = "had no offset" if place[1] == NOTHING else f"was at {place[1]}"
         return {
-            "text": f"{place[0]}: the group was at {place[1]}, which no committed transaction has set",
+            "text": f"{place[0]}: the group {was}, which no committed transaction has set",
             "key": place[0],
             "offset": place[1],
             "ops": [*(self._transactions.as_operation(number) for number in setters), note.as_json()],

@@ -16,6 +16,7 @@ Notes are lines of the process ``transactions``, of type ``info``::
     f            value
     initialized  {"transactional_id": "t", "producer": 3, "since": 120}: the producer initialized its transactions at
                  some moment between ``since`` and the note, and so fenced earlier ones
+    started      {"offsets": {key: offset}}: the offsets of the group before its members started
     fetched      {"offsets": {key: offset}}: these are the stable offsets of the group, as somebody was told; null: none
     settled      {"limit_s": 70, "behind": {key: [last stable offset, high watermark]}}: all producers have ended, and
                  the partitions were watched for up to the limit; those behind still had open transactions
@@ -65,6 +66,8 @@ class TransactionNotes:
     """The members of each transaction, by the index of its completion, or of an invocation that never completed."""
     initialized: dict[str, list[Initialized]] = field(default_factory=dict)
     """The initializations of each transactional id, in order of the notes."""
+    started: Mapping[str, int] = field(default_factory=dict)
+    """The offsets of the group before its members started."""
     fetched: list[tuple[Op, Mapping[str, int]]] = field(default_factory=list)
     settled: Op | None = None
     settled_position: int = 0
@@ -73,7 +76,8 @@ class TransactionNotes:
     ended: tuple[Op, Mapping[str, int]] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.members or self.initialized or self.fetched or self.settled or self.ended)
+        notes = (self.started, self.fetched, self.settled, self.ended)
+        return bool(self.members or self.initialized or any(notes))
 
     def taking(self, ops: Iterable[Op]) -> Iterator[Op]:
         """Yield a history unchanged, and collect its parts.
@@ -111,6 +115,8 @@ class TransactionNotes:
         if op.f == "initialized":
             found = Initialized(op, int(value["producer"]), int(value["since"]))
             self.initialized.setdefault(str(value["transactional_id"]), []).append(found)
+        elif op.f == "started":
+            self.started = _offsets(value["offsets"])
         elif op.f == "fetched":
             self.fetched.append((op, _offsets(value["offsets"])))
         elif op.f == "settled":

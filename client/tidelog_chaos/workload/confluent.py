@@ -13,6 +13,9 @@ Only this module knows how they differ from Tidelog's:
 - a commit is repeated after later ones, so the committed offset may go back for a moment;
 - when records time out it raises its producer epoch, and sends records again in the new one that may be stored in the
   old one (librdkafka's issue 4953);
+- a consumer that is assigned partitions anew while it waits for unstable offsets forgets that it waits, and begins as
+  ``auto.offset.reset`` says (``rd_kafka_assignment_apply_offsets``, up to 2.16; it does so beside Apache Kafka too):
+  with ``error``, it says so;
 - a delivery report has the error of the last attempt, whatever the outcome of earlier ones.
 """
 

@@ -1,8 +1,9 @@
 """The transactions workload: producers with transactions, and a group that consumes, transforms and produces.
 
 Half of the topics are inputs, the others outputs. Writers send to all of them, several partitions in a transaction.
-Members of a group consume the inputs and write the outputs. Readers with read_committed read everything meanwhile, and
-again in the end. An observer asks for the group's offsets.
+Members of a group consume the inputs and write the outputs. The group has an offset for each input before its members
+start, and they never reset one: a member that would begin anywhere else reports an error. Readers with read_committed
+read everything meanwhile, and again in the end. An observer asks for the group's offsets.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidelog.admin import IsolationLevel, OffsetSpec
+from tidelog.admin import ConsumerGroupTopicPartitions, IsolationLevel, OffsetSpec
+from tidelog.consumer import Consumer
 from tidelog.message import OFFSET_INVALID, Message, TopicPartition
 from tidelog_chaos.history import TRANSACTIONS, Op
 from tidelog_chaos.workload.client import Client
@@ -31,8 +33,9 @@ _NEVER = 1 << 40
 """So many writes are never reached: the topics stay."""
 _OBSERVE_S = 1.0
 _CALL_S = 10.0
-_IDLE_S = 3.0
-_DRAIN_S = 60.0
+_START_S = 30.0
+_RESET = "auto.offset.reset"
+_DRAIN_S = 90.0
 _MARGIN_S = 60.0
 _STALLED_S = 60.0
 _AT_MOST = 2_000
@@ -59,7 +62,7 @@ class TransactionsWorkload(Workload):
     def _make_readers(self) -> Sequence[Client]:
         own = transactional_consumer(self._settings.consumer)
         group = group_config(self._settings.consumer, self._prefix, self._dice)
-        self._group = {**self._clients_servers, **group, **own, "enable.auto.commit": False}
+        self._group = {**self._clients_servers, **group, **own, "enable.auto.commit": False, _RESET: "error"}
         self._reading = Reader("reader", {**self._clients_servers, **own}, self._shared)
         self._transformers: list[Transformer] = []
         self._observing = threading.Event()
@@ -78,6 +81,7 @@ class TransactionsWorkload(Workload):
     def start(self) -> None:
         """Create the topics, and start."""
         self.keys.start()
+        self._commit_starts()
         inputs, outputs = self._inputs(), [key for key in self.keys.all if key not in self._inputs()]
         for number in range(self._settings.consumers or _TRANSFORMERS):
             producer = self._producer_config(f"{self._prefix}-transformer-{number}")
@@ -104,12 +108,45 @@ class TransactionsWorkload(Workload):
         super().give_up()
 
     def _drain(self) -> list[str]:
-        """Let the group transform the records so far."""
+        """Let the group transform every committed record of its inputs."""
         deadline_s = time.monotonic() + _DRAIN_S
-        while time.monotonic() < deadline_s and any(t.idle_s() < _IDLE_S for t in self._transformers):
+        left = self._left()
+        while left and time.monotonic() < deadline_s:
             time.sleep(_OBSERVE_S / 4)
+            left = self._left()
         for transformer in self._transformers:
             transformer.stop()
+        places = ", ".join(left)
+        return [f"the group had not transformed all of {places} after {_DRAIN_S:.0f} s"] if left else []
+
+    def _left(self) -> list[str]:
+        """Return the inputs that have an open transaction, or a committed record that the group did not transform.
+
+        All inputs are returned if that cannot be known now.
+        """
+        inputs = self._inputs()
+        try:
+            behind = self._behind()
+            return [key for key in inputs if key in behind] or self._unread(inputs)
+        except TidelogError:
+            return inputs
+
+    def _unread(self, inputs: Sequence[str]) -> list[str]:
+        """Return an input with a record after the group's offset, if there is one; raise TidelogError if unknown."""
+        config = {**self._servers, "group.id": self._group["group.id"], "enable.partition.eof": True}
+        ended: set[str] = set()
+        with Consumer({**config, "enable.auto.commit": False}) as consumer:
+            consumer.assign(consumer.committed([TopicPartition(*partition_of(key)) for key in inputs], timeout=_CALL_S))
+            while len(ended) < len(inputs):
+                messages = consumer.consume(len(inputs), timeout=_CALL_S)
+                if not messages:
+                    return list(inputs)
+                for message in messages:
+                    error, key = message.error(), key_of(str(message.topic()), int(message.partition() or 0))
+                    if error is None:
+                        return [key]
+                    if error.error_code() is ErrorCode._PARTITION_EOF:
+                        ended.add(key)
         return []
 
     def _final_readers(self) -> Sequence[Reader]:
@@ -123,6 +160,21 @@ class TransactionsWorkload(Workload):
         topics = super().topics
         inputs = set(topics[: max(1, len(topics) // 2)])
         return [key for key in self.keys.all if partition_of(key)[0] in inputs]
+
+    def _commit_starts(self) -> None:
+        """Commit the start of each input for the group, and note that.
+
+        Raises:
+            TidelogError: That cannot be done in time.
+        """
+        starts = [TopicPartition(*partition_of(key), 0) for key in self._inputs()]
+        request = [ConsumerGroupTopicPartitions(self._group["group.id"], starts)]
+        [future] = self._admin.alter_consumer_group_offsets(request, request_timeout=_START_S).values()
+        for partition in future.result(2 * _START_S).topic_partitions or ():
+            if partition.error is not None:
+                raise TidelogError(partition.error)
+        offsets = {key_of(at.topic, at.partition): at.offset for at in starts}
+        self._shared.history.note("started", {"offsets": offsets}, process=TRANSACTIONS)
 
     def _observe(self) -> None:
         """Ask for the group's stable offsets from time to time."""

@@ -7,7 +7,6 @@ group is.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -40,11 +39,6 @@ class Transformer(TransactionalClient, Poller):
         self._inputs, self._outputs = keys
         self._polled: list[Message] = []
         self._rebalanced: list[str] = []
-        self._busy_s = time.monotonic()
-
-    def idle_s(self) -> float:
-        """Return for how long nothing was polled."""
-        return time.monotonic() - self._busy_s
 
     def _live(self) -> None:
         consumer = self._library.consumer(self._consumer_config)
@@ -67,10 +61,8 @@ class Transformer(TransactionalClient, Poller):
             self._poll(consumer, _AT_MOST)
             if not self._polled:
                 continue
-            self._busy_s = time.monotonic()
             plan = self._plan(consumer)
             instance, is_committed = self.transact(instance, plan)
-            self._busy_s = time.monotonic()
             if not is_committed:
                 if not self._goes_back(consumer, plan):
                     break
