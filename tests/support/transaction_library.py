@@ -166,8 +166,7 @@ class MemoryConsumer:
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         for at in partitions:
-            assert at.offset == OFFSET_BEGINNING
-            self._positions[key_of(at.topic, at.partition)] = 0
+            self._positions[key_of(at.topic, at.partition)] = 0 if at.offset == OFFSET_BEGINNING else at.offset
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         for at in partitions:
@@ -218,7 +217,7 @@ class MemoryConsumer:
             key for key in self._cluster.logs if key.rpartition("-")[0] in self._topics and key not in self._positions
         ]
         for key in new:
-            self._positions[key] = self._cluster.offsets.get(key, 0)
+            self._positions[key] = self._cluster.offsets[key]
         if new:
             self._on_assign(self, [TopicPartition(key.rpartition("-")[0], int(key.rpartition("-")[2])) for key in new])
 

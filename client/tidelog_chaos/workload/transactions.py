@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidelog.admin import ConsumerGroupTopicPartitions, IsolationLevel, OffsetSpec
-from tidelog.consumer import Consumer
 from tidelog.message import OFFSET_INVALID, Message, TopicPartition
 from tidelog_chaos.history import TRANSACTIONS, Op
 from tidelog_chaos.workload.client import Client
@@ -133,10 +132,10 @@ class TransactionsWorkload(Workload):
 
     def _unread(self, inputs: Sequence[str]) -> list[str]:
         """Return an input with a record after the group's offset, if there is one; raise TidelogError if unknown."""
-        config = {**self._servers, "group.id": self._group["group.id"], "enable.partition.eof": True}
+        partitions = [TopicPartition(*partition_of(key)) for key in inputs]
         ended: set[str] = set()
-        with Consumer({**config, "enable.auto.commit": False}) as consumer:
-            consumer.assign(consumer.committed([TopicPartition(*partition_of(key)) for key in inputs], timeout=_CALL_S))
+        with self._shared.library.consumer({**self._group, "enable.partition.eof": True}) as consumer:
+            consumer.incremental_assign(consumer.committed(partitions, timeout=_CALL_S))
             while len(ended) < len(inputs):
                 messages = consumer.consume(len(inputs), timeout=_CALL_S)
                 if not messages:
@@ -168,13 +167,16 @@ class TransactionsWorkload(Workload):
             TidelogError: That cannot be done in time.
         """
         starts = [TopicPartition(*partition_of(key), 0) for key in self._inputs()]
-        request = [ConsumerGroupTopicPartitions(self._group["group.id"], starts)]
+        self._commit(starts)
+        offsets = {key_of(at.topic, at.partition): at.offset for at in starts}
+        self._shared.history.note("started", {"offsets": offsets}, process=TRANSACTIONS)
+
+    def _commit(self, offsets: list[TopicPartition]) -> None:
+        request = [ConsumerGroupTopicPartitions(self._group["group.id"], offsets)]
         [future] = self._admin.alter_consumer_group_offsets(request, request_timeout=_START_S).values()
         for partition in future.result(2 * _START_S).topic_partitions or ():
             if partition.error is not None:
                 raise TidelogError(partition.error)
-        offsets = {key_of(at.topic, at.partition): at.offset for at in starts}
-        self._shared.history.note("started", {"offsets": offsets}, process=TRANSACTIONS)
 
     def _observe(self) -> None:
         """Ask for the group's stable offsets from time to time."""

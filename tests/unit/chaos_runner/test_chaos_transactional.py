@@ -12,6 +12,7 @@ import pytest
 from transaction_library import MemoryCluster, MemoryLibrary
 
 from tidelog.admin import AdminClient, IsolationLevel
+from tidelog.message import TopicPartition
 from tidelog.testing import FakeCluster
 from tidelog_chaos.checker import check
 from tidelog_chaos.history import HistoryWriter, read_history
@@ -20,6 +21,7 @@ from tidelog_chaos.verdict import Verdict
 from tidelog_chaos.workload import TransactionsWorkload, WorkloadSettings, load_library
 from tidelog_chaos.workload import transactional as transactional_module
 from tidelog_chaos.workload import transactions as transactions_module
+from tidelog_chaos.workload.keys import key_of
 from tidelog_chaos.workload.settings import check_clients, transactional_config, transactional_consumer
 from tidelog_foundation.errors import ConfigError
 
@@ -34,7 +36,7 @@ _SETTINGS = WorkloadSettings(
 
 
 class MemoryWorkload(TransactionsWorkload):
-    """The workload with the ends of partitions in memory."""
+    """The workload with the ends of partitions and the first offsets of the group in memory."""
 
     cluster: MemoryCluster
 
@@ -46,12 +48,14 @@ class MemoryWorkload(TransactionsWorkload):
             return self._ends()
         return {key: self.cluster.stable_offset(key) for key in self.keys.all}
 
+    def _commit(self, offsets: list[TopicPartition]) -> None:
+        self.cluster.offsets |= {key_of(at.topic, at.partition): at.offset for at in offsets}
+
 
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Iterator[AdminClient]:
     for module, name in ((transactional_module, "_PAUSE_S"), (transactions_module, "_OBSERVE_S")):
         monkeypatch.setattr(module, name, 0.02)
-    monkeypatch.setattr(transactions_module, "_IDLE_S", 0.3)
     monkeypatch.setattr(transactions_module, "_MARGIN_S", 1.0)
     with FakeCluster() as cluster, AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         yield admin
