@@ -191,6 +191,12 @@ class Server:
             self.write_markers()
         self.coordinator.settle()
 
+    def time_out(self) -> None:
+        """Let the coordinator abort the open transaction, because it has been open for too long."""
+        self.coordinator.pass_time(TIMEOUT_MS + self.coordinator.settings.abort_timed_out_interval_ms)
+        self.coordinator.commit()
+        self.settle()
+
     def execute(self, request: Request) -> ProducerGiven | PartitionErrors:
         """Execute a client's request. Raise its error."""
         match request:

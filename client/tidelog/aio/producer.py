@@ -17,9 +17,9 @@ from tidelog.producer.calls import HeadersArgument
 from tidelog.producer.core.transaction_manager import TransactionManager
 from tidelog.producer.core.transaction_operations import Operation
 from tidelog.producer.core.transaction_requests import PreparedTransaction
-from tidelog.producer.transactional import Start, group_member, offsets_of, operation_timeout_s
+from tidelog.producer.transactional import Start, group_member, offsets_of, operation_timeout_s, prepared_transaction
 from tidelog.producer.written import WrittenRows
-from tidelog_foundation.errors import ConfigError, KafkaError, KafkaException
+from tidelog_foundation.errors import ConfigError, ErrorCode, KafkaError, KafkaException
 from tidelog_foundation.transport import run_on_network
 
 if TYPE_CHECKING:
@@ -185,6 +185,8 @@ class Producer:
         member, offsets = group_member(group_metadata), offsets_of(positions)
         if offsets:
             await self._complete(lambda manager: manager.send_offsets(member, offsets), timeout)
+        else:
+            self._producer._transactions()
 
     async def commit_transaction(self, timeout: float = -1) -> None:  # noqa: ASYNC109
         """Wait until all records are stored, and commit, like :meth:`tidelog.Producer.commit_transaction`."""
@@ -203,7 +205,8 @@ class Producer:
 
     async def complete_transaction(self, state: PreparedTransaction, timeout: float = -1) -> None:  # noqa: ASYNC109
         """Commit or abort a prepared transaction, like :meth:`tidelog.Producer.complete_transaction`."""
-        await self._complete(lambda manager: manager.complete(state), timeout)
+        prepared = prepared_transaction(state)
+        await self._complete(lambda manager: manager.complete(prepared), timeout)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
@@ -253,8 +256,8 @@ class Producer:
         return left
 
     async def _complete(self, start: Start, timeout: float, factor: int = 1) -> Operation:  # noqa: ASYNC109
-        operation = self._producer._start(start)
         timeout_s = operation_timeout_s(self._producer._config, timeout, factor)
+        operation = self._producer._start(start)
         reports = self._producer._reports
 
         def is_over() -> bool:
@@ -329,10 +332,12 @@ class _Delivery:
                 future.set_result(message)
             else:
                 future.set_exception(KafkaException(error))
+        is_known = self._report is not None or error == ErrorCode._PURGE_QUEUE.code
+        if error is not None and is_known and not future.cancelled():
+            # The callback reports the error, or the application discarded the record, by aborting its transaction for
+            # example: asyncio need not warn that no one retrieved the error.
+            future.exception()
         if self._report is not None:
-            if error is not None and not future.cancelled():
-                # The callback reports the error, so asyncio need not warn that no one retrieved it.
-                future.exception()
             self._callbacks.call(self._report, error, message)
 
 

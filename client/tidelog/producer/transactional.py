@@ -122,8 +122,10 @@ class TransactionalCalls:
 
         Raises:
             KafkaException: See the class.
+            TypeError: ``state`` is not a PreparedTransaction; text becomes one with PreparedTransaction.parse().
         """
-        self._complete(lambda manager: manager.complete(state), timeout)
+        prepared = prepared_transaction(state)
+        self._complete(lambda manager: manager.complete(prepared), timeout)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -177,8 +179,8 @@ class TransactionalCalls:
         return operation
 
     def _complete(self, start: Start, timeout: float, factor: int = 1) -> Operation:
-        operation = self._start(start)
         timeout_s = operation_timeout_s(self._config, timeout, factor)
+        operation = self._start(start)
         deadline = time.monotonic() + timeout_s
         if self._wait_for(lambda: operation.is_done, timeout_s):
             # The callbacks of the transaction's records.
@@ -191,7 +193,8 @@ class TransactionalCalls:
             assert self._manager is not None
             self._manager.acknowledge(operation)
         if not operation.is_done:
-            text = f"{operation.action.value} did not complete in {timeout_s:g} s: call it again"
+            reason = f"; the last error was {operation.last_error}" if operation.last_error else ""
+            text = f"{operation.action.value} did not complete in {timeout_s:g} s: call it again{reason}"
             raise TidelogError(KafkaError(ErrorCode._TIMED_OUT, text, retriable=True))
         if operation.error is not None:
             raise type(operation.error)(operation.error.error)
@@ -199,7 +202,13 @@ class TransactionalCalls:
 
 
 def operation_timeout_s(config: ProducerConfig, timeout: float, factor: int = 1) -> float:
-    """Return the timeout of a call; -1 means ``factor`` times that of a transaction."""
+    """Return the timeout of a call; -1 means ``factor`` times that of a transaction.
+
+    Raises:
+        TypeError: ``timeout`` is not a number.
+    """
+    if not isinstance(timeout, int | float):
+        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}")
     return config.transaction_timeout_ms / 1000 * factor if timeout < 0 else timeout
 
 
@@ -214,6 +223,19 @@ def group_member(metadata: ConsumerGroupMetadata) -> GroupMember:
     except AttributeError:
         text = f"group_metadata must be the result of consumer_group_metadata(), not {type(metadata).__name__}"
         raise TypeError(text) from None
+
+
+def prepared_transaction(state: object) -> PreparedTransaction:
+    """Return the identity of a prepared transaction unchanged.
+
+    Raises:
+        TypeError: it is something else, which would look like another transaction's identity.
+    """
+    if not isinstance(state, PreparedTransaction):
+        raise TypeError(
+            f"state must be a PreparedTransaction, not {type(state).__name__}: see PreparedTransaction.parse()"
+        )
+    return state
 
 
 def offsets_of(positions: Sequence[TopicPartition]) -> list[OffsetToCommit]:

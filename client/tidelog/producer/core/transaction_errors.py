@@ -11,7 +11,9 @@
 | all others | fatal | the transaction must be aborted |
 
 After a failed batch, the coordinator decides: the abort that must follow succeeds, or fails because the producer is
-fenced. An abort that fails is fatal.
+fenced. An abort that fails is fatal. With transaction version 2, the same holds for two requests that fail if the
+transaction has timed out: a commit (INVALID_TXN_STATE) and a commit of offsets (PRODUCER_FENCED,
+INVALID_PRODUCER_EPOCH). The abort then repeats the coordinator's, and the producer can go on (KIP-588).
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import IntEnum
 
+from tidelog.producer.core.transaction_requests import CommitOffsets, EndTransaction, Request
+from tidelog.producer.core.transaction_scope import IMPLICIT_VERSION
 from tidelog_foundation.errors import OUTAGES, ErrorCode, KafkaError, TidelogError
 
 _FENCED = frozenset((ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH))
@@ -60,6 +64,11 @@ def consequence_of(error: TidelogError) -> Consequence:
     return Consequence.ABORT if error.code in _ABORTABLE else Consequence.FATAL
 
 
+def consequence_for(request: Request, error: TidelogError) -> Consequence:
+    """Return the effect of the error of a given request."""
+    return Consequence.ABORT if _may_have_timed_out(request, error) else consequence_of(error)
+
+
 def consequence_of_failed_batch(error: TidelogError) -> Consequence:
     """Return the effect of the error that ended a batch."""
     return Consequence.FATAL if error.code in _FATAL_OF_BATCHES else Consequence.ABORT
@@ -78,3 +87,13 @@ def fatal_of(error: TidelogError) -> TidelogError:
     """Return the fatal error; fencing has one code, as in librdkafka."""
     code = ErrorCode._FENCED if error.code in _FENCED else error.code
     return TidelogError(KafkaError(code, error.message, fatal=True, retriable=False))
+
+
+def _may_have_timed_out(request: Request, error: TidelogError) -> bool:
+    match request:
+        case EndTransaction(committed=True, version=version):
+            return version >= IMPLICIT_VERSION and error.code is ErrorCode.INVALID_TXN_STATE
+        case CommitOffsets(version=version):
+            return version >= IMPLICIT_VERSION and error.code in _FENCED
+        case _:
+            return False

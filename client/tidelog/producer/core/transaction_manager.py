@@ -40,7 +40,7 @@ from tidelog.producer.core.faults import abortable_error
 from tidelog.producer.core.numbering import ProducerIdAndEpoch
 from tidelog.producer.core.transaction_errors import (
     Consequence,
-    consequence_of,
+    consequence_for,
     consequence_of_failed_batch,
     fatal_of,
     worst_of,
@@ -423,9 +423,11 @@ class TransactionManager:
                 assert_never(request)
 
     def _fail(self, request: Request, error: TidelogError, now_ms: float) -> None:
-        consequence = consequence_of(error)
+        consequence = consequence_for(request, error)
         if consequence is Consequence.RETRY:
             self._failures += 1
+            if self._operation is not None:
+                self._operation.last_error = error
             is_short = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
             self._not_before_ms = now_ms + (_CONCURRENT_BACKOFF_MS if is_short else self._backoff_ms(self._failures))
             if isinstance(request, AddPartitions | AddGroup):

@@ -47,12 +47,16 @@ class Action(Enum):
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """A call in progress. When ``is_done``, ``error`` is its outcome, and ``prepared`` the result of PREPARE."""
+    """A call in progress. When ``is_done``, ``error`` is its outcome, and ``prepared`` the result of PREPARE.
+
+    ``last_error`` is the latest error of a request that is repeated.
+    """
 
     action: Action
     offsets: tuple[GroupMember, tuple[OffsetToCommit, ...]] | None = None
     is_done: bool = False
     error: TidelogError | None = None
+    last_error: TidelogError | None = None
     prepared: PreparedTransaction | None = None
 
 

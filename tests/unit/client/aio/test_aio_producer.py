@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -14,6 +15,7 @@ from blockbuster import blockbuster_ctx
 
 from tidelog import AdminClient, KafkaError, KafkaException, Message
 from tidelog.aio import Producer
+from tidelog.consumer import ConsumerGroupMetadata
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode
 
@@ -204,6 +206,40 @@ def test_purge_fails_what_is_not_sent(cluster: FakeCluster, run: Callable[[Corou
             await producer.purge()
             with pytest.raises(KafkaException, match="_PURGE_QUEUE"):
                 await delivery
+
+    run(test())
+
+
+def test_records_of_an_aborted_transaction_are_discarded_silently(
+    cluster: FakeCluster, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def fail(producer: Producer) -> None:
+        async with producer.transaction():
+            for _ in range(3):
+                await producer.produce("t", b"v")
+            raise ZeroDivisionError
+
+    async def test() -> None:
+        async with Producer(settings(cluster, linger__ms=60_000, transactional__id="silent")) as producer:
+            await producer.init_transactions(10)
+            with pytest.raises(ZeroDivisionError):
+                await fail(producer)
+        gc.collect()
+
+    run(test())
+
+
+def test_transactional_calls_need_a_transactional_id_and_valid_arguments(
+    cluster: FakeCluster, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        async with Producer(settings(cluster)) as producer:
+            with pytest.raises(KafkaException, match="_NOT_CONFIGURED"):
+                await producer.send_offsets_to_transaction([], ConsumerGroupMetadata("g", 3, "m", None))
+            with pytest.raises(TypeError, match="must be a PreparedTransaction"):
+                await producer.complete_transaction("1007:3")  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="timeout must be a number of seconds"):
+                await producer.commit_transaction(None)  # type: ignore[arg-type]
 
     run(test())
 

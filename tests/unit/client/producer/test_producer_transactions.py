@@ -122,6 +122,36 @@ def test_arguments_of_other_types_are_refused() -> None:
         group_member("g")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("timeout", [None, "3"])
+def test_timeout_that_is_no_number_is_refused_before_the_call_begins(cluster: FakeCluster, timeout: Any) -> None:
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "no-number"}) as producer:
+        with pytest.raises(TypeError, match="timeout must be a number of seconds"):
+            producer.init_transactions(timeout)
+        producer.init_transactions(10)
+        producer.begin_transaction()
+        with pytest.raises(TypeError, match="timeout must be a number of seconds"):
+            producer.commit_transaction(timeout)
+        producer.abort_transaction(10)
+
+
+def test_text_does_not_complete_a_prepared_transaction(cluster: FakeCluster) -> None:
+    """It would differ from the prepared transaction, which would be aborted."""
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "text"}) as producer:
+        for state in ("1007:3", None, (1007, 3)):
+            with pytest.raises(TypeError, match="must be a PreparedTransaction"):
+                producer.complete_transaction(state)  # type: ignore[arg-type]
+
+
+def test_call_that_did_not_complete_in_time_states_the_last_error(cluster: FakeCluster) -> None:
+    cluster.fail_next("InitProducerId", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 1_000)
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "slow"}) as producer:
+        with pytest.raises(KafkaException, match="the last error was COORDINATOR_LOAD_IN_PROGRESS") as caught:
+            producer.init_transactions(0.3)
+        assert (code_of(caught), caught.value.error.retriable()) == (ErrorCode._TIMED_OUT, True)
+        cluster.clear_faults()
+        producer.init_transactions(10)
+
+
 def test_error_keeps_its_flags() -> None:
     error = KafkaError(KafkaError._FAIL, "text", fatal=True, retriable=True, txn_requires_abort=True)
     assert (error.fatal(), error.retriable(), error.txn_requires_abort()) == (True, True, True)

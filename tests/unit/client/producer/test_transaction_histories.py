@@ -1,4 +1,5 @@
-"""Random histories of transactional producers: requests and answers are lost, late and repeated.
+"""Random histories of transactional producers: requests and answers are lost, late and repeated, and transactions time
+out.
 
 Each transaction is whole or not there, in all partitions and in the group's offsets, and only once. A commit that
 succeeded is there, an abort that succeeded is not. Nothing hangs.
@@ -77,6 +78,8 @@ class History:
             if random.random() < 0.1:
                 self._crash()
                 return
+            if random.random() < 0.1:
+                world.server.time_out()
             self._end(number, committed=random.random() < 0.7)
         except TidelogError as error:
             if error.error.txn_requires_abort():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from transaction_world import TOPIC, World
+from transaction_world import ID, TIMEOUT_MS, TOPIC, World
 
 from tidelog.producer.core.events import BatchFailed, Send, Settle
 from tidelog.producer.core.transaction_errors import Consequence, consequence_of, consequence_of_failed_batch, worst_of
@@ -21,6 +21,7 @@ from tidelog.producer.core.transaction_requests import (
     Unanswered,
 )
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.transactions.requests import InitProducerIdRequest
 
 GROUP = GroupMember("g", 3, "m")
 OFFSET = OffsetToCommit("in", 0, 7, metadata="o")
@@ -243,6 +244,36 @@ def test_zombie_is_fenced_by_its_successor(world: World) -> None:
     assert world.run(world.manager.commit()) is None
     world.server.settle()
     assert world.visible() == ["heir"]
+
+
+@pytest.mark.parametrize("has_offsets", [False, True])
+def test_transaction_that_timed_out_requires_an_abort_and_the_producer_goes_on(world: World, has_offsets: bool) -> None:
+    world.manager.begin()
+    world.produce(0, "late")
+    while not world.settled:
+        world.step()
+    world.server.time_out()
+    operation = world.manager.send_offsets(GROUP, [OFFSET]) if has_offsets else world.manager.commit()
+    error = world.run(operation)
+    assert error is not None
+    assert error.error.txn_requires_abort()
+    assert world.run(world.manager.abort()) is None
+    world.manager.begin()
+    world.produce(0, "next")
+    assert world.run(world.manager.commit()) is None
+    world.server.settle()
+    assert world.visible() == ["next"]
+
+
+def test_offsets_of_a_fenced_producer_require_an_abort_which_is_fatal(world: World) -> None:
+    world.manager.begin()
+    world.server.ask(InitProducerIdRequest(ID, TIMEOUT_MS))
+    error = world.run(world.manager.send_offsets(GROUP, [OFFSET]))
+    assert error is not None
+    assert error.error.txn_requires_abort()
+    fatal = world.run(world.manager.abort())
+    assert fatal is not None
+    assert (fatal.code, fatal.error.fatal()) == (ErrorCode._FENCED, True)
 
 
 @pytest.mark.parametrize(("version", "asks"), [(1, [EndTransaction, InitProducer]), (2, [EndTransaction])])
