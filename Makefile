@@ -63,7 +63,7 @@ chaos: $(VENV)/.dev ## Put a real cluster under faults and check what its client
 		$(if $(SEED),--seed $(SEED)) --output $(or $(OUTPUT),build/chaos-$(shell date +%Y%m%d-%H%M%S)) $(ARGS)
 	@TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 tests/integration tests/chaos
 
-compat: $(VENV)/.dev ## Point Kafka's clients, its shell tools, Spark's Kafka source and kafka-python's own tests at a cluster (PEER=kafka: at Kafka's)
+compat: $(VENV)/.dev ## Point Kafka's clients, its shell tools, Kafka Streams, Spark's Kafka source and kafka-python's own tests at a cluster (PEER=kafka: at Kafka's)
 	@TIDELOG_COMPAT=1 TIDELOG_COMPAT_PEER=$(or $(PEER),tidelog) $(BIN)/python -m pytest tests/compat --timeout 300 $(ARGS)
 
 build: $(VENV)/.dev ## Build the wheel into dist/

@@ -19,6 +19,11 @@ from tidelog.testing import LocalCluster
 
 NODES = 3
 _QUICK = {
+    "broker.heartbeat.interval.ms": 300,
+    "broker.session.timeout.ms": 2_000,
+    "group.initial.rebalance.delay.ms": 0,
+    "replica.lag.time.max.ms": 3_000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
     "group.min.session.timeout.ms": 1_000,
     "group.consumer.min.heartbeat.interval.ms": 300,
     "group.consumer.heartbeat.interval.ms": 300,
@@ -89,10 +94,14 @@ class Deployment:
         self._process.kill(leader)
         return leader
 
-    def bring_back(self, node: int, topic: str) -> None:
-        """Start a node that was killed, and wait until it is in sync with the topic's first partition."""
+    def bring_back(self, node: int, topic: str, partition: int = 0) -> None:
+        """Start a node that was killed, and wait until it is in sync with a partition."""
         self._process.restart(node)
-        wait_for(lambda: set(self.partition(topic).isr) == set(self.partition(topic).replicas), f"node {node} in sync")
+        wait_for(lambda: self._is_whole(topic, partition), f"node {node} in sync with {topic}-{partition}")
+
+    def _is_whole(self, topic: str, partition: int) -> bool:
+        found = self.partition(topic, partition)
+        return set(found.isr) == set(found.replicas)
 
     def codecs_on_disk(self, topic: str, partition: int) -> set[str]:
         """Return by what the batches in the partition's log are compressed, on whatever node has it."""
@@ -150,7 +159,7 @@ def _kafka(nodes: int) -> Iterator[Deployment]:
     version = version_of([path.name for path in libs.glob("*.jar")], libs)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-kafka-")))
-        kafka = ApacheKafka(Installation(version, libs), Size(controllers=1, brokers=nodes), folder)
+        kafka = ApacheKafka(Installation(version, libs), Size(controllers=1, brokers=nodes), folder, _QUICK)
         stack.callback(kafka.close)
         kafka.prepare()
         kafka.start()

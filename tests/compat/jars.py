@@ -47,8 +47,17 @@ def kafka_libs() -> Path:
     if home is not None:
         return Path(home) / "libs"
     pom = _HERE / "java" / "kafka" / "pom.xml"
-    wanted = ElementTree.parse(pom).findtext(f"{_MAVEN}properties/{_MAVEN}kafka.version")
-    return resolve(pom, BUILD / f"kafka-{wanted}" / "libs")
+    return resolve(pom, BUILD / f"kafka-{_kafka_version(pom)}" / "libs")
+
+
+@cache
+def streams_class_path() -> str:
+    """Return the class path of Kafka Streams and of the programs in ``java/streams``. Raises Unavailable."""
+    sources = _HERE / "java" / "streams"
+    pom = sources / "pom.xml"
+    home = os.environ.get("KAFKA_HOME")
+    libs = Path(home) / "libs" if home is not None else resolve(pom, BUILD / f"streams-{_kafka_version(pom)}")
+    return f"{libs}/*{os.pathsep}{_compiled(sources, f'{libs}/*', BUILD / 'streams.jar')}"
 
 
 @cache
@@ -63,18 +72,28 @@ def spark_jars() -> list[Path]:
     return [*libs.glob("*.jar"), _spark_classes(home)]
 
 
+def _kafka_version(pom: Path) -> str:
+    found = ElementTree.parse(pom).findtext(f"{_MAVEN}properties/{_MAVEN}kafka.version")
+    assert found is not None, f"{pom} has no kafka.version"
+    return found
+
+
 def _spark_classes(sources: Path) -> Path:
     """Return the jar of the classes that we have in place of Spark's module for delegation tokens."""
     import pyspark
 
-    made = BUILD / "spark-tokens.jar"
+    return _compiled(sources, str(Path(pyspark.__file__).parent / "jars" / "*"), BUILD / "spark-tokens.jar")
+
+
+def _compiled(sources: Path, class_path: str, made: Path) -> Path:
+    """Return the jar of the classes in a folder of sources. Raises Unavailable."""
     javac, archiver = shutil.which("javac"), shutil.which("jar")
     if javac is None or archiver is None:
         raise Unavailable("there is no javac on the PATH")
-    class_path = Path(pyspark.__file__).parent / "jars" / "*"
+    made.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         files = map(str, sources.rglob("*.java"))
-        subprocess.run([javac, "-cp", str(class_path), "-d", folder, *files], check=True)
+        subprocess.run([javac, "-cp", class_path, "-d", folder, *files], check=True)
         subprocess.run([archiver, "--create", "--file", str(made), "-C", folder, "."], check=True)
     return made
 
