@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
-import aiokafka
 import confluent_kafka
 import pytest
+from compat.clients.transactional import SDK, WRITERS
 from compat.cluster import Deployment
+from compat.transactions import committed_values, producer, refused, some
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TIMEOUT_S = 30
 RECORDS = 40
 STEP = 10
+
+LEFT = {
+    "confluent-kafka": "UNKNOWN_MEMBER_ID",
+    "kafka-python": "CommitFailedError",
+    "java": "CommitFailedException",
+    SDK: "UNKNOWN_MEMBER_ID",
+}
+"""The error of each client that sends offsets for a member that its group does not have."""
 
 
 @pytest.fixture
@@ -93,26 +101,39 @@ def test_confluent_kafka_moves_offsets_with_the_output(cluster: Deployment, topi
     reader.close()
 
 
-def test_aiokafka_moves_offsets_with_the_output(cluster: Deployment, topics: tuple[str, str]) -> None:
+@pytest.mark.parametrize("writer", some(WRITERS))
+def test_offsets_of_a_transaction_are_seen_with_its_records(
+    cluster: Deployment, topics: tuple[str, str], writer: str
+) -> None:
     source, sink = topics
     group = f"{source}-group"
+    with producer(cluster, writer, source) as made:
+        made.init()
+        made.begin()
+        made.send(sink, b"aborted", 0)
+        made.send_offsets(group, {(source, 0): 9})
+        made.abort()
+        assert committed_offset(cluster, source, group) == confluent_kafka.OFFSET_INVALID
+        made.begin()
+        made.send(sink, b"committed", 0)
+        made.send_offsets(group, {(source, 0): 7})
+        made.commit()
+        assert committed_offset(cluster, source, group) == 7
+    assert committed_values(cluster, sink, 1) == [b"committed"]
 
-    async def run() -> None:
-        partition = aiokafka.TopicPartition(source, 0)
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.servers, transactional_id=source)
-        await producer.start()
-        try:
-            async with producer.transaction():
-                await producer.send(sink, b"committed")
-                await producer.send_offsets_to_transaction({partition: 7}, group)
-            await producer.begin_transaction()
-            await producer.send(sink, b"aborted")
-            await producer.send_offsets_to_transaction({partition: 9}, group)
-            await producer.abort_transaction()
-        finally:
-            await producer.stop()
 
-    asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))
-    deadline = time.monotonic() + TIMEOUT_S
-    while committed_offset(cluster, source, group) != 7:
-        assert time.monotonic() < deadline
+@pytest.mark.parametrize("writer", some([name for name in WRITERS if name != "aiokafka"]))
+def test_a_member_that_has_left_its_group_cannot_commit_offsets_with_a_transaction(
+    cluster: Deployment, topics: tuple[str, str], writer: str
+) -> None:
+    """KIP-447: a group tells an instance that has lost its partitions by the metadata of the member."""
+    source, sink = topics
+    group = f"{source}-group"
+    with producer(cluster, writer, source) as made:
+        made.init()
+        former = made.former_member(group, source)
+        made.begin()
+        made.send(sink, b"of a former member", 0)
+        assert refused(lambda: made.send_offsets(group, {(source, 0): 9}, former)) == LEFT[writer]
+        made.abort()
+    assert committed_offset(cluster, source, group) == confluent_kafka.OFFSET_INVALID

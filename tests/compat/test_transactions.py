@@ -1,151 +1,128 @@
-"""Transactional producers of Kafka's clients, on their own and one after another with the same transactional id."""
+"""Transactional producers of Kafka's clients and of ours: each alone, beside the others, and read by every consumer."""
 
 from __future__ import annotations
 
-import asyncio
-import time
+import contextlib
+import itertools
+import uuid
 
-import aiokafka
-import confluent_kafka
-import kafka
 import pytest
-from compat.clients.all import client
+from compat.clients.all import CLIENTS, client
+from compat.clients.client import wait_for
+from compat.clients.record import Record
+from compat.clients.transactional import SDK, WRITERS
 from compat.cluster import Deployment
-from confluent_kafka.admin import AdminClient, NewTopic
+from compat.transactions import address, begin, pairs, producer, read, reader, some
 
-TIMEOUT_S = 30
 PARTITIONS = 3
-ROUNDS = 4
+ROUNDS = 5
+PER_PARTITION = 2
+TOGETHER = "all"
+"""All writers beside each other: their transactions are open at once, in the same partitions."""
+READERS = (*CLIENTS, SDK)
+ISOLATIONS = ("read_committed", "read_uncommitted")
+
+Written = dict[str, str]
+Read = list[tuple[int, int, bytes | None]]
+"""Partition, offset and value of each record."""
+
+
+def writers_of(cluster: Deployment, writer: str) -> list[str]:
+    """Return the writers by a parameter, of those that can be used here."""
+    if writer != TOGETHER:
+        return [writer]
+    usable = [name for name in WRITERS if name != SDK or cluster.sdk_servers is not None]
+    return [name for name in usable if name == SDK or CLIENTS[name].missing() is None]
+
+
+def is_committed(turn: int, place: int) -> bool:
+    """Return whether the writer at a place commits its transaction of a turn; all commit the last."""
+    return (turn + place) % 2 == 0 or turn == ROUNDS - 1
+
+
+def write(cluster: Deployment, names: list[str], topic: str) -> None:
+    """Have each writer write its records of a turn, and only then end the transactions."""
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(producer(cluster, name, f"{topic}-{name}")) for name in names]
+        for each in made:
+            each.init()
+        for turn in range(ROUNDS):
+            for name, each in zip(names, made, strict=True):
+                each.begin()
+                for partition, index in itertools.product(range(PARTITIONS), range(PER_PARTITION)):
+                    each.send(topic, f"{name}-{turn}-{index}".encode(), partition)
+                each.flush()
+            for place, each in enumerate(made):
+                (each.commit if is_committed(turn, place) else each.abort)()
+
+
+def expected(names: list[str], isolation: str) -> Read:
+    """Return what a reader sees of :func:`write`: of each transaction, a marker takes an offset in each partition."""
+    return [
+        (
+            partition,
+            turn * len(names) * (PER_PARTITION + 1) + place * PER_PARTITION + index,
+            f"{name}-{turn}-{index}".encode(),
+        )
+        for partition in range(PARTITIONS)
+        for turn in range(ROUNDS)
+        for place, name in enumerate(names)
+        for index in range(PER_PARTITION)
+        if isolation == "read_uncommitted" or is_committed(turn, place)
+    ]
+
+
+@pytest.fixture(scope="session")
+def written(cluster: Deployment) -> Written:
+    """The topics by the client that wrote them, as tests ask for them."""
+    return {}
 
 
 @pytest.fixture
 def topic(cluster: Deployment, name: str) -> str:
     """A topic of the test."""
-    admin = AdminClient({"bootstrap.servers": cluster.servers})
-    admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(TIMEOUT_S)
-    return name
+    return cluster.create(name, PARTITIONS, replicas=3)
 
 
-def read_committed(cluster: Deployment, topic: str, count: int) -> list[bytes]:
-    """Return the committed records, sorted, once there are so many and all partitions are read to their ends."""
-    settings = {
-        "bootstrap.servers": cluster.servers,
-        "group.id": f"{topic}-reader",
-        "auto.offset.reset": "earliest",
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-    }
-    consumer, found, ended = confluent_kafka.Consumer(settings), [], set()
-    consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        while (len(found) < count or len(ended) < PARTITIONS) and time.monotonic() < deadline:
-            message = consumer.poll(0.2)
-            if message is None:
-                continue
-            if message.error():
-                ended.add(message.partition())
-            else:
-                found.append(message.value())
-    finally:
-        consumer.close()
-    return sorted(found)
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize(("writer", "reading"), pairs((*WRITERS, TOGETHER), READERS))
+def test_transactions_of_one_client_are_read_by_another(
+    cluster: Deployment, written: Written, writer: str, reading: str, isolation: str
+) -> None:
+    address(cluster, reading)
+    names = writers_of(cluster, writer)
+    if writer not in written:
+        topic = cluster.create(f"transactions-of-{writer}-{uuid.uuid4()}", PARTITIONS, replicas=3)
+        write(cluster, names, topic)
+        written[writer] = topic
+    wanted = expected(names, isolation)
+    found = read(cluster, reading, written[writer], len(wanted), PARTITIONS, isolation)
+    assert [(record.partition, record.offset, record.value) for record in found] == wanted
 
 
-def values(name: str, rounds: range) -> list[bytes]:
-    return sorted(f"{name}-{number}-{index}".encode() for number in rounds for index in range(2 * PARTITIONS))
+@pytest.mark.parametrize("reading", some(READERS, "confluent-kafka"))
+def test_read_committed_waits_for_an_open_transaction(cluster: Deployment, topic: str, reading: str) -> None:
+    found: list[bytes | None] = []
+    servers = address(cluster, reading)
+    plain = client("confluent-kafka")
+    with (
+        reader(reading).reader(servers, topic, isolation_level="read_committed") as consumer,
+        producer(cluster, "confluent-kafka", topic) as writer,
+    ):
+        writer.init()
 
+        def poll(count: int) -> bool:
+            found.extend(record.value for record in consumer.poll(0.1))
+            return len(found) >= count
 
-def test_confluent_kafka_commits_and_aborts(cluster: Deployment, topic: str) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.servers, "transactional.id": topic})
-    producer.init_transactions(TIMEOUT_S)
-    for number in range(2 * ROUNDS):
-        producer.begin_transaction()
-        for index in range(2 * PARTITIONS):
-            producer.produce(topic, f"c-{number}-{index}", partition=index % PARTITIONS)
-        producer.flush(TIMEOUT_S)
-        (producer.abort_transaction if number % 2 else producer.commit_transaction)(TIMEOUT_S)
-    committed = sorted(value for number in range(0, 2 * ROUNDS, 2) for value in values("c", range(number, number + 1)))
-    assert read_committed(cluster, topic, len(committed)) == committed
-
-
-def test_newer_confluent_kafka_fences_the_older_one(cluster: Deployment, topic: str) -> None:
-    settings = {"bootstrap.servers": cluster.servers, "transactional.id": topic}
-    older, newer = confluent_kafka.Producer(settings), confluent_kafka.Producer(settings)
-    older.init_transactions(TIMEOUT_S)
-    older.begin_transaction()
-    older.produce(topic, b"zombie", partition=0)
-    older.flush(TIMEOUT_S)
-    newer.init_transactions(TIMEOUT_S)
-    with pytest.raises(confluent_kafka.KafkaException) as raised:
-        older.commit_transaction(TIMEOUT_S)
-    assert raised.value.args[0].code() == confluent_kafka.KafkaError._FENCED
-    newer.begin_transaction()
-    newer.produce(topic, b"newer", partition=0)
-    newer.commit_transaction(TIMEOUT_S)
-    assert read_committed(cluster, topic, 1) == [b"newer"]
-
-
-def test_kafka_python_commits_and_aborts(cluster: Deployment, topic: str) -> None:
-    producer = kafka.KafkaProducer(bootstrap_servers=cluster.servers.split(","), transactional_id=topic)
-    try:
-        producer.init_transactions()
-        for number in range(ROUNDS):
-            producer.begin_transaction()
-            for value in values("p", range(number, number + 1)):
-                producer.send(topic, value)
-            producer.commit_transaction()
-            producer.begin_transaction()
-            producer.send(topic, b"aborted")
-            producer.flush(TIMEOUT_S)
-            producer.abort_transaction()
-    finally:
-        producer.close(timeout=1)
-    committed = values("p", range(ROUNDS))
-    assert read_committed(cluster, topic, len(committed)) == committed
-
-
-def test_aiokafka_commits_and_aborts(cluster: Deployment, topic: str) -> None:
-    async def run() -> None:
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.servers, transactional_id=topic)
-        await producer.start()
-        try:
-            for number in range(ROUNDS):
-                async with producer.transaction():
-                    for value in values("a", range(number, number + 1)):
-                        await producer.send(topic, value)
-                await producer.begin_transaction()
-                await producer.send_and_wait(topic, b"aborted")
-                await producer.abort_transaction()
-        finally:
-            await producer.stop()
-
-    asyncio.run(run())
-    committed = values("a", range(ROUNDS))
-    assert read_committed(cluster, topic, len(committed)) == committed
-
-
-@pytest.mark.compat
-def test_the_java_client_commits_and_aborts(cluster: Deployment, topic: str) -> None:
-    client("java")
-    from compat.clients.java import gateway, properties
-
-    serializer = "org.apache.kafka.common.serialization.StringSerializer"
-    settings = {"key.serializer": serializer, "value.serializer": serializer, "transactional.id": topic}
-    clients = gateway().jvm.org.apache.kafka.clients.producer
-    producer = clients.KafkaProducer(properties(cluster.servers, settings))
-    try:
-        producer.initTransactions()
-        for number in range(ROUNDS):
-            producer.beginTransaction()
-            for value in values("j", range(number, number + 1)):
-                producer.send(clients.ProducerRecord(topic, value.decode()))
-            producer.commitTransaction()
-            producer.beginTransaction()
-            producer.send(clients.ProducerRecord(topic, "aborted"))
-            producer.flush()
-            producer.abortTransaction()
-    finally:
-        producer.close(gateway().jvm.java.time.Duration.ofSeconds(1))
-    committed = values("j", range(ROUNDS))
-    assert read_committed(cluster, topic, len(committed)) == committed
+        begin(writer, topic, b"first")
+        writer.commit()
+        begin(writer, topic, b"second")
+        plain.produce(cluster.servers, topic, [Record(b"third", partition=0)])
+        wait_for(lambda: poll(1), "the first transaction")
+        for _ in range(3):
+            poll(2)
+        assert found == [b"first"]
+        writer.commit()
+        wait_for(lambda: poll(3), "the second transaction")
+    assert found == [b"first", b"second", b"third"]
