@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport.elements import UNCOUNTED_BYTES
 from tidelog_foundation.transport.intake import Charge, Intake
@@ -56,6 +57,11 @@ class Caller:
     def host(self) -> str:
         """The address of the caller's host."""
         return host_of(self.connection)
+
+    @property
+    def principal(self) -> Principal:
+        """The identity of the caller."""
+        return ANONYMOUS
 
     @property
     def client_id(self) -> str:

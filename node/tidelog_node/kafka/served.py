@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.handlers import NodeContext
@@ -38,6 +39,12 @@ class Caller:
     listener: str
     client: ClientIdentity
     version: int
+    principal: Principal = ANONYMOUS
+
+    @property
+    def host(self) -> str:
+        """The client's address."""
+        return self.client.host.removeprefix("/")
 
 
 @dataclass(frozen=True, slots=True)
