@@ -262,7 +262,9 @@ class EndTxnRequest(_message.Message):
     committed: _builtins.bool
     """False to abort."""
     transaction_version: _builtins.int
-    """The transaction.version that the client uses."""
+    """The transaction.version that the client uses. Below 2, transactions share an epoch: a client that has repeated a
+    request calls InitProducerId before the next transaction, or a late copy of the request may take effect in it.
+    """
     def __init__(
         self,
         *,

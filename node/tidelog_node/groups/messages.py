@@ -12,6 +12,7 @@ from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.transport.message_codec import NOT_IN_MESSAGE
+from tidelog_node.shards.connections import UNORDERED
 
 NO_GENERATION = -1
 NO_OFFSET = -1
@@ -283,6 +284,8 @@ class TxnOffsetCommitRequest:
     """The ``transaction.version`` of the client. From 2 on, the group is added to the transaction (KIP-890)."""
     guard: int = field(default=0, metadata=NOT_IN_MESSAGE)
     """The guard of the transaction's verification in the group's partition."""
+    connection_us: int = field(default=UNORDERED, metadata=NOT_IN_MESSAGE)
+    """The time at which the request's connection was opened, for the order of a producer's requests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from tidelog_node.groups.offsets.committed import offset_changes_in
 from tidelog_node.groups.records import is_group_key
 from tidelog_node.groups.settings import GroupSettings
 from tidelog_node.groups.step import Step, Write
+from tidelog_node.shards.connections import ConnectionOrder, LateRequestError
 from tidelog_node.shards.deadlines import Deadlines
 from tidelog_node.shards.events import (
     RecordsCommitted,
@@ -70,6 +71,7 @@ class GroupShard:
         self._groups = LoadedGroups(store, settings)
         self._deadlines = Deadlines()
         self._cleanup = Cleanup(now_ms)
+        self._connections = ConnectionOrder()
         self._listings = admin_requests.Listings()
         self._topics: Mapping[str, TopicInfo] | None = None
         self._open_calls: dict[int, str] = {}
@@ -163,6 +165,7 @@ class GroupShard:
                 loaded = self._loaded(request.group_id, step)
                 offset_requests.commit(loaded, call, request, self._cleanup.deleted_topics, step)
             case messages.TxnOffsetCommitRequest():
+                self._check_order(request)
                 loaded = self._loaded(request.group_id, step)
                 offset_requests.txn_commit(loaded, call, request, self._cleanup.deleted_topics, step)
             case messages.OffsetFetchGroup():
@@ -183,6 +186,12 @@ class GroupShard:
                 admin_requests.delete([self._loaded(group_id, step) for group_id in unique], call, step)
             case _:
                 assert_never(request)
+
+    def _check_order(self, request: messages.TxnOffsetCommitRequest) -> None:
+        """Refuse a commit that may belong to an earlier transaction of the same producer and epoch (KAFKA-17754)."""
+        producer = (request.producer_id, request.producer_epoch)
+        if self._connections.is_late(*producer, request.connection_us):
+            raise LateRequestError.of(*producer)
 
     def _loaded(self, group_id: str, step: Step) -> LoadedGroup:
         return self._groups.get(group_id, lambda loaded: _begin(loaded, step))

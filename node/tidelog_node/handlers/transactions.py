@@ -128,6 +128,7 @@ async def add_offsets_to_txn(context: NodeContext, request: AddOffsetsToTxnReque
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
             (_offsets_partition(context, request.group_id),),
+            connection_us=request.connection_us,
         )
         answer = await _ask(coordinator, request.transactional_id, asked, core.AddPartitionsResponse)
     except TidelogError as error:
@@ -145,6 +146,7 @@ async def end_txn(context: NodeContext, request: EndTxnRequest) -> EndTxnRespons
             Producer(request.producer_id, request.producer_epoch),
             request.committed,
             request.transaction_version,
+            request.connection_us,
         )
         answer = await _ask(coordinator, request.transactional_id, asked, core.EndTxnResponse)
     except TidelogError as error:
@@ -273,6 +275,7 @@ async def _add_partitions(context: NodeContext, transaction: AddPartitionsToTxnT
             tuple(partitions),
             transaction.verify_only,
             transaction.transaction_version,
+            transaction.connection_us,
         )
         answer = await _ask(coordinator, transaction.transactional_id, asked, core.AddPartitionsResponse)
     except TidelogError as error:

@@ -15,6 +15,7 @@ from tidelog_node.kafka.protocol.codec import decode, decode_in_steps, encode_in
 from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Buffer, Writer
+from tidelog_node.shards.connections import UNORDERED
 from tidelog_node.shards.events import ClientIdentity
 
 Body: TypeAlias = Sequence[Buffer]
@@ -40,6 +41,8 @@ class Caller:
     client: ClientIdentity
     version: int
     principal: Principal = ANONYMOUS
+    connection_us: int = UNORDERED
+    """The time at which the connection was opened, on the monotonic clock."""
 
     @property
     def host(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_node.shards.connections import UNORDERED
 from tidelog_node.shards.name_regex import NameRegex
 from tidelog_node.transactions.states import (
     NO_PRODUCER,
@@ -59,6 +60,8 @@ class AddPartitionsRequest:
     verify_only: bool = False
     version: int = 0
     """The ``transaction.version`` of the client."""
+    connection_us: int = UNORDERED
+    """The time at which the request's connection was opened, on the monotonic clock."""
 
 
 PartitionErrors: TypeAlias = Mapping[TopicPartition, TidelogError]
@@ -81,6 +84,8 @@ class EndTxnRequest:
     committed: bool
     version: int = 0
     """The ``transaction.version`` of the client."""
+    connection_us: int = UNORDERED
+    """The time at which the request's connection was opened, on the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@
 - :mod:`.calls`: answers and waits. A request waits up to :data:`~.calls.CONCURRENT_WAIT_MS` for the end of the previous
   transaction of the same id, and is then answered with CONCURRENT_TRANSACTIONS. A request whose caller has gone has no
   effect.
+- :mod:`~tidelog_node.shards.connections`: requests that the network delivers late have no effect. Only requests before
+  transaction version 2 need this.
 - :mod:`.listings`: the requests of operators.
 - :mod:`.upkeep`: loading, timeouts and expiration.
 
@@ -21,6 +23,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.shards.connections import ConnectionOrder, LateRequestError
 from tidelog_node.shards.events import (
     RecordsCommitted,
     RecordsWritten,
@@ -33,7 +36,7 @@ from tidelog_node.shards.store import RecordStore
 from tidelog_node.transactions import transitions
 from tidelog_node.transactions.calls import Calls
 from tidelog_node.transactions.decisions import Decision, decide
-from tidelog_node.transactions.entries import Entries, Entry, Waiting
+from tidelog_node.transactions.entries import ActingRequest, Entries, Entry, Waiting
 from tidelog_node.transactions.events import (
     AllocateProducerId,
     Command,
@@ -49,6 +52,7 @@ from tidelog_node.transactions.requests import (
     DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    InitProducerIdResponse,
     ListTransactionsRequest,
     refuse,
 )
@@ -74,6 +78,7 @@ class TransactionShard:
         self._writes = Writes(self._entries, self._calls, self._commands)
         self._listings = Listings(self._entries, self._calls)
         self._upkeep = Upkeep(self._entries, self._writes, settings, now_ms)
+        self._connections = ConnectionOrder(now_ms * 1_000)
 
     @property
     def next_deadline_ms(self) -> int:
@@ -127,7 +132,9 @@ class TransactionShard:
             case InitProducerIdRequest() | AddPartitionsRequest() | EndTxnRequest():
                 entry = self._entries.get(request.transactional_id)
                 waiting = Waiting(call.call_id, request)
-                if entry.waiting or entry.is_appending or not self._try(entry, waiting, wall_ms):
+                if self._is_late(entry, request):
+                    self._calls.answer(call.call_id, refuse(request, LateRequestError.of(*request.producer)))
+                elif entry.waiting or entry.is_appending or not self._try(entry, waiting, wall_ms):
                     self._calls.wait(entry, waiting, now_ms)
                 self._entries.drop_unneeded(request.transactional_id)
             case DescribeTransactionsRequest():
@@ -136,6 +143,13 @@ class TransactionShard:
                 self._listings.begin(call.call_id, request)
             case _:
                 assert_never(request)
+
+    def _is_late(self, entry: Entry, request: ActingRequest) -> bool:
+        """Return whether a request may be of an earlier transaction of the same producer and epoch (KAFKA-17754)."""
+        if isinstance(request, InitProducerIdRequest):
+            return False
+        is_current = entry.metadata is not None and entry.metadata.client == request.producer
+        return is_current and self._connections.is_late(*request.producer, request.connection_us)
 
     def _try(self, entry: Entry, waiting: Waiting, wall_ms: int) -> bool:
         """Execute a request. Return False if it must wait."""
@@ -157,6 +171,8 @@ class TransactionShard:
         name, after, response = waiting.request.transactional_id, decision.after, decision.response
         if after is not None and entry.new_producer_id in (after.producer.id, after.next_producer.id):
             entry.new_producer_id = None
+        if after is not None and isinstance(response, InitProducerIdResponse):
+            self._connections.begin(*after.client)
         if response is None:
             self._writes.begin(name, after, self._settings.version)
             return False

@@ -6,6 +6,7 @@ A client's work is a generator. It yields questions and pauses, and gets the ans
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sim.cluster.world import Process
@@ -28,6 +29,7 @@ _ATTEMPTS = 25
 _RETRIABLE = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -101,8 +103,13 @@ class Client(Process):
                 return answer
             if error is not None and error.code not in _RETRIABLE:
                 raise GaveUpError(error)
+            if error is None or error.code is ErrorCode.NETWORK_EXCEPTION:
+                self.reconnect()
             yield _BACKOFF_MS
         raise GaveUpError(None)
+
+    def reconnect(self) -> None:
+        """Give up all connections. A client that sends one request at a time has none in progress."""
 
 
 class TransactionalProducer(Client):
@@ -118,6 +125,9 @@ class TransactionalProducer(Client):
         self._producer = NO_PRODUCER
         self._sequences: dict[Key, int] = {}
         self._added: set[Key] = set()
+        self._connections: dict[int, int] = {}
+        """The time on the broker's clock at which the connection to each broker was opened, in us."""
+        self._last_opened_us = 0
         self._position = 0
         self._operation: Op | None = None
         self._committing_ns: int | None = None
@@ -129,14 +139,27 @@ class TransactionalProducer(Client):
         self._complete("fail" if self._committing_ns is None else "info")
 
     def ask(self, place: Key | str, handler: str, request: Any) -> Work:
-        """Ask, and let the request stray now and then if no version of the protocol may be harmed by it."""
+        """Ask, and let the request stray now and then: the producer asks again on another connection."""
         world = self.world
-        if (
-            self._version >= EPOCH_BUMP_VERSION or handler == "produce"
-        ) and world.dice.random() < world.share_of_strays:
+        if world.dice.random() < world.share_of_strays:
             broker, addressed = self._addressed(Ask(place, handler, request))
             world.stray(broker.number, handler, addressed)
+            self.reconnect()
         return super().ask(place, handler, request)
+
+    def reconnect(self) -> None:
+        self._connections.clear()
+
+    def _addressed(self, asked: Ask) -> tuple[Broker, Any]:
+        """Return the broker and the request, with the connection if only its age tells that the request is late."""
+        broker, request = super()._addressed(asked)
+        if self._version >= EPOCH_BUMP_VERSION or not isinstance(asked.request, AddPartitionsRequest | EndTxnRequest):
+            return broker, request
+        if broker.number not in self._connections:
+            self._last_opened_us = max(self._last_opened_us + 1, broker.monotonic_ms() * 1_000)
+            self._connections[broker.number] = self._last_opened_us
+        index, asking = request
+        return broker, (index, replace(asking, connection_us=self._connections[broker.number]))
 
     def _live(self) -> Work:
         try:

@@ -25,6 +25,7 @@ from tidelog_node.log.appender import Appender
 from tidelog_node.log.log_reader import LogReader
 from tidelog_node.log.producers.state import ProducerState, _Producer
 from tidelog_node.log.segments.transaction_index import TransactionIndex
+from tidelog_node.shards.connections import ConnectionOrder
 from tidelog_node.transactions import decisions, transitions
 from tidelog_node.transactions import markers as markers_module
 from tidelog_node.transactions import writes as writes_module
@@ -265,6 +266,10 @@ def _ignore_the_coordinator_epoch() -> list[Patch]:
     return [(ProducerState, "check_marker", check_marker)]
 
 
+def _execute_requests_of_older_connections() -> list[Patch]:
+    return [(ConnectionOrder, "is_late", lambda *_: False)]
+
+
 def _tell_pending_offsets() -> list[Patch]:
     original = GroupOffsets._replay
 
@@ -286,6 +291,7 @@ PLANTED_BUGS = (
     PlantedBug("initialization raises no epoch", 20, _initialize_without_a_new_epoch),
     PlantedBug("the end of a transaction raises no epoch", 20, _end_without_a_new_epoch),
     PlantedBug("a late EndTxn ends the next transaction", 20, _apply_a_late_end_to_the_next_transaction),
+    PlantedBug("requests of older connections are executed", 20, _execute_requests_of_older_connections),
     PlantedBug("the coordinator lets fenced producers through", 20, _let_zombies_through),
     PlantedBug("the abort after a timeout fences nobody", 20, _abort_without_fencing),
     PlantedBug("initialization forgets an open transaction", 20, _initialize_over_an_open_transaction),

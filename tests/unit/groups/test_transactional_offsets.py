@@ -64,6 +64,15 @@ def test_offsets_of_an_aborted_transaction_are_gone(harness: ShardHarness) -> No
     assert code_of(harness.call(DeleteGroupsRequest(("g",))).groups[0]) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_late_commit_of_a_transaction_on_an_older_connection_is_not_part_of_the_next_one(harness: ShardHarness) -> None:
+    assert txn_commit(harness, {P0: 5}, connection_us=2) == [ErrorCode.NONE]
+    harness.end_transaction(7, committed=False)
+    assert txn_commit(harness, {P1: 6}, connection_us=2) == [ErrorCode.NONE]
+    assert txn_commit(harness, {P0: 5}, connection_us=1) == [ErrorCode.NETWORK_EXCEPTION]
+    harness.end_transaction(7, committed=True)
+    assert fetch(harness, 0, 1) == [(ErrorCode.NONE, -1), (ErrorCode.NONE, 6)]
+
+
 def test_write_carries_the_producer_and_its_guard(harness: ShardHarness) -> None:
     harness.holds_commits = True
     call = harness.send(TxnOffsetCommitRequest("tx", "g", 7, 2, topics=(topic_of(0),), guard=3))

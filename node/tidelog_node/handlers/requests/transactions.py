@@ -5,10 +5,12 @@ In a request, ``transaction_version`` is the client's version; in a response, it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.partitions import TopicPartitions
+from tidelog_foundation.transport.message_codec import NOT_IN_MESSAGE
+from tidelog_node.shards.connections import UNORDERED
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -24,6 +26,8 @@ class AddPartitionsToTxnTransaction:
     verify_only: bool = False
     topics: tuple[TopicPartitions, ...] = ()
     transaction_version: int = 0
+    connection_us: int = field(default=UNORDERED, metadata=NOT_IN_MESSAGE)
+    """The time at which the request's connection was opened, for the order of a producer's requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class AddOffsetsToTxnRequest:
     producer_id: int
     producer_epoch: int
     group_id: str
+    connection_us: int = field(default=UNORDERED, metadata=NOT_IN_MESSAGE)
+    """The time at which the request's connection was opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class EndTxnRequest:
     producer_epoch: int
     committed: bool
     transaction_version: int = 0
+    connection_us: int = field(default=UNORDERED, metadata=NOT_IN_MESSAGE)
+    """The time at which the request's connection was opened."""
 
 
 @dataclass(frozen=True, slots=True)

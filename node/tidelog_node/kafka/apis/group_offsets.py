@@ -15,10 +15,11 @@ from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.groups import messages
 from tidelog_node.handlers import group_offsets
-from tidelog_node.kafka.apis.errors import code_of
+from tidelog_node.kafka.apis.errors import close_if_late, code_of
 from tidelog_node.kafka.protocol.messages import group_offsets as wire
 from tidelog_node.kafka.protocol.messages import transactions
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.shards.connections import UNORDERED
 from tidelog_node.transactions.states import EPOCH_BUMP_VERSION
 from tidelog_quorum.metadata.image import MetadataImage
 
@@ -83,7 +84,7 @@ async def txn_offset_commit(
     node: KafkaNode, request: transactions.TxnOffsetCommitRequest, caller: Caller
 ) -> transactions.TxnOffsetCommitResponse:
     """Commit offsets as part of a transaction."""
-    slices = TimeSlices()
+    slices, adds_group = TimeSlices(), caller.version >= _FIRST_ADDING_GROUPS
     topics = [
         messages.OffsetCommitTopic(topic.name, tuple([_committed(p) async for p in slices.of(topic.partitions)]))
         async for topic in slices.of(request.topics)
@@ -97,9 +98,12 @@ async def txn_offset_commit(
         request.member_id,
         request.group_instance_id,
         tuple(topics),
-        EPOCH_BUMP_VERSION if caller.version >= _FIRST_ADDING_GROUPS else 0,
+        EPOCH_BUMP_VERSION if adds_group else 0,
+        # The epoch tells which transaction the request belongs to.
+        connection_us=UNORDERED if adds_group else caller.connection_us,
     )
     answer = await group_offsets.txn_offset_commit(node.context, node.groups, asked, caller.client)
+    close_if_late(next((p.error for topic in answer.topics for p in topic.partitions), None))
     return transactions.TxnOffsetCommitResponse(
         topics=[
             transactions.TxnOffsetCommitResponseTopic(

@@ -10,9 +10,10 @@ from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers import transactions
 from tidelog_node.handlers.requests import transactions as values
-from tidelog_node.kafka.apis.errors import code_of
+from tidelog_node.kafka.apis.errors import close_if_late, code_of
 from tidelog_node.kafka.protocol.messages import transactions as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.shards.connections import UNORDERED
 
 _BATCHED: Final = 4
 """The first version of AddPartitionsToTxn for several transactions, which nodes send."""
@@ -40,9 +41,11 @@ async def add_partitions_to_txn(
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
         topics=await _topics(request.v3_and_below_topics),
+        connection_us=caller.connection_us,
     )
     answer = await transactions.add_partitions_to_txn(node.context, values.AddPartitionsToTxnRequest((only,)))
     (result,) = answer.transactions
+    close_if_late(result.error)
     return wire.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _added(only, result, caller))
 
 
@@ -84,22 +87,27 @@ async def add_offsets_to_txn(
 ) -> wire.AddOffsetsToTxnResponse:
     """Add a group's offsets to a transaction."""
     asked = values.AddOffsetsToTxnRequest(
-        request.transactional_id, request.producer_id, request.producer_epoch, request.group_id
+        request.transactional_id, request.producer_id, request.producer_epoch, request.group_id, caller.connection_us
     )
     answer = await transactions.add_offsets_to_txn(node.context, asked)
+    close_if_late(answer.error)
     return wire.AddOffsetsToTxnResponse(error_code=_producer_code(answer.error, caller))
 
 
 async def end_txn(node: KafkaNode, request: wire.EndTxnRequest, caller: Caller) -> wire.EndTxnResponse:
     """Commit or abort a transaction."""
+    raises_epoch = caller.version >= _RAISES_EPOCH
     asked = values.EndTxnRequest(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         request.committed,
-        _EPOCH_VERSION if caller.version >= _RAISES_EPOCH else 0,
+        _EPOCH_VERSION if raises_epoch else 0,
+        # The epoch tells which transaction the request ends.
+        UNORDERED if raises_epoch else caller.connection_us,
     )
     answer = await transactions.end_txn(node.context, asked)
+    close_if_late(answer.error)
     return wire.EndTxnResponse(
         error_code=_producer_code(answer.error, caller),
         producer_id=answer.producer_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -118,7 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
         self.file = transport.get_extra_info("socket").fileno()
-        self._callers = _Callers(self.listener, self.host)
+        self._callers = _Callers(self.listener, self.host, time.monotonic_ns() // 1_000)
         if not peer or not self._owner.admit(self):
             self.abort()
 
@@ -370,13 +371,15 @@ class Connection(asyncio.BufferedProtocol):
 class _Callers:
     """The callers of a connection by version, since nearly all requests have the same client id.
 
-    ``host`` is the client's address, shown in Kafka's form: /1.2.3.4.
+    ``host`` is the client's address, shown in Kafka's form: /1.2.3.4. ``opened_us`` is the time at which the connection
+    was opened, on the monotonic clock.
     """
 
-    __slots__ = ("_client", "_client_id", "_listener", "_of_versions")
+    __slots__ = ("_client", "_client_id", "_listener", "_of_versions", "_opened_us")
 
-    def __init__(self, listener: str, host: str) -> None:
+    def __init__(self, listener: str, host: str, opened_us: int) -> None:
         self._listener = listener
+        self._opened_us = opened_us
         self._client_id: bytes | None = None
         self._client = ClientIdentity("", "/" + host)
         self._of_versions: dict[int, Caller] = {}
@@ -391,7 +394,8 @@ class _Callers:
             self._take_client_id(header.client_id)
         caller = self._of_versions.get(header.version)
         if caller is None:
-            caller = self._of_versions[header.version] = Caller(self._listener, self._client, header.version)
+            caller = Caller(self._listener, self._client, header.version, connection_us=self._opened_us)
+            self._of_versions[header.version] = caller
         return caller
 
     def _take_client_id(self, client_id: bytes | None) -> None:
