@@ -20,8 +20,8 @@ from tidelog.v1 import transaction_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 
 T = TypeVar("T")
-_ANY_TIMEOUT_MS: Final = 60_000
-"""The transaction timeout of a producer that only ends a transaction; it begins none."""
+_FENCING_MS: Final = 1
+"""The transaction timeout of a request that only ends a transaction. No limit of a node is below it."""
 
 
 class TransactionState(Enum):
@@ -180,7 +180,7 @@ class TransactionAdmin(Operations):
     def fence_producers(
         self, transactional_ids: Iterable[str], *, request_timeout: float | None = None
     ) -> dict[str, Future[None]]:
-        """Fence the producers of transactional ids, and abort their open transactions.
+        """Fence the producers of transactional ids, and abort their open transactions. Unknown ids are created.
 
         Futures fail with KafkaException: CONCURRENT_TRANSACTIONS if the markers were not written in time;
         COORDINATOR_NOT_AVAILABLE and similar errors if no coordinator answered in time.
@@ -195,8 +195,18 @@ class TransactionAdmin(Operations):
     def force_terminate_transaction(
         self, transactional_id: str, *, request_timeout: float | None = None
     ) -> Future[None]:
-        """Abort the open transaction of a transactional id, even if prepared, and fence its producer (KIP-939)."""
-        return self.fence_producers([transactional_id], request_timeout=request_timeout)[transactional_id]
+        """Abort the open transaction of a transactional id, even if prepared, and fence its producer (KIP-939).
+
+        The future fails with KafkaException: TRANSACTIONAL_ID_NOT_FOUND; and as those of :meth:`fence_producers`.
+        """
+
+        async def ask(connection: Connection, own: list[str], timeout_s: float) -> Outcomes[str, None]:
+            request = pb.DescribeTransactionsRequest(transactional_ids=own)
+            (found,) = (await connection.transactions.DescribeTransactions(request, timeout=timeout_s)).transactions
+            return {transactional_id: error_of(found) or await _fence(connection, transactional_id, timeout_s)}
+
+        futures = self._futures([transactional_id], self._at_coordinators([transactional_id], ask, request_timeout))
+        return futures[transactional_id]
 
     async def _at_coordinators(
         self, ids: Sequence[str], ask: AskCoordinator[T], timeout_s: float | None
@@ -263,7 +273,7 @@ async def _write_marker(
 
 
 async def _fence(connection: Connection, transactional_id: str, timeout_s: float) -> TidelogError | None:
-    request = log_pb.InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_ANY_TIMEOUT_MS)
+    request = log_pb.InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_FENCING_MS)
     try:
         await connection.call(lambda c: c.log.InitProducerId(request, timeout=timeout_s))
     except TidelogError as error:

@@ -26,8 +26,9 @@ _CODES: dict[ErrorCode, str] = {
     ErrorCode.NON_EMPTY_GROUP: "stop its members first: tidelog group describe GROUP --members shows them",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that read the topic first: tidelog group describe GROUP "
     "--members shows them",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "tidelog topic describe __consumer_offsets shows whether its partitions have "
-    "leaders",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "tidelog transaction list shows the transactional ids",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "tidelog topic describe __consumer_offsets __transaction_state shows whether "
+    "their partitions have leaders",
     ErrorCode.LOG_DIR_NOT_FOUND: "tidelog log-dirs describe shows the log directories",
 }
 

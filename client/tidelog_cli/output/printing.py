@@ -139,10 +139,10 @@ def shown(value: object) -> object:
 
 
 def fail(errors: Iterable[TidelogError]) -> None:
-    """Raise one error with all messages and the first one's code; do nothing without errors."""
+    """Raise one error with all messages, each once, and the first one's code; do nothing without errors."""
     found = list(errors)
     if found:
-        raise error_for(found[0].code, "; ".join(error.message for error in found))
+        raise error_for(found[0].code, "; ".join(dict.fromkeys(error.message for error in found)))
 
 
 def settle(futures: Mapping[K, Future[V]]) -> tuple[dict[K, V], dict[K, TidelogError]]:

@@ -188,7 +188,11 @@ def force_terminate(session: Session, transactional_ids: _Ids, yes: Yes = False)
     """
     confirm(f"abort the transactions of {counted_names('transactional id', transactional_ids)}", yes)
     with session.admin() as admin:
-        ended, errors = settle(admin.fence_producers(transactional_ids, request_timeout=session.timeout_s))
+        pending = {
+            name: admin.force_terminate_transaction(name, request_timeout=session.timeout_s)
+            for name in transactional_ids
+        }
+        ended, errors = settle(pending)
     documents: list[dict[str, Any]] = [{"transactional_id": name, "terminated": True} for name in ended]
     documents += [
         {"transactional_id": name, "terminated": False, "error": error_document(error)}

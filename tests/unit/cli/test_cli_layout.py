@@ -20,9 +20,10 @@ from typer.testing import Result
 
 from tidelog.testing import FakeCluster
 from tidelog_cli.output.hints import hint_for
+from tidelog_cli.output.printing import fail
 from tidelog_cli.output.tables import layout
 from tidelog_cli.output.times import parse_duration_ms, parse_time, time_text
-from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 CELL = st.text(alphabet="ab ,-", max_size=40).map(str.strip)
 
@@ -146,6 +147,13 @@ def test_errors_say_what_to_do_next(run: Callable[..., Result]) -> None:
     assert hint_for(ErrorCode.UNKNOWN_SERVER_ERROR) is None
 
 
+def test_nodes_that_refuse_for_the_same_reason_say_so_once() -> None:
+    errors = [error_for(ErrorCode.INVALID_REGULAR_EXPRESSION, text) for text in ("bad (", "bad (", "other")]
+    with pytest.raises(TidelogError) as caught:
+        fail(errors)
+    assert caught.value.message == "bad (; other"
+
+
 DANGEROUS = (
     ("topic", "delete", "kept"),
     ("topic", "delete-records", "kept", "all:-1"),
@@ -154,6 +162,7 @@ DANGEROUS = (
     ("group", "delete-offsets", "g", "--topic", "kept"),
     ("group", "reset-offsets", "g", "--to-latest", "--topic", "kept", "--execute"),
     ("cluster", "features", "downgrade", "metadata.version=1", "--unsafe"),
+    ("transaction", "force-terminate", "payments"),
 )
 
 

@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from tidelog import KafkaException, Producer
+from tests.support.transactional_appends import append_verified
+from tidelog import AdminClient, KafkaException, Producer
 from tidelog.testing import FakeCluster
+from tidelog.v1 import log_service_pb2 as log_pb
+from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.transport import run_sync
 
 ID = "payments"
 
@@ -77,6 +81,31 @@ def test_transaction_that_its_coordinator_knows_is_not_hanging(
         assert run_json("transaction", "find-hanging", "--max-transaction-timeout", "1ms")["hanging"] == []
 
 
+def test_hanging_transaction_is_found_and_aborted(cluster: FakeCluster, run_json: Callable[..., Any]) -> None:
+    cluster.create_topic("hanging", 2)
+    builder = RecordBatchBuilder()
+    builder.append(None, b"v", (), 1_700_000_000_000)
+    batch = builder.build(producer_id=77, producer_epoch=3, base_sequence=0, is_transactional=True)
+
+    async def append() -> None:
+        append_verified(cluster._partition("hanging", 1), batch)
+
+    run_sync(append(), 10)
+    wanted = ("transaction", "find-hanging", "--topic", "hanging", "--max-transaction-timeout", "1ms")
+    found = run_json(*wanted)["hanging"]
+    deadline = time.monotonic() + 10
+    while not found:
+        assert time.monotonic() < deadline
+        found = run_json(*wanted)["hanging"]
+    (line,) = found
+    assert (line["topic"], line["partition"], line["producer_id"], line["producer_epoch"]) == ("hanging", 1, 77, 3)
+    assert run_json("transaction", "find-hanging", "--topic", "hanging")["hanging"] == [], "it may still end"
+
+    place = ("--topic", line["topic"], "--partition", str(line["partition"]))
+    assert run_json("transaction", "abort", *place, "--start-offset", str(line["start_offset"]), "--yes")["aborted"]
+    assert run_json(*wanted)["hanging"] == []
+
+
 def test_abort_ends_the_transaction_in_one_partition(
     open_transaction: Producer, run: Callable[..., Result], run_json: Callable[..., Any]
 ) -> None:
@@ -99,6 +128,33 @@ def test_force_terminate_aborts_and_fences(
     assert caught.value.error.fatal()
     (described,) = run_json("transaction", "describe", ID)["transactions"]
     assert described["state"] == "Empty"
+
+
+def test_force_terminate_creates_no_transactional_id(
+    open_transaction: Producer, run: Callable[..., Result], run_json: Callable[..., Any]
+) -> None:
+    result = run("transaction", "force-terminate", "payment", ID, "--yes")
+    assert result.exit_code == 1
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in result.output
+    assert f"terminated {ID}" in result.output
+    assert [line["transactional_id"] for line in run_json("transaction", "list")["transactions"]] == [ID]
+
+
+def test_fencing_is_possible_whatever_the_longest_timeout_of_a_transaction() -> None:
+    timeouts: list[int] = []
+
+    def note(request: log_pb.InitProducerIdRequest) -> log_pb.InitProducerIdResponse:
+        timeouts.append(request.transaction_timeout_ms)
+        return log_pb.InitProducerIdResponse(producer_id=1)
+
+    with FakeCluster() as cluster:
+        servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        with Producer({**servers, "transactional.id": ID}) as producer, AdminClient(servers) as admin:
+            producer.init_transactions(10)
+            cluster.answer_with("InitProducerId", note)
+            admin.fence_producers([ID])[ID].result(10)
+            admin.force_terminate_transaction(ID).result(10)
+    assert timeouts == [1, 1], "the smallest transaction.max.timeout.ms"
 
 
 def test_unknown_transactional_id_and_state_are_errors(run: Callable[..., Result]) -> None:
