@@ -1,0 +1,3 @@
+"""Decisions whether principals may perform operations on resources."""
+
+from tidelog_foundation.authorization.standard import StandardRules
