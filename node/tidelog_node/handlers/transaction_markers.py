@@ -3,13 +3,16 @@
 Transaction coordinators send it to the leaders of a transaction's partitions, and administrators to abort a hanging
 transaction (KIP-664). The log refuses markers of fenced producers and coordinators. A coordinator repeats a marker
 after any other error, so a partition may get it twice; the second one ends nothing.
+
+Partitions whose replicas are slow do not delay the answer of the others for long: their result is REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import ControlType, control_batch
@@ -19,6 +22,9 @@ from tidelog_node.handlers.context import DEFAULT_TIMEOUT_MS, NodeContext
 from tidelog_node.handlers.requests import transactions as requests
 from tidelog_node.partitions import Partition, create_folders
 from tidelog_node.transactions.states import MAX_PRODUCER_EPOCH
+
+SLOW_MS: Final = 500
+"""The time that the replicas of a partition have left when another partition of the request has its marker."""
 
 
 @dataclass(slots=True)
@@ -43,9 +49,7 @@ async def write_txn_markers(
     try:
         await create_folders([each async for each in slices.of(_hosted(context, request)) if each is not None])
         markers = [await _append(context, marker, appended, slices) async for marker in slices.of(request.markers)]
-        waiting = {each.replicated for each in appended if each.replicated is not None}
-        if waiting:
-            await asyncio.wait(waiting, timeout=DEFAULT_TIMEOUT_MS / 1000)
+        await _wait(appended)
     finally:
         for each in appended:
             _end_wait(each)
@@ -122,13 +126,28 @@ def _append_one(
     return _Appended(index, None, partition, replicated)
 
 
+async def _wait(appended: Sequence[_Appended]) -> None:
+    """Wait until all replicas have the markers.
+
+    Once one marker is settled, the others have :data:`SLOW_MS` left.
+    """
+    waiting = {each.replicated for each in appended if each.replicated is not None}
+    has_settled = len(waiting) < len(appended)
+    if waiting and not has_settled:
+        timeout_s = DEFAULT_TIMEOUT_MS / 1000
+        settled, waiting = await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        has_settled = bool(settled)
+    if waiting and has_settled:
+        await asyncio.wait(waiting, timeout=SLOW_MS / 1000)
+
+
 def _end_wait(appended: _Appended) -> None:
     """Set the error of a marker that did not reach the other replicas."""
     partition, replicated = appended.partition, appended.replicated
     if partition is None or replicated is None:
         return
     if replicated.cancel():
-        text = f"{partition}: not all in-sync replicas have the marker after {DEFAULT_TIMEOUT_MS} ms"
+        text = f"{partition}: not all in-sync replicas have the marker yet"
         appended.error = error_for(ErrorCode.REQUEST_TIMED_OUT, text)
         return
     error = replicated.exception()

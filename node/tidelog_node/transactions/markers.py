@@ -2,7 +2,9 @@
 
 :class:`MarkerQueue` keeps each marker until its partition has it:
 
-- At most one request per node is in progress. It takes all markers for that node, up to a limit.
+- At most one request per node is in progress. It takes all markers for that node, up to a limit. Partitions that have
+  answered REQUEST_TIMED_OUT, because their replicas are slow, get separate requests, until one succeeds: at most two
+  requests per node are in progress.
 - A marker of a partition without a leader waits until there is one. After an error, it waits for the back-off, and goes
   to the partition's leader of that time.
 - A marker whose leader has not answered for :data:`SLOW_MS` goes to the next leader if there is one. Before transaction
@@ -46,6 +48,8 @@ class MarkersRequest:
     request_id: int
     node_id: int
     transactions: tuple[PartitionMarkers, ...]
+    is_slow: bool = False
+    """The replicas of the partitions are slow."""
 
 
 @dataclass(slots=True)
@@ -82,6 +86,8 @@ class MarkerQueue:
         """The time at which each request was sent."""
         self._retry_ms: dict[TopicPartition, int] = {}
         """The time of the next attempt for a partition whose latest one failed, until that time."""
+        self._slow: set[TopicPartition] = set()
+        """The partitions whose replicas are slow."""
         self._next_id = 1
 
     def __len__(self) -> int:
@@ -108,21 +114,28 @@ class MarkerQueue:
     def requests(self, leader_of: Callable[[TopicPartition], int | None], now_ms: int) -> list[MarkersRequest]:
         """Return the due requests. ``leader_of`` returns NO_LEADER for an offline partition, None for a deleted one."""
         self._retry_ms = {partition: time_ms for partition, time_ms in self._retry_ms.items() if time_ms > now_ms}
-        busy = {request.node_id for request in self._requests.values()}
-        slow = {self._requests[key].node_id for key, sent_ms in self._sent_ms.items() if now_ms - sent_ms >= SLOW_MS}
-        by_node: dict[int, dict[int, list[TopicPartition]]] = {}
-        sizes: dict[int, int] = {}
+        if self._slow:
+            self._slow.intersection_update(p for t in self._transactions.values() for p in t.missing)
+        busy = {(request.node_id, request.is_slow) for request in self._requests.values()}
+        slow_nodes = {
+            self._requests[key].node_id for key, sent_ms in self._sent_ms.items() if now_ms - sent_ms >= SLOW_MS
+        }
+        chosen: dict[tuple[int, bool], dict[int, list[TopicPartition]]] = {}
+        sizes: dict[tuple[int, bool], int] = {}
         for markers_id, transaction in self._transactions.items():
-            for partition in sorted(transaction.to_send(slow)):
+            for partition in sorted(transaction.to_send(slow_nodes)):
                 leader = leader_of(partition)
                 if leader is None:
                     transaction.note_written(partition)
-                elif leader == NO_LEADER or leader in busy or partition in self._retry_ms:
                     continue
-                elif sizes.setdefault(leader, 0) < MAX_PARTITIONS:
-                    sizes[leader] += 1
-                    by_node.setdefault(leader, {}).setdefault(markers_id, []).append(partition)
-        return [self._begin(node_id, partitions, now_ms) for node_id, partitions in by_node.items()]
+                target = (leader, partition in self._slow)
+                is_sent = transaction.in_progress.get(partition) == leader
+                if leader == NO_LEADER or is_sent or target in busy or partition in self._retry_ms:
+                    continue
+                if sizes.setdefault(target, 0) < MAX_PARTITIONS:
+                    sizes[target] += 1
+                    chosen.setdefault(target, {}).setdefault(markers_id, []).append(partition)
+        return [self._begin(*target, partitions, now_ms) for target, partitions in chosen.items()]
 
     def next_retry_ms(self) -> int | None:
         """Return the time at which :meth:`requests` may return more after an error, or None."""
@@ -150,16 +163,19 @@ class MarkerQueue:
                 elif code in _WRITTEN:
                     transaction.note_written(partition)
                     self._retry_ms.pop(partition, None)
+                    self._slow.discard(partition)
                 elif is_latest:
                     self._retry_ms[partition] = now_ms + BACKOFF_MS
+                    if code is ErrorCode.REQUEST_TIMED_OUT:
+                        self._slow.add(partition)
 
     def fail(self, request_id: int, now_ms: int) -> None:
         """Process the failure of a request: its markers may or may not be written."""
         self.answer(request_id, {}, now_ms)
 
     def check_invariants(self) -> None:
-        """Assert that at most one request per node is in progress, and that it has the partitions in progress."""
-        nodes = [request.node_id for request in self._requests.values()]
+        """Assert that at most one request of each kind per node is in progress, with the partitions in progress."""
+        nodes = [(request.node_id, request.is_slow) for request in self._requests.values()]
         assert len(nodes) == len(set(nodes))
         for markers_id, transaction in self._transactions.items():
             assert transaction.in_progress.keys() <= transaction.missing
@@ -172,7 +188,9 @@ class MarkerQueue:
             }
             assert transaction.in_progress.items() <= sent
 
-    def _begin(self, node_id: int, partitions: Mapping[int, Iterable[TopicPartition]], now_ms: int) -> MarkersRequest:
+    def _begin(
+        self, node_id: int, is_slow: bool, partitions: Mapping[int, Iterable[TopicPartition]], now_ms: int
+    ) -> MarkersRequest:
         items = []
         for markers_id, chosen in partitions.items():
             transaction = self._transactions[markers_id]
@@ -181,5 +199,5 @@ class MarkerQueue:
             items.append(item)
         request_id, self._next_id = self._next_id, self._next_id + 1
         self._sent_ms[request_id] = now_ms
-        request = self._requests[request_id] = MarkersRequest(request_id, node_id, tuple(items))
+        request = self._requests[request_id] = MarkersRequest(request_id, node_id, tuple(items), is_slow)
         return request

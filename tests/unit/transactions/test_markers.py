@@ -117,6 +117,33 @@ def test_newer_epoch_at_the_partition_counts_as_written() -> None:
     assert len(queue.take_written()) == 1
 
 
+def test_partition_whose_replicas_are_slow_delays_no_marker_of_its_leaders_other_partitions() -> None:
+    queue, leaders = MarkerQueue(), {("a", 0): 1, ("b", 0): 1}
+    queue.add(0, 5, markers(1, frozenset(leaders)))
+    (request,) = queue.requests(leaders.get, 0)
+    queue.add(0, 5, markers(2, frozenset(leaders)))
+    (item,) = request.transactions
+    errors = {("a", 0): ErrorCode.NONE, ("b", 0): ErrorCode.REQUEST_TIMED_OUT}
+    queue.answer(request.request_id, {(item.markers_id, p): errors[p] for p in item.partitions}, 0)
+    (request,) = queue.requests(leaders.get, 0)
+    assert request.transactions[0].partitions == (("a", 0),)
+    answer(queue, request)
+    # The slow partition gets requests of its own.
+    (slow,) = queue.requests(leaders.get, BACKOFF_MS)
+    assert {p for item in slow.transactions for p in item.partitions} == {("b", 0)}
+    for number in range(3, 6):
+        queue.add(0, 5, markers(number, frozenset({("a", 0)})))
+        (request,) = queue.requests(leaders.get, BACKOFF_MS + number * SLOW_MS)
+        answer(queue, request)
+        assert [done.transactional_id for _, done in queue.take_written()] == [f"tx-{number}"]
+    answer(queue, slow)
+    assert len(queue.take_written()) == 2
+    # It has replicas that follow again.
+    queue.add(0, 5, markers(9, frozenset(leaders)))
+    (request,) = queue.requests(leaders.get, 60 * SLOW_MS)
+    assert request.transactions[0].partitions == (("a", 0), ("b", 0))
+
+
 def test_newer_coordinator_ends_the_markers_of_the_older() -> None:
     queue = MarkerQueue()
     queue.add(0, 5, markers())
@@ -143,7 +170,7 @@ def test_every_marker_arrives_whatever_fails(seed: int) -> None:
     queue, open_requests, written = MarkerQueue(), [], []
     stored: set[tuple[str, TopicPartition]] = set()
     now_ms, added = 0, 0
-    codes = [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS]
+    codes = [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT]
     while added < 60 or queue:
         now_ms += draw.randrange(60)
         if added < 60:

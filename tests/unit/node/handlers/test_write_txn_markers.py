@@ -103,6 +103,19 @@ def test_marker_that_replicas_do_not_take_in_time_is_answered_with_a_timeout(clu
     asyncio.run(run())
 
 
+def test_partitions_with_their_marker_are_answered_soon_if_others_have_slow_replicas(cluster_of, monkeypatch):
+    async def run():
+        async with cluster_of(1, 2) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            await cluster.create_topic("slow", replicas=(1, 2), topic_id=b"s" * 16)
+            cluster.transport.cut_off.add(2)
+            found = await asyncio.wait_for(write(cluster, marker(topic="slow"), marker(producer_id=10)), 10)
+            assert found == [[[ErrorCode.REQUEST_TIMED_OUT]], [[ErrorCode.NONE]]]
+
+    monkeypatch.setattr(transaction_markers, "SLOW_MS", 50)
+    asyncio.run(run())
+
+
 def test_marker_needs_min_insync_replicas(cluster_of):
     async def run():
         async with cluster_of(1, 2, min_isr=2) as cluster:
