@@ -2,12 +2,13 @@
 out.
 
 Each transaction is whole or not there, in all partitions and in the group's offsets, and only once. A commit that
-succeeded is there, an abort that succeeded is not. Nothing hangs.
+succeeded is there, an abort that succeeded is not, whatever calls timed out before. Nothing hangs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -16,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transaction_world import PARTITIONS, World
 
+from tidelog.producer.core.transaction_operations import Operation
 from tidelog.producer.core.transaction_requests import GroupMember, OffsetToCommit
-from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 
 OFFSETS = ".99"
 """The end of the value that stands for a transaction's offsets."""
@@ -90,9 +92,10 @@ class History:
         self.world.started()
 
     def _end(self, number: int, *, committed: bool) -> None:
-        world = self.world
+        manager = self.world.manager
+        end, opposite = (manager.commit, manager.abort) if committed else (manager.abort, manager.commit)
         try:
-            error = world.run(world.manager.commit() if committed else world.manager.abort())
+            error = self._wait(end, opposite)
         except TidelogError as raised:
             error = raised
         if error is None:
@@ -101,6 +104,23 @@ class History:
             self._end(number, committed=False)
         else:
             assert error.error.fatal(), error
+
+    def _wait(self, end: Callable[[], Operation], opposite: Callable[[], Operation]) -> TidelogError | None:
+        """Call until the outcome is known, as an application whose calls time out, and return the error.
+
+        A call that timed out claims nothing: the opposite end is refused until the outcome is known.
+        """
+        while True:
+            operation = end()
+            for _ in range(self.random.choice((5, 50, 3_000))):
+                if operation.is_done:
+                    self.world.manager.acknowledge(operation)
+                    return operation.error
+                self.world.step()
+            if not operation.is_done:
+                with pytest.raises(TidelogError) as raised:
+                    opposite()
+                assert raised.value.code is ErrorCode._CONFLICT
 
 
 @pytest.mark.parametrize("version", [1, 2])
