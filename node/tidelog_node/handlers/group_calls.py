@@ -42,9 +42,15 @@ async def call_group(
     Raises:
         TidelogError: INVALID_GROUP_ID, and the errors of :meth:`GroupCoordinator.call`.
     """
-    if not request.group_id and not isinstance(request, _PASSED_WITHOUT_ID):
-        raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
+    if not isinstance(request, _PASSED_WITHOUT_ID):
+        check_group_id(request.group_id)
     return await call_shard(coordinator, coordinator.shard_of(request.group_id), request, client, kind)
+
+
+def check_group_id(group_id: str) -> None:
+    """Raise INVALID_GROUP_ID if a group's id is empty."""
+    if not group_id:
+        raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
 
 
 async def answer_of_group(

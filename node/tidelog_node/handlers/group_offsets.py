@@ -16,7 +16,7 @@ from tidelog_node.groups.answers import write_error
 from tidelog_node.groups.events import AllOffsets
 from tidelog_node.groups.offsets.requests import result_in_steps
 from tidelog_node.handlers.context import NodeContext
-from tidelog_node.handlers.group_calls import answer_of_group, refused
+from tidelog_node.handlers.group_calls import answer_of_group, check_group_id, refused
 from tidelog_node.handlers.transaction_verification import verify_offsets
 from tidelog_node.shards.events import ClientIdentity
 
@@ -66,6 +66,7 @@ async def txn_offset_commit(
         error = error_for(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, text)
         return refused(request, error, messages.TxnOffsetCommitResponse)
     try:
+        check_group_id(request.group_id)
         guard = await verify_offsets(context, coordinator.shard_of(request.group_id), request)
     except TidelogError as error:
         return refused(request, write_error(error), messages.TxnOffsetCommitResponse)

@@ -88,9 +88,11 @@ async def verify_offsets(context: NodeContext, index: int, request: TxnOffsetCom
             not lead it.
     """
     producer = Producer(request.producer_id, request.producer_epoch)
-    if producer.id < 0 or not 0 <= producer.epoch <= MAX_PRODUCER_EPOCH:
-        text = f"the producer has id {producer.id} and epoch {producer.epoch}, both begin with 0"
-        raise error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+    if producer.id < 0:
+        raise error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the producer has id {producer.id}, ids begin with 0")
+    if not 0 <= producer.epoch <= MAX_PRODUCER_EPOCH:
+        text = f"producer {producer.id} has epoch {producer.epoch}, epochs are 0 to {MAX_PRODUCER_EPOCH}"
+        raise error_for(ErrorCode.INVALID_PRODUCER_EPOCH, text)
     guard, code = await _repeated(context, lambda: _verify_offsets_once(context, index, request, producer))
     if code is ErrorCode.NONE:
         return guard

@@ -84,7 +84,7 @@ class Plain:
             return tuple(elements)
         seen: Counter[str] = Counter()
         named = {}
-        for element in sorted(elements, key=lambda e: str(e.get("error_code"))):  # type: ignore[attr-defined]
+        for element in sorted(elements, key=_place):  # type: ignore[arg-type]
             name = next((str(element[n]) for n in _NAMES if element.get(n) is not None), "")  # type: ignore[index, attr-defined]
             seen[name] += 1
             named[f"[{name}]" if seen[name] == 1 else f"[{name}]#{seen[name]}"] = element
@@ -104,6 +104,11 @@ class Plain:
         if field == "port" and value == self._port:
             return "<port>"
         return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else value
+
+
+def _place(element: dict[str, object]) -> tuple[str, str]:
+    """Return where an element stands among those of one name: producers, whose ids are left out, by what they did."""
+    return str(element.get("error_code")), str(element) if "producer_id" in element else ""
 
 
 def _has_numbers(value: list[Any]) -> bool:

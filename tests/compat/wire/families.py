@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from compat.wire import configs, consumers, groups, partitions, producers, topics, transactions
+from compat.wire import (
+    configs,
+    consumers,
+    groups,
+    partitions,
+    producers,
+    topics,
+    transaction_versions,
+    transactional_offsets,
+    transactions,
+    two_phase,
+)
 
 FAMILIES = (
     *topics.FAMILIES,
@@ -12,4 +23,7 @@ FAMILIES = (
     *consumers.FAMILIES,
     *transactions.FAMILIES,
     *producers.FAMILIES,
+    *transactional_offsets.FAMILIES,
+    *two_phase.FAMILIES,
+    *transaction_versions.FAMILIES,
 )

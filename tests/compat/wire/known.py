@@ -60,16 +60,21 @@ _FORGOTTEN = "a group without members goes with its last offset; Kafka's goes wh
 _DEAD = "a group that there is not is Dead, as in DescribeGroups; Kafka leaves its state empty"
 _EXPRESSION = "no regular expression is null; Kafka's is empty"
 _LEFT = "the assignment of a group that is left is that of its epoch; Kafka makes none without members"
-_UNSERVED = "SASL, ACLs, delegation tokens, quotas, SCRAM, groups of KIP-932 and metrics of clients are not served"
-_LATER = "versions of KIP-939, KIP-1228 and later releases are served too, and the removal of voters"
+_UNSERVED = "SASL, ACLs, tokens, quotas, SCRAM, groups of KIP-932 and KIP-1071, and metrics of clients are not served"
+_LATER = "versions of KIP-1228 and later releases are served too, and the removal of voters"
 _DUPLICATE = "a repeated batch has no time of its append; Kafka answers with the time of its records"
 _NO_START = "an error has no start of the log"
 _NO_AGE = (
     "an id without an open transaction has no age; Kafka counts it from 1970, or from the last transaction's start"
 )
+_KEEPS = "a prepared transaction can be kept (KIP-939); Kafka serves the request's version, but refuses the field"
+_STUCK = (
+    "a client that has not seen the downgrade to level 0 ends its transaction; Kafka cannot write its version then, and"
+    " the transactional id is pending until the coordinator moves"
+)
 _NO_MARKERS = "a marker without partitions has an empty answer; Kafka has none"
 
-_UNSERVED_KEYS = (17, 29, 30, 31, 36, *range(38, 42), *range(48, 52), *range(76, 80), *range(83, 88), 90, 91, 92)
+_UNSERVED_KEYS = (17, 29, 30, 31, 36, *range(38, 42), *range(48, 52), *range(76, 80), *range(83, 93))
 _NONE, _INVALID, _FAILED = ("NONE",), ("INVALID_REQUEST",), ("UNKNOWN_SERVER_ERROR",)
 
 KNOWN = (
@@ -94,8 +99,12 @@ KNOWN = (
     Known(_ONCE, "alter: a topic twice", "responses[set]#2", (THERE,), (ABSENT,)),
     Known(_EACH, "offset: a partition twice", "topics[part].partitions[1]#2", (ABSENT,), (THERE,)),
     Known(_SHARE, "metadata: the topic of share groups", "*.is_internal", (True,), (False,)),
-    Known(_FEATURES, "versions: features", "*_features[*"),
+    *(Known(_FEATURES, "version*: *", f"*_features[{name}.version]*") for name in ("metadata", "group")),
+    *(Known(_FEATURES, "version*: *", f"supported_features[{name}.version]*") for name in ("kraft", "share")),
     Known(_FEATURES, "feature: *", "results[*]", (ABSENT,), (THERE,)),
+    Known(_FEATURES, "version: *", "results[*]", (ABSENT,), (THERE,)),
+    Known(_NO_TEXT, "version: *", "results[*].error_message", ("<text>",), (None,)),
+    Known(_TWICE, "version: twice", "*error_code", _NONE, _INVALID),
     Known(_NO_FEATURE, "feature: none", "error_code", _NONE, _INVALID),
     Known(_METRICS, "describe: client metrics", "results[any].error_code", _NONE, _INVALID),
     Known(_METRICS, "describe: client metrics", "results[any].configs[*]", (THERE,), (ABSENT,)),
@@ -128,12 +137,20 @@ KNOWN = (
     Known(_EXPRESSION, "consumer: described", "*.subscribed_topic_regex", ("",), (None,)),
     Known(_LEFT, "consumer: left empty", "groups[new].assignment_epoch", (1,), (2,)),
     *(Known(_UNSERVED, "versions: all", f"api_keys[{key}]", (THERE,), (ABSENT,)) for key in _UNSERVED_KEYS),
-    *(Known(_LATER, "versions: all", f"api_keys[{key}].max_version") for key in (2, 8, 9, 22, 27)),
+    *(Known(_LATER, "versions: all", f"api_keys[{key}].max_version") for key in (2, 27)),
     Known(_LATER, "versions: all", "api_keys[82]", (ABSENT,), (THERE,)),
     Known(_DUPLICATE, "txn *: writes again", "*.log_append_time_ms", (), (-1,)),
     Known(_NO_START, "txn *: writes out of order", "*.log_start_offset", (0,), (-1,)),
     Known(_NO_AGE, "txn listed: old", "transaction_states[*]", (THERE,), (ABSENT,)),
     Known(_NO_AGE, "txn listed: of any age", "transaction_states[*]", (THERE,), (ABSENT,)),
     Known(_NO_MARKERS, "txn marked: no topics", "markers[*]", (ABSENT,), (THERE,)),
+    *(Known(_STUCK, f"version {level}: over the change, *", "*") for level in (0, 2)),
+    Known(_KEEPS, "2pc kept: *", "error_code", ("UNSUPPORTED_VERSION",), ("NONE", "INVALID_TRANSACTION_TIMEOUT")),
+    Known(_KEEPS, "2pc kept: *", "producer_*", (-1,)),
     Known(_BUG, "txn marked: with an epoch below 0", "*.error_code", _FAILED, _INVALID),
 )
+
+
+def is_known(difference: Difference) -> bool:
+    """Return whether a difference is listed."""
+    return any(known.covers(difference) for known in KNOWN)

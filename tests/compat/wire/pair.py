@@ -24,7 +24,10 @@ SETTINGS = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+    "transaction.two.phase.commit.enable": True,
 }
+_KAFKA_SETTINGS = {"unstable.api.versions.enable": True}
+"""Kafka 4.1 serves InitProducerId in version 6 (KIP-939) only with it."""
 _QUICK = ("-XX:TieredStopAtLevel=1",)
 """The first of the JVM's two compilers alone: it runs for seconds."""
 _VERSION = "4.1"
@@ -37,7 +40,7 @@ def pair() -> Iterator[tuple[Side, Side]]:
     installation = _installation()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-kafka-")))
-        kafka = ApacheKafka(installation, Size(1, 1), folder, SETTINGS, _QUICK)
+        kafka = ApacheKafka(installation, Size(1, 1), folder, SETTINGS | _KAFKA_SETTINGS, _QUICK)
         stack.callback(kafka.close)
         kafka.prepare()
         kafka.start()

@@ -85,7 +85,7 @@ def _sequence(kind: str, version: int, name: str) -> Iterator[Case]:
     yield Case(f"{kind}: end with a newer epoch", _end(name, 7), (1, version), _ID)
     yield Case(f"{kind}: end of another producer", _end(name, 0, off=1), (1, version), _ID)
     yield Case(f"{kind}: commit", _end(name, 0), (version,), _ID, settles=True)
-    yield Case(f"{kind}: is committed", _states(name), ignore=_STARTED, settles=True)
+    yield Case(f"{kind}: is committed", _states(name), ignore=_STARTED, until="CompleteCommit")
     yield Case(f"{kind}: commit again", _end(name, 0), (version,), _ID)
     yield Case(f"{kind}: abort what is committed", _end(name, 0, committed=False), (version,), _ID)
     yield Case(f"{kind}: add to the next", _add(name, bump, 0), (3,), settles=True)
@@ -93,7 +93,7 @@ def _sequence(kind: str, version: int, name: str) -> Iterator[Case]:
         yield Case(f"{kind}: a late end", _end(name, 0), (version,), _ID)
     yield Case(f"{kind}: offsets of a group", _offsets(name, bump))
     yield Case(f"{kind}: abort", _end(name, bump, committed=False), (version,), _ID)
-    yield Case(f"{kind}: is aborted", _states(name), ignore=_STARTED, settles=True)
+    yield Case(f"{kind}: is aborted", _states(name), ignore=_STARTED, until="CompleteAbort")
     yield Case(f"{kind}: abort again", _end(name, bump, committed=False), (version,), _ID)
     yield Case(f"{kind}: commit what is aborted", _end(name, bump), (version,), _ID)
 

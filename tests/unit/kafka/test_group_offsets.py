@@ -24,6 +24,11 @@ from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
 )
+from tidelog_node.kafka.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 COMMITS, FETCHES = range(2, 11), range(1, 11)
 IDS = {"t": TOPIC_ID, "u": OTHER_TOPIC_ID}
@@ -191,6 +196,27 @@ def test_commit_names_what_there_is_not_whatever_else_is_wrong_with_it(tmp_path)
         await groups.move_away()
         assert await commit(groups, 9, {("none", 0): 1, ("t", 9): 3}) == {("none", 0): unknown, ("t", 9): unknown}
         assert await commit(groups, 9, {}) == {}
+
+    running(test, tmp_path)
+
+
+def test_commit_in_a_transaction_names_what_there_is_not_whatever_else_is_wrong_with_it(tmp_path):
+    partitions = [TxnOffsetCommitRequestPartition(index, 5) for index in (0, 9)]
+    topics = [TxnOffsetCommitRequestTopic(topic, partitions) for topic in ("t", "none")]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    async def test(groups):
+        for request, version, error in (
+            (TxnOffsetCommitRequest("id", "g", 1, 0), 5, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+            (TxnOffsetCommitRequest("id", "g", 1, 0), 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (TxnOffsetCommitRequest("id", "", 1, 0), 4, ErrorCode.INVALID_GROUP_ID),
+            (TxnOffsetCommitRequest("id", "g", 1, -1), 5, ErrorCode.INVALID_PRODUCER_EPOCH),
+            (TxnOffsetCommitRequest("id", "g", -1, 0), 5, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ):
+            request.topics = topics
+            answer = await groups.ask(request, version)
+            codes = {t.name: [ErrorCode.of(p.error_code) for p in t.partitions] for t in answer.topics}
+            assert codes == {"t": [error, unknown], "none": [unknown, unknown]}
 
     running(test, tmp_path)
 

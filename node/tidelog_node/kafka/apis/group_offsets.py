@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import TopicId
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.time_slices import TimeSlices
@@ -36,8 +36,11 @@ _FIRST_WITH_ABORTABLE_ERRORS = 4
 """The first version of TxnOffsetCommit whose producers know TRANSACTION_ABORTABLE."""
 _FIRST_ADDING_GROUPS = 5
 """The first version of TxnOffsetCommit that adds the group to the transaction."""
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
 _Codes: TypeAlias = dict[tuple[str, int], int]
 """The code by topic and partition."""
+_Partition: TypeAlias = wire.OffsetCommitRequestPartition | transactions.TxnOffsetCommitRequestPartition
+_Topic: TypeAlias = wire.OffsetCommitRequestTopic | transactions.TxnOffsetCommitRequestTopic
 
 
 async def offset_commit(
@@ -46,23 +49,15 @@ async def offset_commit(
     """Commit the offsets of existing partitions. The answer follows when all in-sync replicas have them."""
     image = node.context.metadata.image
     names = _names(image, request.topics, caller)
-    topics: list[messages.OffsetCommitTopic] = []
     slices = TimeSlices()
-    async for name, topic in slices.of(zip(names, request.topics, strict=True)):
-        known = [
-            _committed(p)
-            async for p in slices.of(topic.partitions)
-            if name and image.partition(name, p.partition_index)
-        ]
-        if name and known:
-            topics.append(messages.OffsetCommitTopic(name, tuple(known)))
+    topics = await _existing(image, names, request.topics, slices)
     asked = messages.OffsetCommitRequest(
         group_id=request.group_id,
         generation_id_or_member_epoch=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         without_member_epochs=caller.version < _KNOWS_MEMBER_EPOCHS,
-        topics=tuple(topics),
+        topics=topics,
         retention_time_ms=None if request.retention_time_ms == _NO_RETENTION else request.retention_time_ms,
     )
     codes: _Codes = {}
@@ -71,7 +66,7 @@ async def offset_commit(
         codes = await _codes_of(answer.topics, slices)
     results = []
     async for name, topic in slices.of(zip(names, request.topics, strict=True)):
-        unknown = (ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).code
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID.code if name is None else _UNKNOWN
         partitions = [
             wire.OffsetCommitResponsePartition(p.partition_index, codes.get((name or "", p.partition_index), unknown))
             async for p in slices.of(topic.partitions)
@@ -83,12 +78,10 @@ async def offset_commit(
 async def txn_offset_commit(
     node: KafkaNode, request: transactions.TxnOffsetCommitRequest, caller: Caller
 ) -> transactions.TxnOffsetCommitResponse:
-    """Commit offsets as part of a transaction."""
+    """Commit the offsets of existing partitions as part of a transaction."""
     slices, adds_group = TimeSlices(), caller.version >= _FIRST_ADDING_GROUPS
-    topics = [
-        messages.OffsetCommitTopic(topic.name, tuple([_committed(p) async for p in slices.of(topic.partitions)]))
-        async for topic in slices.of(request.topics)
-    ]
+    names = [topic.name for topic in request.topics]
+    topics = await _existing(node.context.metadata.image, names, request.topics, slices)
     asked = messages.TxnOffsetCommitRequest(
         request.transactional_id,
         request.group_id,
@@ -97,30 +90,43 @@ async def txn_offset_commit(
         request.generation_id,
         request.member_id,
         request.group_instance_id,
-        tuple(topics),
+        topics,
         EPOCH_BUMP_VERSION if adds_group else 0,
         # The epoch tells which transaction the request belongs to.
         connection_us=UNORDERED if adds_group else caller.connection_us,
     )
-    answer = await group_offsets.txn_offset_commit(node.context, node.groups, asked, caller.client)
-    close_if_late(next((p.error for topic in answer.topics for p in topic.partitions), None))
-    return transactions.TxnOffsetCommitResponse(
-        topics=[
-            transactions.TxnOffsetCommitResponseTopic(
-                topic.name,
-                [
-                    transactions.TxnOffsetCommitResponsePartition(p.index, _code_for(p.error, caller.version))
-                    async for p in slices.of(topic.partitions)
-                ],
+    codes: _Codes = {}
+    if topics:
+        answer = await group_offsets.txn_offset_commit(node.context, node.groups, asked, caller.client)
+        close_if_late(next((p.error for topic in answer.topics for p in topic.partitions), None))
+        codes = await _codes_of(answer.topics, slices)
+    results = []
+    async for topic in slices.of(request.topics):
+        partitions = [
+            transactions.TxnOffsetCommitResponsePartition(
+                p.partition_index, _code_for(codes.get((topic.name, p.partition_index), _UNKNOWN), caller.version)
             )
-            async for topic in slices.of(answer.topics)
+            async for p in slices.of(topic.partitions)
         ]
-    )
+        results.append(transactions.TxnOffsetCommitResponseTopic(topic.name, partitions))
+    return transactions.TxnOffsetCommitResponse(topics=results)
 
 
-def _code_for(error: TidelogError | None, version: int) -> int:
-    """Return the code of an error, or one that old producers know (AddPartitionsToTxnManager, KAFKA-7296)."""
-    code = code_of(error)
+async def _existing(
+    image: MetadataImage, names: Iterable[str | None], topics: Sequence[_Topic], slices: TimeSlices
+) -> tuple[messages.OffsetCommitTopic, ...]:
+    """Return the partitions of a commit that exist; a topic's name is None if its id is unknown."""
+    found = []
+    async for name, topic in slices.of(zip(names, topics, strict=True)):
+        asked: Sequence[_Partition] = topic.partitions
+        known = [_committed(p) async for p in slices.of(asked) if name and image.partition(name, p.partition_index)]
+        if name and known:
+            found.append(messages.OffsetCommitTopic(name, tuple(known)))
+    return tuple(found)
+
+
+def _code_for(code: int, version: int) -> int:
+    """Return a code, or one that old producers know instead (AddPartitionsToTxnManager, KAFKA-7296)."""
     if code == ErrorCode.TRANSACTION_ABORTABLE.code and version < _FIRST_WITH_ABORTABLE_ERRORS:
         return ErrorCode.INVALID_TXN_STATE.code
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code and version < _FIRST_WITH_LOADING_COORDINATORS:
@@ -136,9 +142,7 @@ async def _codes_of(topics: Iterable[messages.OffsetCommitTopicResult], slices: 
     }
 
 
-def _committed(
-    partition: wire.OffsetCommitRequestPartition | transactions.TxnOffsetCommitRequestPartition,
-) -> messages.OffsetCommitPartition:
+def _committed(partition: _Partition) -> messages.OffsetCommitPartition:
     epoch = partition.committed_leader_epoch
     return messages.OffsetCommitPartition(
         index=partition.partition_index,
