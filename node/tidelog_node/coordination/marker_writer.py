@@ -11,6 +11,7 @@ import logging
 from typing import Protocol
 
 from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination.marker_sender import MarkerSender
 from tidelog_node.coordination.shard_kind import ShardTerm
 from tidelog_node.event_loop import Clock
@@ -75,7 +76,8 @@ class MarkerWriter:
             while True:
                 self._woken.clear()
                 if self._sender is not None:
-                    for request in self._queue.requests(self._leader_of, self._clock.monotonic_ms()):
+                    steps = self._queue.requests_in_steps(self._leader_of, self._clock.monotonic_ms())
+                    for request in await TimeSlices().result_of(steps):
                         task = self._send(self._sender, request)
                         tasks.create_task(task, name=f"markers-to-{request.node_id}")
                 for shard, markers in self._queue.take_written():

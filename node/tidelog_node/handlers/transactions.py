@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Final, TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -39,6 +38,7 @@ from tidelog_node.shards.events import ClientIdentity
 from tidelog_node.shards.name_regex import NameRegex
 from tidelog_node.shards.wire import MAX_STRING_BYTES
 from tidelog_node.transactions import requests as core
+from tidelog_node.transactions.partition_order import in_order
 from tidelog_node.transactions.states import (
     EPOCH_BUMP_VERSION,
     NO_PRODUCER_EPOCH,
@@ -235,11 +235,12 @@ async def _description(found: core.TransactionDescription) -> TransactionDescrip
     metadata = found.metadata
     if metadata is None:
         return TransactionDescription(found.transactional_id, found.error)
-    by_topic = groupby(sorted(metadata.partitions), key=lambda partition: partition[0])
-    topics = [
-        TopicPartitions(topic, tuple(index for _, index in partitions))
-        async for topic, partitions in TimeSlices().of(by_topic)
-    ]
+    slices = TimeSlices()
+    by_topic: dict[str, list[int]] = {}
+    async for partition in slices.of(in_order(metadata.partitions)):
+        if partition is not None:
+            by_topic.setdefault(partition[0], []).append(partition[1])
+    topics = [TopicPartitions(topic, tuple(indexes)) async for topic, indexes in slices.of(by_topic.items())]
     return TransactionDescription(
         found.transactional_id,
         None,

@@ -8,7 +8,7 @@ struct.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -43,6 +43,10 @@ class Writer:
     def int32(self, number: int) -> None:
         """Write four bytes."""
         self._data += _INT32.pack(number)
+
+    def int32s(self, numbers: Sequence[int]) -> None:
+        """Write four bytes for each number, without their count."""
+        self._data += struct.pack(f">{len(numbers)}i", *numbers)
 
     def int64(self, number: int) -> None:
         """Write eight bytes."""
@@ -148,6 +152,10 @@ class Reader:
     def int32(self) -> int:
         """Read four bytes."""
         return self._unpack(_INT32)
+
+    def int32s(self, count: int) -> tuple[int, ...]:
+        """Read so many numbers of four bytes."""
+        return struct.unpack(f">{count}i", self._take(_INT32.size * self._counted(count)))
 
     def int64(self) -> int:
         """Read eight bytes."""

@@ -16,11 +16,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.transactions.events import WriteMarkers
+from tidelog_node.transactions.partition_order import STEP_PARTITIONS, in_order
 from tidelog_node.transactions.states import EPOCH_BUMP_VERSION, TopicPartition
 
 BACKOFF_MS = 100
@@ -58,14 +59,33 @@ class _Transaction:
     shard: int
     coordinator_epoch: int
     missing: set[TopicPartition]
+    order: list[TopicPartition] | None = None
+    """The missing partitions and some others, in order. None until they are sorted."""
     in_progress: dict[TopicPartition, int] = field(default_factory=dict)
     """The node of the latest request that has each partition."""
 
-    def to_send(self, slow_nodes: Set[int]) -> Set[TopicPartition]:
-        """Return the partitions without a marker that are in no request, except in one to a slow node."""
-        if not slow_nodes or self.markers.version < EPOCH_BUMP_VERSION:
-            return self.missing - self.in_progress.keys()
-        return {p for p in self.missing if (node_id := self.in_progress.get(p)) is None or node_id in slow_nodes}
+    def to_send(self, slow_nodes: Set[int]) -> Iterator[TopicPartition | None]:
+        """Yield the partitions without a marker that are in no request, except in one to a slow node, in order.
+
+        Yield None where other work may run.
+        """
+        if self.order is None:
+            order = []
+            for partition in in_order(self.markers.partitions):
+                if partition is None:
+                    yield None
+                else:
+                    order.append(partition)
+            self.order = order
+        elif len(self.order) > 2 * len(self.missing):
+            self.order = [partition for partition in self.order if partition in self.missing]
+        may_repeat = bool(slow_nodes) and self.markers.version >= EPOCH_BUMP_VERSION
+        for place, partition in enumerate(self.order):
+            if place and place % STEP_PARTITIONS == 0:
+                yield None
+            node_id = self.in_progress.get(partition)
+            if partition in self.missing and (node_id is None or (may_repeat and node_id in slow_nodes)):
+                yield partition
 
     def note_written(self, partition: TopicPartition) -> None:
         """Note that a partition has its marker, or needs none."""
@@ -113,6 +133,18 @@ class MarkerQueue:
 
     def requests(self, leader_of: Callable[[TopicPartition], int | None], now_ms: int) -> list[MarkersRequest]:
         """Return the due requests. ``leader_of`` returns NO_LEADER for an offline partition, None for a deleted one."""
+        steps = self.requests_in_steps(leader_of, now_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                requests: list[MarkersRequest] = end.value
+                return requests
+
+    def requests_in_steps(
+        self, leader_of: Callable[[TopicPartition], int | None], now_ms: int
+    ) -> Generator[None, None, list[MarkersRequest]]:
+        """Return the due requests like :meth:`requests`, with pauses, in which all other methods may be called."""
         self._retry_ms = {partition: time_ms for partition, time_ms in self._retry_ms.items() if time_ms > now_ms}
         if self._slow:
             self._slow.intersection_update(p for t in self._transactions.values() for p in t.missing)
@@ -122,8 +154,11 @@ class MarkerQueue:
         }
         chosen: dict[tuple[int, bool], dict[int, list[TopicPartition]]] = {}
         sizes: dict[tuple[int, bool], int] = {}
-        for markers_id, transaction in self._transactions.items():
-            for partition in sorted(transaction.to_send(slow_nodes)):
+        for markers_id, transaction in list(self._transactions.items()):
+            for partition in transaction.to_send(slow_nodes):
+                if partition is None:
+                    yield
+                    continue
                 leader = leader_of(partition)
                 if leader is None:
                     transaction.note_written(partition)
@@ -135,7 +170,8 @@ class MarkerQueue:
                 if sizes.setdefault(target, 0) < MAX_PARTITIONS:
                     sizes[target] += 1
                     chosen.setdefault(target, {}).setdefault(markers_id, []).append(partition)
-        return [self._begin(*target, partitions, now_ms) for target, partitions in chosen.items()]
+        begun = (self._begin(*target, partitions, now_ms) for target, partitions in chosen.items())
+        return [request for request in begun if request is not None]
 
     def next_retry_ms(self) -> int | None:
         """Return the time at which :meth:`requests` may return more after an error, or None."""
@@ -190,13 +226,17 @@ class MarkerQueue:
 
     def _begin(
         self, node_id: int, is_slow: bool, partitions: Mapping[int, Iterable[TopicPartition]], now_ms: int
-    ) -> MarkersRequest:
+    ) -> MarkersRequest | None:
+        """Return the request for a node, unless the chosen partitions got their markers in a pause."""
         items = []
         for markers_id, chosen in partitions.items():
-            transaction = self._transactions[markers_id]
-            transaction.in_progress.update(dict.fromkeys(chosen, node_id))
-            item = PartitionMarkers(markers_id, transaction.markers, transaction.coordinator_epoch, tuple(chosen))
-            items.append(item)
+            transaction = self._transactions.get(markers_id)
+            left = () if transaction is None else tuple(p for p in chosen if p in transaction.missing)
+            if transaction is not None and left:
+                transaction.in_progress.update(dict.fromkeys(left, node_id))
+                items.append(PartitionMarkers(markers_id, transaction.markers, transaction.coordinator_epoch, left))
+        if not items:
+            return None
         request_id, self._next_id = self._next_id, self._next_id + 1
         self._sent_ms[request_id] = now_ms
         request = self._requests[request_id] = MarkersRequest(request_id, node_id, tuple(items), is_slow)

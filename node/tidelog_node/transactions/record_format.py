@@ -7,10 +7,10 @@ repeat InitProducerId at the next coordinator too. Kafka's readers skip it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from itertools import groupby
+from collections.abc import Generator, Iterator, Mapping
 
 from tidelog_node.shards.wire import Reader, Writer
+from tidelog_node.transactions.partition_order import in_order
 from tidelog_node.transactions.states import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -20,6 +20,7 @@ from tidelog_node.transactions.states import (
 )
 
 _KEY_VERSION = 0
+_STEP_TOPICS = 1_000
 _PLAIN_VERSION, _TAGGED_VERSION = 0, 1
 _PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION, _NEXT_EPOCH, _LAST_EPOCH = 0, 1, 2, 3, 10_000
 _TAGS = {
@@ -56,6 +57,17 @@ def decode_key(key: bytes) -> str | None:
 
 def encode_value(metadata: TransactionMetadata, version: int) -> bytes:
     """Return a record's value. ``transaction.version`` 0 has no tagged fields."""
+    steps = encode_value_in_steps(metadata, version)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: bytes = end.value
+            return value
+
+
+def encode_value_in_steps(metadata: TransactionMetadata, version: int) -> Generator[None, None, bytes]:
+    """Encode a record's value like :func:`encode_value`, with pauses, in which the metadata stays as it is."""
     writer = Writer()
     is_tagged = version >= 1
     writer.int16(_TAGGED_VERSION if is_tagged else _PLAIN_VERSION)
@@ -63,7 +75,7 @@ def encode_value(metadata: TransactionMetadata, version: int) -> bytes:
     writer.int16(metadata.producer.epoch)
     writer.int32(metadata.timeout_ms)
     writer.int8(metadata.state)
-    _write_partitions(writer, metadata, is_tagged=is_tagged)
+    yield from _write_partitions(writer, metadata, is_tagged=is_tagged)
     writer.int64(metadata.updated_ms)
     writer.int64(metadata.started_ms)
     if is_tagged:
@@ -106,35 +118,42 @@ def _next_epoch(tags: Mapping[int, int]) -> int:
     return 0 if tags[_NEXT_ID] != NO_PRODUCER_ID and tags[_NEXT_EPOCH] == NO_PRODUCER_EPOCH else tags[_NEXT_EPOCH]
 
 
-def _write_partitions(writer: Writer, metadata: TransactionMetadata, *, is_tagged: bool) -> None:
+def _write_partitions(writer: Writer, metadata: TransactionMetadata, *, is_tagged: bool) -> Iterator[None]:
     if metadata.state is TransactionState.EMPTY:
         if is_tagged:
             writer.unsigned_varint(0)
         else:
             writer.int32(-1)
         return
-    by_topic = [
-        (topic, [index for _, index in group])
-        for topic, group in groupby(sorted(metadata.partitions), key=lambda partition: partition[0])
-    ]
-
-    def write(item: tuple[str, list[int]]) -> None:
-        topic, indexes = item
+    by_topic: dict[str, list[int]] = {}
+    for partition in in_order(metadata.partitions):
+        if partition is None:
+            yield
+        else:
+            topic, index = partition
+            by_topic.setdefault(topic, []).append(index)
+    if is_tagged:
+        writer.unsigned_varint(len(by_topic) + 1)
+    else:
+        writer.int32(len(by_topic))
+    for place, (topic, indexes) in enumerate(by_topic.items()):
+        if place and place % _STEP_TOPICS == 0:
+            yield
         if is_tagged:
             writer.compact_string(topic)
-            writer.compact_array(indexes, writer.int32)
+            writer.unsigned_varint(len(indexes) + 1)
+            writer.int32s(indexes)
             writer.tags()
         else:
             writer.string(topic)
-            writer.array(indexes, writer.int32)
-
-    (writer.compact_array if is_tagged else writer.array)(by_topic, write)
+            writer.int32(len(indexes))
+            writer.int32s(indexes)
 
 
 def _read_partitions(reader: Reader, *, is_tagged: bool) -> frozenset[tuple[str, int]]:
     def read() -> list[tuple[str, int]]:
         topic = reader.compact_string() if is_tagged else reader.string()
-        indexes = reader.compact_array(reader.int32) if is_tagged else reader.array(reader.int32)
+        indexes = reader.int32s(reader.unsigned_varint() - 1 if is_tagged else reader.int32())
         if is_tagged:
             reader.tags()
         return [(topic, index) for index in indexes]

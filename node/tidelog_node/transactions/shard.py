@@ -202,7 +202,7 @@ class TransactionShard:
         self._upkeep.go_on(self._settings, wall_ms)
         self._listings.go_on(wall_ms)
         self._calls.end_waits(now_ms)
-        self._writes.retry(self._settings.version, now_ms, wall_ms)
+        self._writes.go_on(self._settings.version, now_ms, wall_ms)
         self._upkeep.pass_time(self._settings, now_ms, wall_ms)
 
 

@@ -2,11 +2,15 @@
 
 A transition is in force as soon as its record is in the log, because records are committed in order. Its answer, and
 the markers of a prepared transaction, follow when the record is committed.
+
+The record of a transaction with very many partitions is encoded in several steps. Later records of the shard wait for
+it, so that the ids of writes are always in the order of the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import KeysView
+from collections import deque
+from collections.abc import Generator, KeysView
 from dataclasses import dataclass
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -16,11 +20,12 @@ from tidelog_node.transactions import transitions
 from tidelog_node.transactions.calls import Calls
 from tidelog_node.transactions.entries import ActingRequest, Entries, Entry, Waiting
 from tidelog_node.transactions.events import Command, WriteMarkers
-from tidelog_node.transactions.record_format import encode_key, encode_value
+from tidelog_node.transactions.record_format import encode_key, encode_value_in_steps
 from tidelog_node.transactions.requests import TransactionResponse, refuse
 from tidelog_node.transactions.states import LEGAL_TRANSITIONS, Producer, TransactionMetadata, TransactionState
 
 _RETRY_MS = 100
+_RECORDS_PER_STEP = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,15 @@ class Write:
     """The request of the call, to be refused if the write fails."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """The record of a write, which is not in the log yet. Each step of ``value`` is a part of the work."""
+
+    write_id: int
+    key: bytes
+    value: Generator[None, None, bytes | None]
+
+
 class Writes:
     """The writes of one shard that are neither committed nor failed."""
 
@@ -45,13 +59,14 @@ class Writes:
         self._commands = commands
         self._open: dict[int, Write] = {}
         self._next_id = 1
+        self._encodings: deque[_Encoding] = deque()
         self._retries = Deadlines()
         """The time of the next attempt to record a complete transaction, by transactional id."""
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The time of the next :meth:`retry`."""
-        return self._retries.next_ms()
+        """The time of the next :meth:`go_on`."""
+        return 0 if self._encodings else self._retries.next_ms()
 
     def ids(self) -> KeysView[int]:
         """Return the ids of the open writes."""
@@ -73,11 +88,12 @@ class Writes:
         write_id, self._next_id = self._next_id, self._next_id + 1
         call_id, request = (None, None) if waiting is None else (waiting.call_id, waiting.request)
         self._open[write_id] = Write(transactional_id, after, call_id, response, request)
-        value = None if after is None else encode_value(after, version)
-        self._commands.append(WriteRecords(write_id, (ShardRecord(encode_key(transactional_id), value),)))
         entry = self._entries.get(transactional_id)
         entry.open_writes.append(write_id)
         entry.is_appending = True
+        self._encodings.append(_Encoding(write_id, encode_key(transactional_id), _value(after, version)))
+        if len(self._encodings) == 1:
+            self._encode()
 
     def note_written(self, write_id: int) -> Entry:
         """Put a state into force, and return its transactional id's entry, whose waiting requests may go on."""
@@ -133,12 +149,26 @@ class Writes:
             return
         self.begin(transactional_id, transitions.complete(metadata, wall_ms), version)
 
-    def retry(self, version: int, now_ms: int, wall_ms: int) -> None:
-        """Record complete transactions whose record could not be written before."""
+    def go_on(self, version: int, now_ms: int, wall_ms: int) -> None:
+        """Continue with records of many partitions, and with complete transactions that could not be recorded."""
+        self._encode()
         for name in self._retries.pop_expired(now_ms):
             metadata = self._entries.get(name).metadata
             if metadata is not None:
                 self.complete(name, metadata.producer, version, wall_ms)
+
+    def _encode(self) -> None:
+        """Take a step of the oldest encoding. Write the records that are complete."""
+        for _ in range(_RECORDS_PER_STEP):
+            if not self._encodings:
+                return
+            encoding = self._encodings[0]
+            try:
+                next(encoding.value)
+                return
+            except StopIteration as end:
+                self._encodings.popleft()
+                self._commands.append(WriteRecords(encoding.write_id, (ShardRecord(encoding.key, end.value),)))
 
     def check_invariants(self) -> None:
         """Assert that the entries have exactly the open writes, in order."""
@@ -146,6 +176,13 @@ class Writes:
             assert list(entry.open_writes) == sorted(entry.open_writes)
             assert entry.open_writes or not entry.markers_sent or (entry.metadata and entry.metadata.state.is_prepared)
             assert all(write_id in self._open for write_id in entry.open_writes)
+
+
+def _value(metadata: TransactionMetadata | None, version: int) -> Generator[None, None, bytes | None]:
+    """Encode the value of a state's record in steps; None removes the transactional id."""
+    if metadata is None:
+        return None
+    return (yield from encode_value_in_steps(metadata, version))
 
 
 def _write_error(error: TidelogError) -> TidelogError:

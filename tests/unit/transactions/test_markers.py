@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Generator
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.transactions.events import WriteMarkers
 from tidelog_node.transactions.markers import BACKOFF_MS, NO_LEADER, SLOW_MS, MarkerQueue, MarkersRequest
+from tidelog_node.transactions.partition_order import STEP_PARTITIONS
 from tidelog_node.transactions.states import Producer, TopicPartition
 
 LEADERS: dict[TopicPartition, int] = {("a", 0): 1, ("a", 1): 2, ("b", 0): 1}
@@ -189,3 +191,52 @@ def test_every_marker_arrives_whatever_fails(seed: int) -> None:
             assert {(done.transactional_id, p) for p in done.partitions} <= stored
             written.append(done.transactional_id)
     assert sorted(written) == sorted(f"tx-{n}" for n in range(1, 61))
+
+
+MANY = frozenset({("a", index) for index in range(3 * STEP_PARTITIONS)})
+
+
+def test_requests_for_very_many_partitions_are_built_in_steps() -> None:
+    queue = MarkerQueue()
+    queue.add(0, 5, markers(partitions=MANY))
+    assert sum(1 for _ in queue.requests_in_steps(lambda _: 1, 0)) >= 6, (
+        "they are sorted in steps, and visited in steps"
+    )
+
+
+def test_markers_of_very_many_partitions_are_sent_in_order_until_each_is_written() -> None:
+    queue = MarkerQueue()
+    queue.add(0, 5, markers(partitions=MANY))
+    written: list[TopicPartition] = []
+    while requests := queue.requests(lambda _: 1, 0):
+        (request,) = requests
+        written += [p for item in request.transactions for p in item.partitions]
+        answer(queue, request)
+    assert written == sorted(MANY)
+    assert len(queue.take_written()) == 1
+
+
+def test_request_has_no_marker_that_ended_in_a_pause() -> None:
+    """While a request is built, the former leader may answer, and a shard may end."""
+    queue = MarkerQueue()
+    queue.add(0, 5, markers(1, MANY))
+    (slow,) = queue.requests(lambda partition: 1 if partition[1] < 10 else NO_LEADER, 0)
+    queue.add(1, 5, markers(2, frozenset({("b", 0)})))
+    steps = queue.requests_in_steps(lambda _: 2, SLOW_MS)
+    next(steps)
+    answer(queue, slow)
+    queue.end_shard(1)
+    (request,) = _result(steps)
+    queue.check_invariants()
+    asked = {p for item in request.transactions for p in item.partitions}
+    assert asked
+    assert not asked & {p for item in slow.transactions for p in item.partitions}
+    assert [item.markers.transactional_id for item in request.transactions] == ["tx-1"]
+
+
+def _result(steps: Generator[None, None, list[MarkersRequest]]) -> list[MarkersRequest]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

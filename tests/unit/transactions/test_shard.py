@@ -8,7 +8,9 @@ import pytest
 from transaction_shards import WALL_MS, TransactionHarness
 
 from tidelog_foundation.errors import ErrorCode
+from tidelog_node.shards.store import owner_of
 from tidelog_node.transactions.calls import CONCURRENT_WAIT_MS
+from tidelog_node.transactions.partition_order import STEP_PARTITIONS
 from tidelog_node.transactions.requests import (
     AddPartitionsRequest,
     AddPartitionsResponse,
@@ -354,3 +356,35 @@ def test_description_has_the_time_and_the_partitions(harness: TransactionHarness
     assert (known.metadata.partitions, known.metadata.started_ms) == (set(PARTITIONS), WALL_MS)
     assert missing.error is not None
     assert missing.error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_record_of_very_many_partitions_is_written_in_steps_and_before_later_records(
+    harness: TransactionHarness,
+) -> None:
+    """No step may hold the event loop for long, and answers rely on write ids in the order of the log."""
+    producer, other = init(harness), init(harness, "other")
+    many = tuple(("orders", index) for index in range(4 * STEP_PARTITIONS))
+    large = harness.call(AddPartitionsRequest(ID, producer, many, version=2))
+    small = harness.call(add(other, "other"))
+    steps = 0
+    while not harness.uncommitted:
+        assert harness.shard.next_deadline_ms == 0
+        harness.pass_time(0)
+        steps += 1
+    assert steps >= 4
+    assert [write.write_id for write in harness.uncommitted] == sorted(w.write_id for w in harness.uncommitted)
+    assert [owner_of(write.records[0].key) for write in harness.uncommitted] == [ID, "other"]
+    harness.settle()
+    assert harness.answers[large].error is harness.answers[small].error is None
+    assert harness.stored(ID).partitions == frozenset(many)
+
+
+def test_request_waits_for_the_record_of_very_many_partitions_of_its_own_id(harness: TransactionHarness) -> None:
+    producer = init(harness)
+    many = tuple(("orders", index) for index in range(2 * STEP_PARTITIONS))
+    harness.call(AddPartitionsRequest(ID, producer, many, version=2))
+    ended = harness.call(end(producer))
+    assert not harness.uncommitted
+    harness.settle()
+    assert harness.answers[ended].error is None
+    assert harness.stored(ID).state is S.COMPLETE_COMMIT
