@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import TopicId
-from tidelog_foundation.records import Record, iter_headers, iter_records
+from tidelog_foundation.records import Record, data_batches, iter_headers, iter_records
 from tidelog_foundation.requests.configs import ConfigEntry
 from tidelog_foundation.requests.topics import (
     CreatableTopic,
@@ -41,6 +41,7 @@ _NODE: Final = {
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "transaction.two.phase.commit.enable": "true",
 }
 
 
@@ -125,9 +126,12 @@ class FakeCluster:
 
         return run_sync(append(), _TIMEOUT_S)
 
-    def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """Return the records of a partition, in order of offset."""
-        return run_sync(self._records(topic, partition), _TIMEOUT_S)
+    def records(self, topic: str, partition: int = 0, *, read_committed: bool = False) -> list[Record]:
+        """Return the records of a partition, in order of offset.
+
+        ``read_committed`` leaves out the records of aborted transactions, and ends at the first open one.
+        """
+        return run_sync(self._records(topic, partition, read_committed), _TIMEOUT_S)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """Return one past the last offset of a partition."""
@@ -209,14 +213,16 @@ class FakeCluster:
             raise
         self._running = running
 
-    async def _records(self, topic: str, index: int) -> list[Record]:
-        log = self._partition(topic, index).log
-        position, found = log.log_start_offset, list[Record]()
-        while position < log.log_end_offset and (batches := log.read(position, _READ_BYTES, log.log_end_offset)):
-            for at, header in iter_headers(batches):
-                if not header.is_control:
-                    found += iter_records(batches, at, log.log_start_offset)
-                position = header.last_offset + 1
+    async def _records(self, topic: str, index: int, read_committed: bool) -> list[Record]:
+        partition = self._partition(topic, index)
+        log, found = partition.log, list[Record]()
+        position = log.log_start_offset
+        end = log.last_stable_offset(partition.high_watermark) if read_committed else log.log_end_offset
+        while position < end and (batches := log.read(position, _READ_BYTES, end)):
+            start, position = position, max(header.next_offset for _, header in iter_headers(batches))
+            aborted = log.aborted_transactions(start, position) if read_committed else []
+            for at, _ in data_batches(batches, [(each.producer_id, each.first_offset) for each in aborted]):
+                found += iter_records(batches, at, log.log_start_offset)
         return found
 
     async def _elect_leader(self, topic: str, index: int) -> int:

@@ -18,8 +18,8 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.transport import run_sync
 
 _serial = itertools.count()
-_CONFIG = {"auto.create.topics.enable": False}
-"""The fake's default: what is asked of a topic that is not there shows that it is not."""
+_CONFIG = {"auto.create.topics.enable": False, "transaction.two.phase.commit.enable": True}
+"""The fake's defaults: what is asked of a topic that is not there shows that it is not."""
 _QUICK_GROUPS = {
     "group.min.session.timeout.ms": 500,
     "group.consumer.min.heartbeat.interval.ms": 100,

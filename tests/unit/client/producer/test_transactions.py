@@ -13,6 +13,7 @@ from tidelog import OFFSET_INVALID, AdminClient, Consumer, KafkaException, Produ
 from tidelog.admin import FeatureUpdate, UpgradeType
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode, KafkaError
+from tidelog_foundation.records import RecordBatchBuilder
 
 VERSIONS = (1, 2)
 NewProducer = Callable[..., Producer]
@@ -69,6 +70,12 @@ def visible(cluster: FakeCluster, topic: str, isolation: str = "read_committed")
         return sorted(values)
 
 
+def batch_of(value: bytes) -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(None, value, (), 1_700_000_000_000)
+    return builder.build()
+
+
 def test_only_committed_records_are_read(cluster: FakeCluster, topic: str, new: NewProducer) -> None:
     reports: list[tuple[bool, str]] = []
     producer = new(on_delivery=lambda error, message: reports.append((error is None, str(message.value(), "ascii"))))
@@ -93,6 +100,42 @@ def test_open_transaction_is_not_read(cluster: FakeCluster, topic: str, new: New
     assert visible(cluster, topic) == []
     producer.commit_transaction(10)
     assert visible(cluster, topic) == ["open"]
+
+
+def test_fake_cluster_returns_committed_records_alone_on_request(
+    cluster: FakeCluster, topic: str, new: NewProducer
+) -> None:
+    producer = new()
+    for value, end in (("a", producer.commit_transaction), ("b", producer.abort_transaction), ("c", None)):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        producer.flush(10)
+        if end is not None:
+            end(10)
+    cluster.append(topic, 0, batch_of(b"behind"))
+
+    def found(*, read_committed: bool) -> list[bytes | None]:
+        return [record.value for record in cluster.records(topic, 0, read_committed=read_committed)]
+
+    assert found(read_committed=True) == [b"a"]
+    assert found(read_committed=False) == [b"a", b"b", b"c", b"behind"]
+    producer.commit_transaction(10)
+    assert found(read_committed=True) == [b"a", b"c", b"behind"]
+
+
+def test_open_transaction_survives_a_restart_of_the_node(cluster: FakeCluster, topic: str, new: NewProducer) -> None:
+    producer = new()
+    for value, end in (("kept", producer.commit_transaction), ("lost", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        producer.produce(topic, value, partition=1)
+        producer.flush(10)
+        cluster.stop()
+        cluster.start()
+        assert value not in visible(cluster, topic)
+        producer.produce(topic, value, partition=2)
+        end(20)
+    assert visible(cluster, topic) == ["kept"] * 3
 
 
 def test_exception_in_the_context_aborts_the_transaction(cluster: FakeCluster, topic: str, new: NewProducer) -> None:
