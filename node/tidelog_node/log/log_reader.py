@@ -126,11 +126,14 @@ class LogReader:
         with storage_errors("Searching", self.directory):
             return next_candidate(self._local.segments, timestamp_ms, min_offset)
 
+    def advance_high_watermark(self, high_watermark: int) -> None:
+        """Forget the transactions whose markers are replicated: their records are stable."""
+        self._producers.snapshots.state.advance_high_watermark(high_watermark)
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the offset below which every transaction is decided and replicated (KIP-98)."""
-        state = self._producers.snapshots.state
-        state.advance_high_watermark(high_watermark)
-        unstable = state.first_unstable_offset
+        self.advance_high_watermark(high_watermark)
+        unstable = self._producers.snapshots.state.first_unstable_offset
         return high_watermark if unstable is None else min(high_watermark, max(unstable, self._log_start_offset))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:

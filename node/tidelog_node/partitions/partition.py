@@ -414,6 +414,7 @@ class Partition:
     def _execute(self, command: commands.Command) -> None:
         match command:
             case commands.AdvanceHighWatermark():
+                self.log.advance_high_watermark(command.offset)
                 self.waiters.complete_producers(self.state.leader)
                 self.waiters.log_end.mark()
                 self.waiters.high_watermark.wake()

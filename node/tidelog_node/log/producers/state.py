@@ -25,6 +25,7 @@ Batches in the log are never refused: a follower and a replay apply them as the 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -60,7 +61,7 @@ class ProducerState:
         # First offset to producer id, ascending, because each new transaction has the highest first offset.
         self._ongoing: dict[int, int] = {}
         # (marker's offset, first offset), ascending by marker.
-        self._unreplicated: list[tuple[int, int]] = []
+        self._unreplicated: deque[tuple[int, int]] = deque()
         self._verifications = Verifications()
 
     def __len__(self) -> int:
@@ -209,7 +210,7 @@ class ProducerState:
     def advance_high_watermark(self, offset: int) -> None:
         """Record that everything below ``offset`` is replicated."""
         while self._unreplicated and self._unreplicated[0][0] < offset:
-            del self._unreplicated[0]
+            self._unreplicated.popleft()
 
     def expire(self, now_ms: int) -> int:
         """Remove the producers that have been idle for the expiration time, and return their number."""
@@ -237,7 +238,7 @@ class ProducerState:
         self._producers = {entry.producer_id: _Producer.of(entry) for entry in entries}
         started = [(p.txn_first_offset, i) for i, p in self._producers.items() if p.txn_first_offset != NO_OFFSET]
         self._ongoing = dict(sorted(started))
-        self._unreplicated = [ended for ended in self._unreplicated if ended[0] < offset]
+        self._unreplicated = deque(ended for ended in self._unreplicated if ended[0] < offset)
         self._verifications.clear()
         self.expire(now_ms)
 

@@ -159,3 +159,20 @@ def test_next_leader_knows_open_and_aborted_transactions(cluster_of, wait_for):
             assert (result.last_stable_offset, aborted(result)) == (4, [(PRODUCER_ID, 0)])
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("replicas", [(1,), (1, 2)])
+def test_replica_without_readers_keeps_no_transaction_that_is_replicated(cluster_of, wait_for, replicas):
+    async def run():
+        async with cluster_of(*replicas) as cluster:
+            await cluster.create_topic(replicas=replicas)
+            for sequence in range(5):
+                append_verified(cluster.partition(1), transactional_batch(sequence, b"a"))
+                end_transaction(cluster, ControlType.ABORT)
+            for node_id in replicas:
+                log = cluster.partition(node_id).log
+                await wait_for(lambda log=log: log.log_end_offset == 10)
+                state = log._producers.snapshots.state
+                await wait_for(lambda state=state: state.first_unstable_offset is None)
+
+    asyncio.run(run())
