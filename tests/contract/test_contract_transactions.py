@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidelog import OFFSET_INVALID, Consumer, KafkaException, Producer, TopicPartition
+from tidelog import OFFSET_END, OFFSET_INVALID, Consumer, KafkaException, Producer, TopicPartition
 from tidelog.admin import TransactionState
 from tidelog.consumer import ConsumerGroupMetadata
 from tidelog.producer import PreparedTransaction
@@ -79,6 +79,22 @@ def test_readers_of_committed_records_get_neither_aborted_nor_open_transactions(
     assert cluster.raw_list_offset(topic, LATEST).offset == 7
     producer.commit_transaction(30)
     assert values(cluster, topic) == [b"a", b"b", b"d", b"behind"]
+
+
+@pytest.mark.parametrize(("isolation", "end"), [("read_committed", 1), ("read_uncommitted", 2)])
+def test_consumer_is_told_the_end_and_the_times_of_what_it_can_read(
+    cluster: Deployment, new: NewProducer, isolation: str, end: int
+) -> None:
+    topic, producer = cluster.topic(), new()
+    (first,) = cluster.send(topic, ["before"])
+    producer.begin_transaction()
+    producer.produce(topic, "open", partition=0, timestamp=first.timestamp()[1] + 1_000)
+    assert producer.flush(30) == 0
+    place = TopicPartition(topic, 0)
+    with cluster.consumer(isolation_level=isolation) as consumer:
+        assert consumer.get_watermark_offsets(place, 30) == (0, end)
+        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, first.timestamp()[1] + 1_000)], 30)
+        assert found.offset == (OFFSET_END if isolation == "read_committed" else 1)
 
 
 def test_reader_that_waits_gets_a_transaction_as_soon_as_it_is_committed(cluster: Deployment, new: NewProducer) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self, TypeVar
 from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
 from tidelog.aio.callbacks import Callbacks, WakeUp
 from tidelog.consumer import Consumer as BlockingConsumer
-from tidelog.consumer.assigned import timeout_in_ms, times_of, watermarks
+from tidelog.consumer.assigned import timeout_in_ms, times_of
 from tidelog.consumer.config import CALLBACKS
 from tidelog.consumer.partitions import key_of
 from tidelog.message import TopicPartition
@@ -128,11 +128,11 @@ class AssignedConsumer:
         timeout: float | None = None,  # noqa: ASYNC109
         cached: bool = False,
     ) -> tuple[int, int]:
-        """Return a partition's first offset and high watermark, like :meth:`tidelog.Consumer.get_watermark_offsets`."""
+        """Return a partition's first offset and end, like :meth:`tidelog.Consumer.get_watermark_offsets`."""
         if cached:
             return self._consumer.get_watermark_offsets(partition, timeout, cached)
         self._consumer._check_open()
-        return await run_on_network(watermarks(self._consumer._cluster, key_of(partition), timeout_in_ms(timeout)))
+        return await run_on_network(self._consumer._watermarks(key_of(partition), timeout_in_ms(timeout)))
 
     async def offsets_for_times(
         self,
@@ -142,7 +142,7 @@ class AssignedConsumer:
         """Return the first offsets at or after times, like :meth:`tidelog.Consumer.offsets_for_times`."""
         self._consumer._check_open()
         wanted = times_of(partitions)
-        found = await run_on_network(self._consumer._cluster.list_offsets(wanted, timeout_ms=timeout_in_ms(timeout)))
+        found = await run_on_network(self._consumer._list_offsets(wanted, timeout_in_ms(timeout)))
         return [TopicPartition(topic, partition, found[topic, partition].offset) for topic, partition in wanted]
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient, Lifetime
+from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient, Lifetime, OffsetAndTimestamp
 from tidelog.cluster.config import read_settings, take_callbacks, take_logger
 from tidelog.consumer.config import CALLBACKS, ConsumerConfig, merge_settings
 from tidelog.consumer.core.commits import Commits, CommitSettings, OffsetAndMetadata
@@ -193,9 +193,10 @@ class AssignedConsumer:
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float | None = None, cached: bool = False
     ) -> tuple[int, int]:
-        """Return a partition's first offset and its high watermark (one past the last committed record).
+        """Return a partition's first offset and its end, up to which this consumer can read.
 
-        With ``cached``, return them as of the last fetch, or OFFSET_INVALID without one.
+        The end is the high watermark, or with ``isolation.level`` read_committed the last stable offset. With
+        ``cached``, return the first offset and the high watermark as of the last fetch, or OFFSET_INVALID without one.
 
         Raises:
             KafkaException: the partition is unknown, or no node answered in ``timeout`` seconds.
@@ -207,22 +208,35 @@ class AssignedConsumer:
                 if state is None or state.high_watermark < 0:
                     return OFFSET_INVALID, OFFSET_INVALID
                 return state.log_start_offset, state.high_watermark
-        return run_sync(watermarks(self._cluster, key_of(partition), timeout_in_ms(timeout)))
+        return run_sync(self._watermarks(key_of(partition), timeout_in_ms(timeout)))
 
     def offsets_for_times(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> list[TopicPartition]:
         """Return each partition with the first offset whose timestamp is at least ``offset`` (ms since the epoch).
 
-        The offset is ``OFFSET_END`` if there is no such record.
+        The offset is ``OFFSET_END`` if there is no such record that this consumer can read.
 
         Raises:
             KafkaException: a partition is unknown, or no node answered in ``timeout`` seconds.
         """
         self._check_open()
         wanted = times_of(partitions)
-        found = run_sync(self._cluster.list_offsets(wanted, timeout_ms=timeout_in_ms(timeout)))
+        found = run_sync(self._list_offsets(wanted, timeout_in_ms(timeout)))
         return [TopicPartition(topic, partition, found[topic, partition].offset) for topic, partition in wanted]
+
+    async def _watermarks(self, key: Key, timeout_ms: float | None) -> tuple[int, int]:
+        low, high = await asyncio.gather(
+            self._list_offsets({key: EARLIEST_TIMESTAMP}, timeout_ms),
+            self._list_offsets({key: LATEST_TIMESTAMP}, timeout_ms),
+        )
+        return low[key].offset, high[key].offset
+
+    async def _list_offsets(
+        self, timestamps_ms: Mapping[Key, int], timeout_ms: float | None
+    ) -> dict[Key, OffsetAndTimestamp]:
+        committed = self._config.is_read_committed
+        return await self._cluster.list_offsets(timestamps_ms, read_committed=committed, timeout_ms=timeout_ms)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
@@ -321,15 +335,6 @@ def _position_settings(config: ConsumerConfig) -> PositionSettings:
 def _commit_settings(config: ConsumerConfig) -> CommitSettings:
     interval_ms = config.auto_commit_interval_ms if config.auto_commits else 0
     return CommitSettings(auto_commit_interval_ms=interval_ms or None, timeout_ms=config.request_timeout_ms)
-
-
-async def watermarks(cluster: ClusterClient, key: Key, timeout_ms: float | None) -> tuple[int, int]:
-    """Fetch a partition's first offset and its high watermark."""
-    low, high = await asyncio.gather(
-        cluster.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_ms=timeout_ms),
-        cluster.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=timeout_ms),
-    )
-    return low[key].offset, high[key].offset
 
 
 async def _start(fetcher: Fetcher, group: ConsumerGroup | None) -> None:

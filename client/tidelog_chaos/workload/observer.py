@@ -74,7 +74,7 @@ class Observer(BackgroundThread):
         read_ns, partitions = self._notes.now_ns(), self._partitions(timeout_s)
         if not partitions:
             return 0
-        with Consumer(self._servers) as consumer:
+        with Consumer({**self._servers, "isolation.level": "read_uncommitted"}) as consumer:
             self._ends = {at.partition: consumer.get_watermark_offsets(at, timeout=timeout_s)[1] for at in partitions}
         return read_ns if self._is_at_ends.wait(timeout_s) else None
 

@@ -159,7 +159,7 @@ class Workload(ABC):
         )
 
     def _ends(self) -> dict[str, int]:
-        with Consumer(self._servers) as consumer:
+        with Consumer({**self._servers, "isolation.level": "read_uncommitted"}) as consumer:
             return {
                 key: consumer.get_watermark_offsets(TopicPartition(*partition_of(key)), timeout=_END_TIMEOUT_S)[1]
                 for key in self.keys.all
