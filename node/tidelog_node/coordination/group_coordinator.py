@@ -35,7 +35,7 @@ from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry
 from tidelog_node.shards.events import ClientIdentity
 from tidelog_node.shards.store import RecordStore
-from tidelog_node.shards.wire import MAX_STRING_BYTES
+from tidelog_node.shards.wire import MAX_STRING_BYTES, is_too_long
 
 GroupCore: TypeAlias = ShardCore[GroupRequest, GroupResponse, GroupNews, NoReturn]
 VIEW_FOLDER = "group-view"
@@ -140,8 +140,8 @@ class _GroupKind(ShardKind[GroupRequest, GroupResponse, GroupNews, NoReturn]):
         self._timings = GroupTimings()
 
     def check_id(self, owner: str) -> None:
-        if len(owner) > MAX_STRING_BYTES:
-            text = f"a group's id has {len(owner)} characters, at most {MAX_STRING_BYTES} are possible"
+        if is_too_long(owner):
+            text = f"a group's id of {len(owner)} characters does not fit into {MAX_STRING_BYTES} bytes"
             raise error_for(ErrorCode.INVALID_GROUP_ID, text)
 
     def new_core(self, store: RecordStore) -> GroupCore:

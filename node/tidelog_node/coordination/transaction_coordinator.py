@@ -20,7 +20,7 @@ from tidelog_node.coordination.views import OpenView, ShardViews, open_rocks_vie
 from tidelog_node.event_loop import Clock
 from tidelog_node.partitions import MetadataCache
 from tidelog_node.shards.store import RecordStore
-from tidelog_node.shards.wire import MAX_STRING_BYTES
+from tidelog_node.shards.wire import MAX_STRING_BYTES, is_too_long
 from tidelog_node.transactions.events import (
     AllocateProducerId,
     ProducerIdAllocated,
@@ -115,7 +115,7 @@ class _TransactionKind(ShardKind[TransactionRequest, TransactionResponse, Transa
         self._markers = markers
 
     def check_id(self, owner: str) -> None:
-        if len(owner.encode(errors="surrogatepass")) > MAX_STRING_BYTES:
+        if is_too_long(owner):
             text = f"a transactional id of {len(owner)} characters does not fit into {MAX_STRING_BYTES} bytes"
             raise error_for(ErrorCode.INVALID_REQUEST, text)
 

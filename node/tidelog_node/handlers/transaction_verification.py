@@ -23,6 +23,7 @@ from tidelog_node.log import NO_GUARD
 from tidelog_node.partitions import Partition
 from tidelog_node.transactions.states import EPOCH_BUMP_VERSION, MAX_PRODUCER_EPOCH, Producer, TopicPartition
 from tidelog_node.transactions.verification import Answer, Question
+from tidelog_quorum.metadata.features import SUPPORTED_FEATURES, TRANSACTION_VERSION
 
 if TYPE_CHECKING:
     from tidelog_node.handlers.context import NodeContext
@@ -80,6 +81,18 @@ async def _repeated(context: NodeContext, ask: Callable[[], Awaitable[tuple[R, b
         await asyncio.sleep(settings.retry_backoff_ms / 1000)
 
 
+def check_version(version: int) -> None:
+    """Refuse a ``transaction.version`` that no client has.
+
+    Raises:
+        TidelogError: INVALID_REQUEST.
+    """
+    versions = SUPPORTED_FEATURES[TRANSACTION_VERSION]
+    if not versions.min_level <= version <= versions.max_level:
+        text = f"the request has {TRANSACTION_VERSION} {version}, from {versions.min_level} to"
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{text} {versions.max_level} are known")
+
+
 async def verify_offsets(context: NodeContext, index: int, request: TxnOffsetCommitRequest) -> int:
     """Return the guard for offsets that a transaction commits in a partition of __consumer_offsets.
 
@@ -93,6 +106,7 @@ async def verify_offsets(context: NodeContext, index: int, request: TxnOffsetCom
     if not 0 <= producer.epoch <= MAX_PRODUCER_EPOCH:
         text = f"producer {producer.id} has epoch {producer.epoch}, epochs are 0 to {MAX_PRODUCER_EPOCH}"
         raise error_for(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+    check_version(request.transaction_version)
     guard, code = await _repeated(context, lambda: _verify_offsets_once(context, index, request, producer))
     if code is ErrorCode.NONE:
         return guard

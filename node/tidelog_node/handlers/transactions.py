@@ -34,9 +34,10 @@ from tidelog_node.handlers.requests.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from tidelog_node.handlers.transaction_verification import check_version
 from tidelog_node.shards.events import ClientIdentity
 from tidelog_node.shards.name_regex import NameRegex
-from tidelog_node.shards.wire import MAX_STRING_BYTES
+from tidelog_node.shards.wire import MAX_STRING_BYTES, is_too_long
 from tidelog_node.transactions import requests as core
 from tidelog_node.transactions.partition_order import in_order
 from tidelog_node.transactions.states import (
@@ -141,6 +142,7 @@ async def end_txn(context: NodeContext, request: EndTxnRequest) -> EndTxnRespons
     try:
         coordinator = coordinator_of(context)
         _check_id(request.transactional_id)
+        check_version(request.transaction_version)
         asked = core.EndTxnRequest(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
@@ -270,6 +272,7 @@ async def _add_partitions(context: NodeContext, transaction: AddPartitionsToTxnT
     try:
         coordinator = coordinator_of(context)
         _check_id(transaction.transactional_id)
+        check_version(transaction.transaction_version)
         asked = core.AddPartitionsRequest(
             transaction.transactional_id,
             Producer(transaction.producer_id, transaction.producer_epoch),
@@ -352,8 +355,8 @@ def _check_id(transactional_id: str) -> None:
 
 
 def _offsets_partition(context: NodeContext, group_id: str) -> TopicPartition:
-    if len(group_id) > MAX_STRING_BYTES:
-        text = f"a group's id has {len(group_id)} characters, at most {MAX_STRING_BYTES} are possible"
+    if is_too_long(group_id):
+        text = f"a group's id of {len(group_id)} characters does not fit into {MAX_STRING_BYTES} bytes"
         raise error_for(ErrorCode.INVALID_GROUP_ID, text)
     topic = context.metadata.image.topics.get(OFFSETS_TOPIC)
     if topic is None:

@@ -21,6 +21,14 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
 
+def is_too_long(text: str) -> bool:
+    """Return whether a string does not fit into a record: it has more than MAX_STRING_BYTES bytes."""
+    # A character has at most four bytes.
+    if len(text) <= MAX_STRING_BYTES // 4:
+        return False
+    return len(text) > MAX_STRING_BYTES or len(text.encode(errors="surrogatepass")) > MAX_STRING_BYTES
+
+
 class Writer:
     """An encoder of one key or value."""
 

@@ -314,6 +314,7 @@ def test_invalid_requests_are_refused_with_the_value_and_the_limit(tmp_path):
         await init(transactions)
         assert (await init(transactions, transactional_id=""))[0] == "INVALID_REQUEST"
         assert (await init(transactions, transactional_id="x" * 32_767))[0] == "NONE"
+        assert (await init(transactions, transactional_id="x" * 100_000))[0] == "INVALID_REQUEST"
         assert (await init(transactions, producer_id=5))[0] == "INVALID_REQUEST"
         too_long = await transactions.ask(InitProducerIdRequest(ID, 900_001), 5)
         assert too_long.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT.code

@@ -351,6 +351,34 @@ def test_old_producer_is_not_told_that_the_groups_are_being_loaded(nodes_of, ver
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
+        ({"group_id": "g" * 100_000}, ErrorCode.INVALID_GROUP_ID),
+        ({"group_id": "é" * 20_000}, ErrorCode.INVALID_GROUP_ID),
+        ({"producer_id": -1}, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ({"producer_epoch": -1}, ErrorCode.INVALID_PRODUCER_EPOCH),
+        ({"producer_epoch": 40_000}, ErrorCode.INVALID_PRODUCER_EPOCH),
+        ({"transaction_version": -1}, ErrorCode.INVALID_REQUEST),
+        ({"transaction_version": 2**31 - 1}, ErrorCode.INVALID_REQUEST),
+        ({"member_id": "m" * 100_000}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_commit_with_an_invalid_value_is_refused_and_leaves_no_record(nodes_of, fields, expected):
+    async def run():
+        async with nodes_of(1) as nodes:
+            assert await nodes.fetch() == -1
+            topic = messages.OffsetCommitTopic("t", (messages.OffsetCommitPartition(0, 5),))
+            valid = {"transactional_id": "tx", "group_id": "g", "producer_id": 7, "producer_epoch": 0}
+            request = messages.TxnOffsetCommitRequest(**(valid | fields), topics=(topic,))
+            response = await txn_offset_commit(nodes.contexts[1], nodes.groups[1], request, CLIENT)
+            assert code_of(response.topics[0].partitions[0]) is expected
+            assert nodes.log().log_end_offset == 0
+
+    asyncio.run(run())
+
+
 def test_more_offsets_than_a_commit_may_have_are_refused(nodes_of):
     async def run():
         async with nodes_of(1) as nodes:
