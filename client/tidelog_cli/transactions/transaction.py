@@ -156,9 +156,14 @@ def abort(
     start_offset: Annotated[
         int, typer.Option("--start-offset", min=0, metavar="OFFSET", help="The offset at which the transaction begins.")
     ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Do not ask the coordinators whether they know the transaction.")
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """Abort a hanging transaction in one partition, as find-hanging shows it.
+
+    Refuses a transaction that its coordinator knows: force-terminate ends it in all its partitions.
 
     Example: tidelog transaction abort --topic orders --partition 0 --start-offset 17 --yes
     """
@@ -170,6 +175,8 @@ def abort(
             text = f"no transaction of {topic}-{partition} begins at offset {start_offset}"
             raise error_for(ErrorCode.INVALID_TXN_STATE, text)
         producer = found[0]
+        if not force:
+            _check_hangs(admin, producer.producer_id, place, session.timeout_s)
         confirm(f"abort the transaction of producer {producer.producer_id} in {topic}-{partition}", yes)
         epoch = -1 if producer.coordinator_epoch is None else producer.coordinator_epoch
         admin.abort_transaction(
@@ -248,6 +255,15 @@ def _transactions_of(admin: AdminClient, producer_ids: set[int], timeout_s: floa
 def _is_known(transaction: TransactionDescription | None, partition: TopicPartition) -> bool:
     """Return whether a transaction contains a partition, so that its coordinator will end it there."""
     return transaction is not None and partition in transaction.partitions
+
+
+def _check_hangs(admin: AdminClient, producer_id: int, partition: TopicPartition, timeout_s: float) -> None:
+    """Refuse to end a transaction in one partition of several."""
+    known = _transactions_of(admin, {producer_id}, timeout_s).get(producer_id)
+    if known is not None and _is_known(known, partition):
+        place = f"{partition.topic}-{partition.partition}"
+        text = f"the transaction in {place} does not hang: transactional id {known.transactional_id} has it open"
+        raise error_for(ErrorCode.INVALID_TXN_STATE, f"{text} ({known.state.value}). force-terminate ends it")
 
 
 def _described(found: TransactionDescription) -> dict[str, Any]:

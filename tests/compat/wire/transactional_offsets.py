@@ -131,6 +131,18 @@ _ALONE = (
 )
 
 
+_LATE = (
+    Case("moved late: init", init("late mover", 500), (5,), keep="late mover", waits=True),
+    Case("moved late: commits", _commit("late mover", "late"), (5,)),
+    Case("moved late: timed out", describe("late mover"), ignore=_TIMES, until="CompleteAbort"),
+    *_fetched("moved late: timed out", "late"),
+    Case("moved late: commits again", _commit("late mover", "late")),
+    Case("moved late: adds", offsets("late mover", "late")),
+    Case("moved late: ends", end("late mover")),
+    *_fetched("moved late: ended", "late"),
+)
+
+
 def _join(group: str, member_id: str, instance: str | None) -> JoinGroupRequest:
     protocols = [JoinGroupRequestProtocol("range", b"first")]
     return JoinGroupRequest(group, _SESSION_MS, _SESSION_MS, member_id, instance, "consumer", protocols)
@@ -264,4 +276,4 @@ def _prepare(side: Side) -> None:
     ready(side)
 
 
-FAMILIES = (Family("transactional offsets", (*_ALONE, *_CLASSIC, *_STATIC, *_CONSUMER), _prepare),)
+FAMILIES = (Family("transactional offsets", (*_ALONE, *_LATE, *_CLASSIC, *_STATIC, *_CONSUMER), _prepare),)

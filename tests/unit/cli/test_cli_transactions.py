@@ -106,14 +106,24 @@ def test_hanging_transaction_is_found_and_aborted(cluster: FakeCluster, run_json
     assert run_json(*wanted)["hanging"] == []
 
 
-def test_abort_ends_the_transaction_in_one_partition(
+def test_abort_refuses_a_transaction_that_its_coordinator_knows(
+    open_transaction: Producer, run: Callable[..., Result], run_json: Callable[..., Any]
+) -> None:
+    result = run("transaction", "abort", "--topic", "t", "--partition", "0", "--start-offset", "0", "--yes")
+    assert result.exit_code == 1
+    assert f"does not hang: transactional id {ID} has it open (Ongoing)" in result.output
+    (producer,) = run_json("topic", "describe-producers", "t:0")["producers"]
+    assert producer["start_offset"] == 0
+
+
+def test_forced_abort_ends_the_transaction_in_one_partition(
     open_transaction: Producer, run: Callable[..., Result], run_json: Callable[..., Any]
 ) -> None:
     place = ("--topic", "t", "--partition", "0")
     assert (
         "no transaction of t-0 begins at offset 7" in run("transaction", "abort", *place, "--start-offset", "7").output
     )
-    assert run_json("transaction", "abort", *place, "--start-offset", "0", "--yes")["aborted"]
+    assert run_json("transaction", "abort", *place, "--start-offset", "0", "--force", "--yes")["aborted"]
     (producer,) = run_json("topic", "describe-producers", "t:0")["producers"]
     assert producer["start_offset"] is None
 
