@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import uvloop
 
@@ -23,6 +23,7 @@ from tidelog_node.kafka.protocol.reader import MalformedMessageError
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
 from tidelog_node.kafka.server.limits import ListenerLimits, RequestBudgets
 from tidelog_node.kafka.server.listener import KafkaListeners
+from tidelog_node.kafka.server.tls import ListenerTls
 from tidelog_quorum.metadata.image import MetadataImage
 
 DEADLINE_S = 10.0
@@ -32,7 +33,7 @@ DEADLINE_S = 10.0
 class Toy:
     """An API that obeys the request's body.
 
-    ``echo``, ``wait`` (for :meth:`ToyListener.answer`), ``big N``, ``none``, an error.
+    ``echo``, ``wait`` (for :meth:`ToyListener.answer`), ``big N``, ``none``, ``principal``, an error.
     """
 
     key: ApiKey
@@ -52,6 +53,8 @@ class Toy:
             return [bytes(int(rest))]
         if word == b"none":
             return None
+        if word == b"principal":
+            return [str(request.caller.principal).encode()]
         _raise(word)
         return [body]
 
@@ -73,6 +76,12 @@ def _raise(word: bytes) -> None:
         raise ZeroDivisionError("a bug")
 
 
+class Closeable(Protocol):
+    """A client's connection, which ends with the listener."""
+
+    def close(self) -> None: ...
+
+
 @dataclass
 class ToyListener:
     """A running listener and its budgets."""
@@ -82,7 +91,7 @@ class ToyListener:
     responses: ResponseBudget
     begun: list[tuple[int, str]]
     waiting: dict[int, asyncio.Future[bytes]]
-    clients: list[Client] = field(default_factory=list)
+    clients: list[Closeable] = field(default_factory=list)
 
     async def connect(self, name: str = "PLAINTEXT", receive_buffer: int | None = None) -> Client:
         sock = socket.socket()
@@ -160,6 +169,7 @@ async def open_listener(
     names: tuple[str, ...] = ("PLAINTEXT",),
     inter_broker: str | None = None,
     grace_s: float = 0.0,
+    tls: Mapping[str, ListenerTls] | None = None,
 ) -> AsyncIterator[ToyListener]:
     """Serve three toy APIs: METADATA and FETCH take turns, PRODUCE overlaps. At the end all memory must be released."""
     begun: list[tuple[int, str]] = []
@@ -175,7 +185,7 @@ async def open_listener(
     metadata = SimpleNamespace(image=MetadataImage(offset=7))
     node = cast(KafkaNode, SimpleNamespace(context=SimpleNamespace(response_budget=responses, metadata=metadata)))
     addresses = [NamedListener(name, "127.0.0.1", 0) for name in names]
-    with KafkaListeners.bind(addresses, limits or ListenerLimits(), inter_broker) as listeners:
+    with KafkaListeners.bind(addresses, limits or ListenerLimits(), inter_broker, tls or {}) as listeners:
         await listeners.serve(node, apis, RequestBudgets(budget, request_limit))
         listener = ToyListener(listeners, budget, responses, begun, waiting)
         try:

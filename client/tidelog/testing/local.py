@@ -27,6 +27,7 @@ from tidelog.v1.log_service_pb2 import GetMetadataRequest, GetMetadataResponse, 
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_foundation.config import config_key
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.security.ssl_settings import is_listener_key
 from tidelog_foundation.transport.channels import open_channel
 from tidelog_foundation.transport.loop import run_sync
 from tidelog_foundation.waiting import ReportedBlock, ReportedWait
@@ -322,6 +323,7 @@ _MODULES = {_QUORUM: ("QuorumConfig", "metadata.log.dir"), _NODE: ("NodeConfig",
 def divide_settings(config: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
     """Return the settings of ``config`` by package. Raise ConfigError for a key that neither package knows."""
     per_module = {module: _known_settings(module, config) for module in _MODULES}
+    per_module[_NODE] |= {key: value for key, value in config.items() if is_listener_key(key)}
     unknown = set(config) - {key for settings in per_module.values() for key in settings}
     if unknown:
         raise ConfigError(f"neither controllers nor nodes know the configuration {', '.join(sorted(unknown))}")

@@ -232,6 +232,10 @@ _READ_ONLY_KEYS = """
     replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
     replica.selector.class replica.socket.timeout.ms
     socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
+    ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.key.password
+    ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
+    ssl.principal.mapping.rules ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
+    ssl.truststore.type
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.min.isr
     transaction.state.log.num.partitions transaction.state.log.replication.factor

@@ -13,9 +13,11 @@ GRPC = "GRPC"
 """The security protocol of gRPC listeners, and their default name."""
 PLAINTEXT = "PLAINTEXT"
 """The security protocol of unencrypted Kafka listeners; also a listener name."""
+SSL = "SSL"
+"""The security protocol of Kafka listeners with TLS; also a listener name."""
 DEFAULT_PROTOCOL_MAP = "GRPC:GRPC,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
-_SUPPORTED_PROTOCOLS = (GRPC, PLAINTEXT)
-_UNSUPPORTED_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SUPPORTED_PROTOCOLS = (GRPC, PLAINTEXT, SSL)
+_UNSUPPORTED_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 ANY_HOST = ""
 """The host of ``NAME://:port``. It means all addresses of this machine for listening, its canonical name for others."""
 _EVERY_ADDRESS = ("0.0.0.0", "::")

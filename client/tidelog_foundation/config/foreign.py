@@ -68,7 +68,7 @@ def _refusal(key: str, node: str) -> str | None:
     if key in FIXED_KEYS:
         return "cannot change at run time"
     if key in LISTENER_KEYS or key.startswith(_LISTENER_PREFIX):
-        return "cannot change at run time: listeners do not have separate settings"
+        return "cannot change at run time; a node reads changed certificates again from their files"
     if DYNAMIC_KEYS.get(key) == _PASSWORD:
         return "is a password, which the metadata log would store in plain text"
     if key in SINGLE_BROKER_KEYS and not node:

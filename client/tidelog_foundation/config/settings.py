@@ -38,7 +38,7 @@ class SettingInfo:
     dynamic: bool
     secret: bool
     config_type: str
-    """Kafka's name for the type: BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE or LIST."""
+    """Kafka's name for the type: BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE, LIST or PASSWORD."""
     attribute: str
     """The field with the value."""
     aliases: tuple[str, ...]

@@ -1,3 +1,6 @@
-"""Identities of callers, shared by clients and servers."""
+"""Identities of callers, and the TLS settings with the certificates and contexts made from them.
 
-from tidelog_foundation.security.principal import ANONYMOUS, Principal
+The package exports what needs no cryptography; clients without TLS load nothing else.
+"""
+
+from tidelog_foundation.security.principal import ANONYMOUS, USER, Principal

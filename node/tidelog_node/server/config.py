@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog_foundation.config import any_of, at_least, between, endpoints, int_setting, not_empty, one_of, setting
+from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_node.handlers.context import VerificationSettings
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, SELECTORS
 from tidelog_node.server.kafka_config import KafkaListenerConfig
@@ -17,7 +18,7 @@ _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig(KafkaListenerConfig):
+class NodeConfig(KafkaListenerConfig, SslSettings):
     """The settings in the properties file of ``tidelog-node``, including those that can change at run time.
 
     Raises:
@@ -35,8 +36,8 @@ class NodeConfig(KafkaListenerConfig):
     )
     listener_security_protocol_map: str = setting(
         endpoints.DEFAULT_PROTOCOL_MAP,
-        "The protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL,... with the protocol GRPC, or PLAINTEXT "
-        "for Kafka's. SSL, SASL_PLAINTEXT and SASL_SSL are refused.",
+        "The protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL,... with the protocol GRPC, or for Kafka's "
+        "PLAINTEXT, or SSL with TLS. SASL_PLAINTEXT and SASL_SSL are refused.",
         endpoints.parse_protocol_map,
     )
     advertised_listeners: str | None = setting(
@@ -203,6 +204,11 @@ class NodeConfig(KafkaListenerConfig):
     def bootstrap(self) -> list[tuple[str, int]]:
         """The (host, port) of each bootstrap controller."""
         return endpoints.parse_addresses(self.controller_quorum_bootstrap_servers or "")
+
+    @property
+    def all_listeners(self) -> tuple[endpoints.NamedListener, ...]:
+        """The listeners of all protocols. Port 0 lets the system choose."""
+        return self._listeners().bound
 
     @property
     def grpc_listener(self) -> endpoints.NamedListener:

@@ -15,6 +15,7 @@ from tidelog_foundation.config import DynamicBrokerConfig, describe, parse_confi
 from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, override_broker_settings
 from tidelog_foundation.config.foreign import warn_of, with_effect
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.security.ssl_settings import is_listener_key, listener_ssl_settings
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
@@ -41,7 +42,10 @@ class DynamicNodeConfig:
             ConfigError: A setting is invalid.
         """
         self.file: Mapping[str, str] = {_ALIASES.get(key, key): value for key, value in properties.items()}
-        self.current = parse_config(NodeConfig, properties)
+        self._own_file = {key: value for key, value in self.file.items() if not is_listener_key(key)}
+        self.current = parse_config(NodeConfig, self._own_file)
+        self.listener_ssl = listener_ssl_settings(properties, (x.name for x in self.current.all_listeners))
+        """The TLS settings of each listener by name."""
         self._node_id = self.current.node_id
         self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._without_effect: Set[str] = frozenset()
@@ -64,7 +68,7 @@ class DynamicNodeConfig:
         if dynamic == self._dynamic:
             return
         self._dynamic = dynamic
-        settings = override_broker_settings(override_broker_settings(self.file, dynamic[0]), dynamic[1])
+        settings = override_broker_settings(override_broker_settings(self._own_file, dynamic[0]), dynamic[1])
         try:
             changed = parse_config(NodeConfig, settings)
         except ConfigError as error:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from types import MappingProxyType
 
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
@@ -20,6 +21,7 @@ from tidelog_foundation.config.endpoints import GRPC
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import bind_port
@@ -74,6 +76,7 @@ from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.process_resources import keep_freed_memory, raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
 from tidelog_node.server.services import admin_service, group_service, transaction_service
+from tidelog_node.server.tls import listener_certificates, listener_tls
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_node.shards.store import RecordStore
 
@@ -98,9 +101,13 @@ async def serve(properties: dict[str, str]) -> None:
     raise_open_files_limit()
     max_request_bytes = min(config.socket_request_max_bytes, config.queued_max_request_bytes)
     server = grpc.aio.server(options=server_options(max_request_bytes), maximum_concurrent_rpcs=MAX_CALLS)
+    certificates = listener_certificates(settings)
     port = bind_port(server, config.grpc_listener.host, config.grpc_listener.port)
     with KafkaListeners.bind(
-        config.kafka_listeners, config.listener_limits(), config.inter_broker_listener.name
+        config.kafka_listeners,
+        config.listener_limits(),
+        config.inter_broker_listener.name,
+        {name: listener_tls(store) for name, store in certificates.items()},
     ) as kafka:
         directories = LogManager.open(
             config.log_dirs,
@@ -110,7 +117,7 @@ async def serve(properties: dict[str, str]) -> None:
         )
         try:
             keep_freed_memory()
-            await Node(settings, server, port, kafka, directories).run(stop)
+            await Node(settings, server, port, kafka, directories, certificates=certificates).run(stop)
         finally:
             directories.close(clean=False)
 
@@ -118,7 +125,8 @@ async def serve(properties: dict[str, str]) -> None:
 class Node:
     """The wiring of one node's parts. ``run`` is called once.
 
-    ``directories`` and ``open_view`` determine where the node stores its data.
+    ``directories`` and ``open_view`` determine where the node stores its data; ``certificates`` has those of its
+    listeners with TLS, which are reloaded while the node runs.
     """
 
     def __init__(
@@ -129,8 +137,10 @@ class Node:
         kafka: KafkaListeners,
         directories: LogManager,
         open_view: OpenView = open_rocks_view,
+        certificates: Mapping[str, CertificateStore] = MappingProxyType({}),
     ) -> None:
         self._settings = settings
+        self._certificates = certificates
         self._open_view = open_view
         self._config = config = settings.current
         self._server = server
@@ -151,8 +161,9 @@ class Node:
         )
         self._cleaner = CleanerJob(config, self._clean_logs)
         self._cache = MetadataCache(config.inter_broker_listener.name)
-        self._transport = _replica_transport(config)
-        self._node_calls = _node_calls(config)
+        inter_broker = certificates.get(config.inter_broker_listener.name)
+        self._transport = _replica_transport(config, inter_broker)
+        self._node_calls = _node_calls(config, inter_broker)
         self._health = health.aio.HealthServicer()
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
@@ -305,6 +316,8 @@ class Node:
             "transaction-coordinator": self._transactions.run(),
             "transaction-verifier": self._verifier.run(),
         }
+        if self._certificates:
+            jobs["certificates"] = watch_certificates(self._certificates.values())
         if config.log_cleaner_enable:
             jobs["log-cleaner"] = self._cleaner.run()
         return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]
@@ -419,18 +432,18 @@ class Node:
             self._stop.set()
 
 
-def _replica_transport(config: NodeConfig) -> ReplicaTransport:
+def _replica_transport(config: NodeConfig, certificates: CertificateStore | None) -> ReplicaTransport:
     """Return the transport for the protocol of the inter-broker listener."""
     if config.inter_broker_listener.security_protocol == GRPC:
         return GrpcReplicaTransport()
-    return KafkaReplicaTransport(f"node-{config.node_id}-fetcher")
+    return KafkaReplicaTransport(f"node-{config.node_id}-fetcher", certificates)
 
 
-def _node_calls(config: NodeConfig) -> NodeCalls:
+def _node_calls(config: NodeConfig, certificates: CertificateStore | None) -> NodeCalls:
     """Return the calls of coordinators to other nodes, over the protocol of the inter-broker listener."""
     if config.inter_broker_listener.security_protocol == GRPC:
         return GrpcNodeCalls()
-    return KafkaNodeCalls(f"node-{config.node_id}-transactions")
+    return KafkaNodeCalls(f"node-{config.node_id}-transactions", certificates)
 
 
 def _fetcher_settings(config: NodeConfig) -> FetcherSettings:

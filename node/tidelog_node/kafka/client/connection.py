@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from struct import Struct
 from typing import Final, cast
@@ -73,8 +74,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         """True if the connection is open as far as known."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def open(self, host: str, port: int, timeout_s: float) -> None:
-        """Connect, and request the APIs of the other node.
+    async def open(self, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
+        """Connect, with ``tls`` if it is given, and request the APIs of the other node.
 
         Raises:
             TidelogError: _TRANSPORT, REQUEST_TIMED_OUT.
@@ -82,7 +83,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
-                await loop.create_connection(lambda: self, host, port)
+                await loop.create_connection(lambda: self, host, port, ssl=tls)
                 answer = self._ask(ApiKey.API_VERSIONS, _OLDEST, ApiVersionsRequest, timeout_s)
                 response = decode(ApiVersionsResponse, await answer, _OLDEST)
         except TimeoutError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog_foundation.config.endpoints import parse_address
+from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_node.kafka.client.connection import PeerConnection
 
 _KEPT: Final = 3
@@ -16,11 +17,12 @@ _SETUP_S: Final = 10.0
 class PeerConnections:
     """The connections of a node to others, by address; a request takes a free one or opens a new one.
 
-    Callers do not see connections that others close or that time out.
+    Callers do not see connections that others close or that time out. With ``certificates``, connections use TLS.
     """
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, certificates: CertificateStore | None = None) -> None:
         self._client_id = client_id
+        self._certificates = certificates
         self._free: dict[str, list[PeerConnection]] = {}
         self._address_of: dict[PeerConnection, str] = {}
         self._is_closed = False
@@ -38,7 +40,8 @@ class PeerConnections:
                 return connection
         host, port = parse_address(address)
         connection = PeerConnection(f"the node at {address}", self._client_id, self._give_back, self._forget)
-        await connection.open(host, port, min(timeout_s, _SETUP_S))
+        tls = self._certificates.current.client if self._certificates is not None else None
+        await connection.open(host, port, min(timeout_s, _SETUP_S), tls)
         self._address_of[connection] = address
         return connection
 

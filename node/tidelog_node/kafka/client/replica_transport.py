@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.kafka.client.connections import PeerConnections
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -25,8 +26,8 @@ class KafkaReplicaTransport:
     The records of a response are views of the received bytes.
     """
 
-    def __init__(self, client_id: str) -> None:
-        self._connections = PeerConnections(client_id)
+    def __init__(self, client_id: str, certificates: CertificateStore | None = None) -> None:
+        self._connections = PeerConnections(client_id, certificates)
 
     async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
         """Send one fetch to ``host:port``.

@@ -12,6 +12,8 @@ _LENGTH: Final = Struct(">i")
 _ANNOUNCEMENT: Final = Struct(">ih")
 _LENGTH_BYTES: Final = _LENGTH.size
 _HTTP2_PREFACE: Final = int.from_bytes(b"PRI ")
+_TLS_HANDSHAKE: Final = 0x1603
+"""The first bytes of a connection with TLS: a handshake record and the major version."""
 _FIRST_BYTES: Final = 1024**2
 """The initial memory of a partially received frame.
 
@@ -133,5 +135,7 @@ class FrameReceiver:
             raise MalformedMessageError(f"a frame has {size} bytes, a request has at least {LEAST_REQUEST_BYTES}")
         if size == _HTTP2_PREFACE:
             raise Http2PrefaceError("the client speaks HTTP/2, and gRPC has another listener")
+        if size > self._max_size and size >> 16 == _TLS_HANDSHAKE:
+            raise MalformedMessageError("the client speaks TLS, and this listener is not encrypted")
         if size > self._max_size:
             raise MalformedMessageError(f"a frame has {size} bytes, socket.request.max.bytes is {self._max_size}")

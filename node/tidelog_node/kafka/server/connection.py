@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, cast
 
+from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_node.event_loop import Pending
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.kafka.apis.api_versions import unsupported_version
@@ -85,8 +86,9 @@ class Connection(asyncio.BufferedProtocol):
     unknown and that it may retry. The error is logged with its traceback.
     """
 
-    def __init__(self, served: Served, owner: Owner, listener: str) -> None:
+    def __init__(self, served: Served, owner: Owner, listener: str, principal: Principal = ANONYMOUS) -> None:
         self.listener = listener
+        self._principal = principal
         self.host = ""
         """The client's address."""
         self.file = -1
@@ -119,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
         self.file = transport.get_extra_info("socket").fileno()
-        self._callers = _Callers(self.listener, self.host, time.monotonic_ns() // 1_000)
+        self._callers = _Callers(self.listener, self.host, time.monotonic_ns() // 1_000, self._principal)
         if not peer or not self._owner.admit(self):
             self.abort()
 
@@ -375,11 +377,12 @@ class _Callers:
     was opened, on the monotonic clock.
     """
 
-    __slots__ = ("_client", "_client_id", "_listener", "_of_versions", "_opened_us")
+    __slots__ = ("_client", "_client_id", "_listener", "_of_versions", "_opened_us", "_principal")
 
-    def __init__(self, listener: str, host: str, opened_us: int) -> None:
+    def __init__(self, listener: str, host: str, opened_us: int, principal: Principal) -> None:
         self._listener = listener
         self._opened_us = opened_us
+        self._principal = principal
         self._client_id: bytes | None = None
         self._client = ClientIdentity("", "/" + host)
         self._of_versions: dict[int, Caller] = {}
@@ -394,7 +397,7 @@ class _Callers:
             self._take_client_id(header.client_id)
         caller = self._of_versions.get(header.version)
         if caller is None:
-            caller = Caller(self._listener, self._client, header.version, connection_us=self._opened_us)
+            caller = Caller(self._listener, self._client, header.version, self._principal, self._opened_us)
             self._of_versions[header.version] = caller
         return caller
 

@@ -19,7 +19,7 @@ _SPARE_FILES: Final = 256
 _SPARE_SHARE: Final = 8
 """The number of file descriptors reserved from connections, at most an eighth of the process limit.
 
-A log that cannot open a file fails, and its node with it.
+A log that cannot open a file fails, and its node with it. Unfinished TLS handshakes may have half of them.
 """
 
 
@@ -48,11 +48,7 @@ class Connections:
     def admit(self, connection: Connection) -> bool:
         """Accept a new connection, or refuse it if there are too many or the node is stopping."""
         limits, host = self._limits, connection.host
-        if self._is_draining:
-            return False
-        if self._per_host[host] >= limits.max_connections_per_ip:
-            text = "A connection from %s is refused: it has %d connections, the limit max.connections.per.ip"
-            self._log.warning(text, host, limits.max_connections_per_ip)
+        if not self.may_connect(host):
             return False
         if len(self._all) >= limits.max_connections and not self._makes_room(connection):
             text = "A connection from %s to listener %s is refused: there are %d connections, max.connections is %d"
@@ -67,6 +63,16 @@ class Connections:
         self._is_empty.clear()
         self._per_host[host] += 1
         return True
+
+    def may_connect(self, host: str, others: int = 0) -> bool:
+        """Return whether a host with ``others`` beside its connections may have one more."""
+        if self._is_draining:
+            return False
+        if self._per_host[host] + others < self._limits.max_connections_per_ip:
+            return True
+        text = "A connection from %s is refused: it has %d connections, the limit max.connections.per.ip"
+        self._log.warning(text, host, self._limits.max_connections_per_ip)
+        return False
 
     def forget(self, connection: Connection) -> None:
         """Remove a connection from the counts."""
@@ -120,6 +126,16 @@ class Connections:
         return bool(others)
 
 
+def max_handshakes() -> int:
+    """Return the number of TLS handshakes that may be in progress at the same time."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, _spare_files(limit) // 2)
+
+
 def _files_for_connections() -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - min(_SPARE_FILES, limit // _SPARE_SHARE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - _spare_files(limit)
+
+
+def _spare_files(limit: int) -> int:
+    return _SPARE_FILES if limit == resource.RLIM_INFINITY else min(_SPARE_FILES, limit // _SPARE_SHARE)

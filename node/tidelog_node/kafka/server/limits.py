@@ -45,6 +45,8 @@ class ListenerLimits:
 
     A sender must not block all others with a few bytes.
     """
+    handshake_s: float = 10.0
+    """The time for which a TLS handshake may last."""
     wanted_pause_s: float = 2.0
     wanted_bytes_per_s: int = 1024**2
 

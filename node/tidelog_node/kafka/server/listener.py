@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from tidelog_foundation.config.endpoints import NamedListener, format_address
@@ -14,8 +15,9 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.served import Api, KafkaNode
 from tidelog_node.kafka.server.connection import Connection, Served
-from tidelog_node.kafka.server.connections import Connections
+from tidelog_node.kafka.server.connections import Connections, max_handshakes
 from tidelog_node.kafka.server.limits import ListenerLimits, LogLimit, RequestBudgets
+from tidelog_node.kafka.server.tls import Handshakes, ListenerTls, TlsConnection
 
 logger = logging.getLogger(__name__)
 _BACKLOG: Final = 512
@@ -26,22 +28,32 @@ class KafkaListeners:
     """All Kafka listeners of a node, on its event loop. It is a context manager that releases the ports at its end."""
 
     def __init__(
-        self, bound: Mapping[str, socket.socket], limits: ListenerLimits, inter_broker: str | None = None
+        self,
+        bound: Mapping[str, socket.socket],
+        limits: ListenerLimits,
+        inter_broker: str | None = None,
+        tls: Mapping[str, ListenerTls] = MappingProxyType({}),
     ) -> None:
         self.sockets = bound
         """The bound sockets by listener name."""
         self._limits = limits
+        self._tls = tls
         self._inter_broker = inter_broker
         self._servers: list[asyncio.Server] = []
         self._connections: Connections | None = None
+        self._handshakes: Handshakes | None = None
         self._watch: asyncio.Task[None] | None = None
 
     @classmethod
     def bind(
-        cls, listeners: Iterable[NamedListener], limits: ListenerLimits, inter_broker: str | None = None
+        cls,
+        listeners: Iterable[NamedListener],
+        limits: ListenerLimits,
+        inter_broker: str | None = None,
+        tls: Mapping[str, ListenerTls] = MappingProxyType({}),
     ) -> KafkaListeners:
         """Bind the listeners' ports. Clients are answered only after :meth:`serve`. ``inter_broker`` is a listener's
-        name.
+        name; ``tls`` are the names of those with TLS.
 
         Raises:
             ConfigError: A port is in use, or a host is not an address of this machine. The message names it.
@@ -54,7 +66,7 @@ class KafkaListeners:
             for taken in bound.values():
                 taken.close()
             raise
-        return cls(bound, limits, inter_broker)
+        return cls(bound, limits, inter_broker, tls)
 
     def __enter__(self) -> KafkaListeners:
         return self
@@ -87,9 +99,15 @@ class KafkaListeners:
         by_number = {int(key): api for key, api in apis.items()}
         served = Served(by_number, node, requests, node.context.response_budget, self._limits, scratch, log, failures)
         self._watch = loop.create_task(self._connections.watch(), name="kafka-connections")
+        self._handshakes = Handshakes(max_handshakes(), self._limits.handshake_s, self._connections, log)
+        connect = partial(Connection, served, self._connections)
+        received = bytearray(_SCRATCH_BYTES)
         for name, bound in self.sockets.items():
             _listen(bound)
-            make = partial(Connection, served, self._connections, name)
+            tls = self._tls.get(name)
+            make: Callable[[], asyncio.BaseProtocol] = partial(connect, name)
+            if tls is not None:
+                make = partial(TlsConnection, tls, name, self._handshakes, received, connect)
             self._servers.append(await loop.create_server(make, sock=bound, backlog=_BACKLOG))
 
     async def stop(self, grace_s: float) -> None:
@@ -97,6 +115,8 @@ class KafkaListeners:
         for server in self._servers:
             server.close()
         self._servers.clear()
+        if self._handshakes is not None:
+            self._handshakes.abort_all()
         if self._connections is not None:
             await self._connections.drain(grace_s)
         if self._watch is not None:

@@ -40,6 +40,7 @@ KAFKA_TYPES = {
     """,
     "LIST": """
         controller.quorum.bootstrap.servers controller.quorum.voters group.consumer.assignors log.cleanup.policy
+        ssl.cipher.suites ssl.enabled.protocols
     """,
     "LONG": """
         connections.max.idle.ms log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
@@ -56,7 +57,12 @@ KAFKA_TYPES = {
     "STRING": """
         advertised.listeners broker.rack compression.type group.consumer.migration.policy
         inter.broker.listener.name listener.security.protocol.map listeners log.dirs log.message.timestamp.type
-        replica.selector.class
+        replica.selector.class ssl.client.auth ssl.endpoint.identification.algorithm ssl.keystore.location
+        ssl.keystore.type ssl.principal.mapping.rules ssl.truststore.location ssl.truststore.type
+    """,
+    "PASSWORD": """
+        ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.password
+        ssl.truststore.certificates ssl.truststore.password
     """,
 }
 """Settings that Kafka's brokers have too, by the types that they are declared with there."""

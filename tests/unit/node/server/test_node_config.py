@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+import tidelog_foundation.security
 import tidelog_node.server
 from tidelog_foundation.config import TopicConfig, describe, parse_config
 from tidelog_foundation.config.broker import BROKER_SYNONYMS
@@ -101,8 +102,8 @@ def test_node_config_refuses_compaction_lags_that_contradict_each_other():
 
 
 def test_every_setting_of_a_node_is_used():
-    folder = Path(tidelog_node.server.__file__).parent
-    sources = "".join(path.read_text() for path in folder.glob("*.py"))
+    folders = [Path(package.__file__).parent for package in (tidelog_node.server, tidelog_foundation.security)]
+    sources = "".join(path.read_text() for folder in folders for path in folder.glob("*.py"))
     behind_topics = {synonym.key for synonyms in BROKER_SYNONYMS.values() for synonym in synonyms}
     others = (i.key for i in describe(NodeConfig) if i.key not in behind_topics)
     unused = [key for key in others if f".{key.replace('.', '_')}" not in sources]

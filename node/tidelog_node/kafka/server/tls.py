@@ -1,0 +1,350 @@
+"""The TLS layer of an accepted connection, between its socket and its :class:`Connection`.
+
+The layer uses Python's ``ssl.SSLObject`` instead of asyncio's transport for TLS. That one has no limit on handshakes in
+progress, allocates 256 KiB per connection, and encrypts a response of any size in one step, into a buffer that is not
+counted. Here handshakes are limited in number and time, and a response is encrypted in steps as the kernel takes it. A
+response counts as sent when the kernel has all of it, as without TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from tidelog_foundation.security import ANONYMOUS, USER, Principal
+from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.security.distinguished_name import subject_of
+from tidelog_foundation.security.principal_mapping import PrincipalMapping
+from tidelog_node.kafka.protocol.writer import Buffer
+from tidelog_node.kafka.server.connection import Connection
+from tidelog_node.kafka.server.connections import Connections
+from tidelog_node.kafka.server.limits import LogLimit
+
+_HANDSHAKE_RECORD: Final = 22
+"""The first byte of every TLS connection (RFC 8446, section 5.1)."""
+_STEP_BYTES: Final = 256 * 1024
+"""The bytes that are encrypted before the kernel must take them."""
+_STEPS_PER_TURN: Final = 4
+"""The steps of one connection before other tasks run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerTls:
+    """The certificates of a listener, and the rules that map the names in those of clients."""
+
+    certificates: CertificateStore
+    mapping: PrincipalMapping
+
+
+class Handshakes:
+    """The unfinished handshakes of a node. When there are too many, one of the host with the most ends.
+
+    A host can therefore not keep others away with connections that send nothing.
+    """
+
+    def __init__(self, limit: int, timeout_s: float, connections: Connections, log: LogLimit) -> None:
+        self.timeout_s = timeout_s
+        self._limit = limit
+        self._connections = connections
+        self._log = log
+        self._all: dict[TlsConnection, None] = {}
+        self._per_host: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def admit(self, connection: TlsConnection) -> bool:
+        """Begin a handshake, or refuse it if the host has too many connections or the node is stopping."""
+        host = connection.host
+        if not self._connections.may_connect(host, self._per_host[host]):
+            return False
+        if len(self._all) >= self._limit:
+            busiest = self._per_host.most_common(1)[0][0]
+            next(each for each in self._all if each.host == busiest).fail(
+                f"{self._limit} handshakes are in progress, most of them from its host"
+            )
+        self._all[connection] = None
+        self._per_host[host] += 1
+        return True
+
+    def forget(self, connection: TlsConnection) -> None:
+        """Remove a handshake that has ended."""
+        if self._all.pop(connection, connection) is None:
+            self._per_host[connection.host] -= 1
+            if not self._per_host[connection.host]:
+                del self._per_host[connection.host]
+
+    def report(self, connection: TlsConnection, reason: str) -> None:
+        """Log a failure that the client caused."""
+        text = "A connection from %s to listener %s is closed: %s"
+        self._log.log(logging.WARNING, text, connection.host, connection.listener, reason)
+
+    def abort_all(self) -> None:
+        """End all handshakes."""
+        for connection in tuple(self._all):
+            connection.abort()
+
+
+class TlsConnection(asyncio.BufferedProtocol):
+    """The protocol of an accepted socket, and the transport of the ``Connection`` that begins after the handshake."""
+
+    def __init__(
+        self,
+        tls: ListenerTls,
+        listener: str,
+        handshakes: Handshakes,
+        scratch: bytearray,
+        connect: Callable[[str, Principal], Connection],
+    ) -> None:
+        self.listener = listener
+        self.host = ""
+        self._tls = tls
+        self._handshakes = handshakes
+        self._scratch = memoryview(scratch)
+        self._connect = connect
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = tls.certificates.current.server
+        self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._connection: Connection | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._has_received = False
+        self._waiting: deque[memoryview] = deque()
+        """The responses that are not encrypted yet."""
+        self._waiting_bytes = 0
+        self._is_reading = True
+        self._is_full = False
+        """True while the kernel has not taken all that is encrypted."""
+        self._is_paused = self._is_scheduled = self._is_closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the client's hello, unless there are too many connections."""
+        # uvloop's transports are not of asyncio's class.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)
+        peer = transport.get_extra_info("peername")
+        self.host = peer[0] if peer else ""
+        if not peer or not self._handshakes.admit(self):
+            self.abort()
+            return
+        timeout_s = self._handshakes.timeout_s
+        text = f"the TLS handshake has not ended after {timeout_s:g} s"
+        self._deadline = asyncio.get_running_loop().call_later(timeout_s, self.fail, text)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the shared buffer for encrypted bytes, which are copied before another connection receives."""
+        return self._scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Decrypt received bytes, or continue the handshake."""
+        if self._is_closed:
+            return
+        if not self._has_received and self._scratch[0] != _HANDSHAKE_RECORD:
+            self.fail("the client does not speak TLS")
+            return
+        self._has_received = True
+        self._incoming.write(self._scratch[:nbytes])
+        if self._connection is not None or self._shake_hands():
+            self._read()
+
+    def pause_writing(self) -> None:
+        """Record that the kernel takes no more for now."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """Encrypt more responses."""
+        self._is_full = False
+        self._encrypt()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the handshake or the connection."""
+        if self._connection is None and self._has_received and not self._is_closed:
+            self._handshakes.report(self, "the client ended the TLS handshake")
+        self._is_closed = True
+        self._end_handshake()
+        self._waiting.clear()
+        if self._connection is not None:
+            self._connection.connection_lost(exc)
+
+    def fail(self, reason: str) -> None:
+        """Log the client's failure once, and close at once."""
+        if not self._is_closed:
+            self._handshakes.report(self, reason)
+            self.abort()
+
+    # The transport of the connection.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return information on the socket."""
+        return self._transport.get_extra_info(name, default)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Accept the limit of 0, the only one of this layer."""
+        assert high == 0
+
+    def get_write_buffer_size(self) -> int:
+        """Return the bytes that the kernel has not taken yet."""
+        return self._waiting_bytes + self._transport.get_write_buffer_size()
+
+    def write(self, data: Buffer) -> None:
+        """Send bytes."""
+        self.writelines((data,))
+
+    def writelines(self, chunks: Any) -> None:
+        """Send chunks of bytes."""
+        for chunk in chunks:
+            view = memoryview(chunk).cast("B") if len(chunk) else memoryview(b"")
+            self._waiting.append(view)
+            self._waiting_bytes += len(view)
+        if not self._is_scheduled:
+            self._encrypt()
+
+    def pause_reading(self) -> None:
+        """Receive no more for now."""
+        self._is_reading = False
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Receive again, after what is received already."""
+        self._is_reading = True
+        self._transport.resume_reading()
+        asyncio.get_running_loop().call_soon(self._read)
+
+    def close(self) -> None:
+        """Tell the client that nothing follows, and close when everything is sent."""
+        # The client's answer is not awaited.
+        with contextlib.suppress(ssl.SSLError):
+            self._ssl.unwrap()
+        self._flush()
+        self._is_closed = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._is_closed = True
+        self._end_handshake()
+        self._transport.abort()
+
+    def _shake_hands(self) -> bool:
+        """Continue the handshake, and return whether the connection has begun."""
+        try:
+            self._ssl.do_handshake()
+            principal = self._principal()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return False
+        except ssl.SSLError as error:
+            # The client gets an alert that says what is wrong.
+            self._flush()
+            self.fail(f"the TLS handshake failed: {_reason(error)}")
+            return False
+        except ValueError as error:
+            self.fail(str(error))
+            return False
+        self._end_handshake()
+        self._flush()
+        self._connection = self._connect(self.listener, principal)
+        self._connection.connection_made(cast(asyncio.BaseTransport, self))
+        return not self._is_closed
+
+    def _principal(self) -> Principal:
+        """Return the principal of the client's certificate (Kafka's DefaultKafkaPrincipalBuilder).
+
+        Raises:
+            ValueError: The certificate has an invalid name, or no rule maps it.
+        """
+        certificate = self._ssl.getpeercert(binary_form=True)
+        if certificate is None:
+            return ANONYMOUS
+        subject = subject_of(certificate)
+        name = self._tls.mapping.name_of(subject)
+        if name is None:
+            raise ValueError(f"no rule of ssl.principal.mapping.rules matches the client's certificate of {subject}")
+        return Principal(USER, name)
+
+    def _read(self) -> None:
+        """Pass decrypted bytes to the connection as long as it reads."""
+        connection = self._connection
+        assert connection is not None
+        is_ended = False
+        while self._is_reading and not self._is_closed and not is_ended:
+            buffer = connection.get_buffer(-1)
+            filled = 0
+            try:
+                while filled < len(buffer) and not is_ended:
+                    count = cast(int, self._ssl.read(len(buffer) - filled, buffer[filled:]))
+                    filled += count
+                    is_ended = not count
+            except ssl.SSLWantReadError:
+                if not filled:
+                    break
+            except ssl.SSLZeroReturnError:
+                is_ended = True
+            except ssl.SSLError as error:
+                self.fail(f"the client broke the TLS protocol: {_reason(error)}")
+                return
+            if filled:
+                connection.buffer_updated(filled)
+        if not self._is_closed:
+            self._flush()
+        if is_ended and not self._is_closed:
+            self.abort()
+
+    def _encrypt(self) -> None:
+        """Encrypt and send waiting responses until the kernel takes no more, with other tasks in between."""
+        self._is_scheduled = False
+        steps = 0
+        while self._waiting and not self._is_full and not self._is_closed:
+            if steps == _STEPS_PER_TURN:
+                self._is_scheduled = True
+                asyncio.get_running_loop().call_soon(self._encrypt)
+                break
+            self._encrypt_step()
+            steps += 1
+        self._tell_connection()
+
+    def _encrypt_step(self) -> None:
+        room = _STEP_BYTES
+        while self._waiting and room:
+            view = self._waiting.popleft()
+            if len(view) > room:
+                self._waiting.appendleft(view[room:])
+                view = view[:room]
+            if view:
+                self._ssl.write(cast(bytes, view))
+            room -= len(view)
+            self._waiting_bytes -= len(view)
+        self._flush()
+
+    def _tell_connection(self) -> None:
+        """Pause or resume the connection's responses."""
+        is_paused = bool(self._waiting) or self._is_full
+        if is_paused is self._is_paused or self._connection is None or self._is_closed:
+            return
+        self._is_paused = is_paused
+        if is_paused:
+            self._connection.pause_writing()
+        else:
+            self._connection.resume_writing()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._transport.write(self._outgoing.read())
+
+    def _end_handshake(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+            self._handshakes.forget(self)
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """Return the reason in words, such as "certificate has expired" or "no shared cipher"."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is not valid: {error.verify_message}"
+    return (error.reason or str(error)).replace("_", " ").lower()
