@@ -17,6 +17,8 @@ from compat.wire.compare import Difference
 from compat.wire.families import FAMILIES
 from compat.wire.known import KNOWN, is_known
 from compat.wire.pair import pair
+from compat.wire.side import Side
+from compat.wire.two_phase import REFUSED
 
 pytestmark = pytest.mark.compat
 
@@ -26,17 +28,29 @@ Compared = Callable[[Family], Collection[Difference]]
 @pytest.fixture(scope="module")
 def compared() -> Iterator[Compared]:
     """The differences of a family, compared once. Skip the tests if Kafka is not available."""
+    with _pair() as (kafka, tidelog):
+        yield cache(lambda family: dict.fromkeys(family.compared(kafka, tidelog)))
+
+
+@contextlib.contextmanager
+def _pair(**changes: object) -> Iterator[tuple[Side, Side]]:
     with contextlib.ExitStack() as stack:
         try:
-            kafka, tidelog = stack.enter_context(pair())
+            sides = stack.enter_context(pair({key.replace("_", "."): value for key, value in changes.items()}))
         except Unavailable as error:
             pytest.skip(str(error))
-        yield cache(lambda family: dict.fromkeys(family.compared(kafka, tidelog)))
+        yield sides
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_answers_as_kafka_does(family: Family, compared: Compared) -> None:
     new = [str(found) for found in compared(family) if not is_known(found)]
+    assert not new, "these differ (case, field, Kafka, Tidelog):\n" + "\n".join(new)
+
+
+def test_refuses_two_phase_commits_as_kafka_does_unless_they_are_enabled() -> None:
+    with _pair(transaction_two_phase_commit_enable=False) as (kafka, tidelog):
+        new = [str(found) for found in REFUSED.compared(kafka, tidelog) if not is_known(found)]
     assert not new, "these differ (case, field, Kafka, Tidelog):\n" + "\n".join(new)
 
 

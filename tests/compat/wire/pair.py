@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from compat.jars import Unavailable, kafka_libs
@@ -35,16 +35,19 @@ _VERSION = "4.1"
 
 
 @contextlib.contextmanager
-def pair() -> Iterator[tuple[Side, Side]]:
-    """Start both; yields Kafka's side and ours. Raises Unavailable where there is no Java, or not this Kafka."""
-    installation = _installation()
+def pair(changes: Mapping[str, object] | None = None) -> Iterator[tuple[Side, Side]]:
+    """Start both; yields Kafka's side and ours. Raises Unavailable where there is no Java, or not this Kafka.
+
+    ``changes`` are settings of both.
+    """
+    installation, settings = _installation(), SETTINGS | dict(changes or {})
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-kafka-")))
-        kafka = ApacheKafka(installation, Size(1, 1), folder, SETTINGS | _KAFKA_SETTINGS, _QUICK)
+        kafka = ApacheKafka(installation, Size(1, 1), folder, settings | _KAFKA_SETTINGS, _QUICK)
         stack.callback(kafka.close)
         kafka.prepare()
         kafka.start()
-        cluster = stack.enter_context(LocalCluster(controllers=1, nodes=1, config=SETTINGS))
+        cluster = stack.enter_context(LocalCluster(controllers=1, nodes=1, config=settings))
         sides = (Side("kafka", kafka.bootstrap_servers), Side("tidelog", cluster.kafka_bootstrap_servers))
         for side in sides:
             stack.enter_context(side)

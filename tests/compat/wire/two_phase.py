@@ -103,4 +103,6 @@ def _prepare(side: Side) -> None:
     ready(side)
 
 
+REFUSED = Family("refused two-phase commits", (*_TIMEOUTS, *_KEPT), _prepare)
+"""For nodes that do not permit two-phase commits."""
 FAMILIES = (Family("two-phase commits", (*_TIMEOUTS, *_OPEN, *_KEPT), _prepare),)
