@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,23 +134,23 @@ class _Tidelog:
 
 
 @contextlib.contextmanager
-def running(nodes: int = NODES) -> Iterator[Deployment]:
+def running(nodes: int = NODES, config: Mapping[str, object] | None = None) -> Iterator[Deployment]:
     """Start a cluster: Tidelog's, or with ``TIDELOG_COMPAT_PEER=kafka`` that of Apache Kafka."""
     peer = os.environ.get("TIDELOG_COMPAT_PEER", "tidelog")
     assert peer in ("tidelog", "kafka"), f"TIDELOG_COMPAT_PEER is tidelog or kafka, not {peer}"
-    with (_kafka if peer == "kafka" else _tidelog)(nodes) as deployment:
+    with (_kafka if peer == "kafka" else _tidelog)(nodes, {**_QUICK, **(config or {})}) as deployment:
         yield deployment
 
 
 @contextlib.contextmanager
-def _tidelog(nodes: int) -> Iterator[Deployment]:
-    with LocalCluster(controllers=1, nodes=nodes, config=_QUICK) as cluster:
+def _tidelog(nodes: int, config: Mapping[str, object]) -> Iterator[Deployment]:
+    with LocalCluster(controllers=1, nodes=nodes, config=config) as cluster:
         servers = cluster.kafka_bootstrap_servers
         yield Deployment(servers, cluster.bootstrap_servers, cluster.data_dir, _Tidelog(cluster))
 
 
 @contextlib.contextmanager
-def _kafka(nodes: int) -> Iterator[Deployment]:
+def _kafka(nodes: int, config: Mapping[str, object]) -> Iterator[Deployment]:
     from benchmarks.peers.apache_kafka import ApacheKafka
     from benchmarks.peers.maven import Installation, version_of
     from benchmarks.peers.peer import Size
@@ -159,7 +159,7 @@ def _kafka(nodes: int) -> Iterator[Deployment]:
     version = version_of([path.name for path in libs.glob("*.jar")], libs)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-kafka-")))
-        kafka = ApacheKafka(Installation(version, libs), Size(controllers=1, brokers=nodes), folder, _QUICK)
+        kafka = ApacheKafka(Installation(version, libs), Size(controllers=1, brokers=nodes), folder, config)
         stack.callback(kafka.close)
         kafka.prepare()
         kafka.start()

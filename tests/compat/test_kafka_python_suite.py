@@ -12,8 +12,11 @@ from compat.kafka_python_suite import suite
 
 @pytest.fixture
 def single() -> Iterator[Deployment]:
-    """One node, as the suite expects: what it asks of a broker it asks the one that it found."""
-    with running(nodes=1) as deployment:
+    """One node, as the suite expects: what it asks of a broker it asks the one that it found.
+
+    A topic that is created by its first use has two partitions there.
+    """
+    with running(nodes=1, config={"num.partitions": 2}) as deployment:
         yield deployment
 
 
