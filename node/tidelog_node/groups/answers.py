@@ -8,28 +8,15 @@ from typing import assert_never
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups import messages
 from tidelog_node.groups.events import AllOffsets, GroupRequest, GroupResponse
+from tidelog_node.shards.write_errors import coordinator_error
 
 
 def write_error(error: TidelogError) -> TidelogError:
-    """Return the error of a call whose records could not be written (Kafka's appendGroupMetadataErrorToResponseError).
-
-    Errors of the coordinator's own partition become coordinator errors, which clients retry.
-    """
-    match error.code:
-        case (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode.NOT_ENOUGH_REPLICAS
-            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            | ErrorCode.REQUEST_TIMED_OUT
-        ):
-            return error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
-            return error_for(ErrorCode.NOT_COORDINATOR, error.message)
-        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
-            text = f"the records do not fit into the group's log: {error.message}"
-            return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text)
-        case _:
-            return error
+    """Return the error of a call whose records were not written (Kafka's appendGroupMetadataErrorToResponseError)."""
+    if error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        text = f"the records do not fit into the group's log: {error.message}"
+        return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+    return coordinator_error(error) or error
 
 
 def commit_error(error: TidelogError) -> TidelogError:

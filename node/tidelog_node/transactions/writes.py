@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.shards.deadlines import Deadlines
 from tidelog_node.shards.events import ShardRecord, WriteRecords
+from tidelog_node.shards.write_errors import coordinator_error
 from tidelog_node.transactions import transitions
 from tidelog_node.transactions.calls import Calls
 from tidelog_node.transactions.entries import ActingRequest, Entries, Entry, Waiting
@@ -122,7 +123,7 @@ class Writes:
         entry = self._entries.get(write.transactional_id)
         entry.open_writes.remove(write_id)
         entry.is_appending = False
-        said = _write_error(error)
+        said = coordinator_error(error) or error_for(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
         if write.call_id is not None and write.refused is not None:
             self._calls.answer(write.call_id, refuse(write.refused, said))
         self._calls.note_failed(write_id, entry, said)
@@ -183,19 +184,3 @@ def _value(metadata: TransactionMetadata | None, version: int) -> Generator[None
     if metadata is None:
         return None
     return (yield from encode_value_in_steps(metadata, version))
-
-
-def _write_error(error: TidelogError) -> TidelogError:
-    """Return the error that a client of the coordinator gets (TransactionStateManager.appendTransactionToLog)."""
-    match error.code:
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR | ErrorCode.FENCED_LEADER_EPOCH:
-            return error_for(ErrorCode.NOT_COORDINATOR, error.message)
-        case (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode.NOT_ENOUGH_REPLICAS
-            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            | ErrorCode.REQUEST_TIMED_OUT
-        ):
-            return error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
-        case _:
-            return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
