@@ -23,6 +23,9 @@ TopicId = NewType("TopicId", bytes)
 DirectoryId = NewType("DirectoryId", bytes)
 """The 16 bytes that identify a node's log directory (KIP-858)."""
 
+AclId = NewType("AclId", bytes)
+"""The 16 bytes that identify an ACL in the metadata log (KIP-801)."""
+
 NO_BROKER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
 UNKNOWN_OFFSET = -1

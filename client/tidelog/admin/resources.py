@@ -23,7 +23,10 @@ class _Ordered(enum.Enum):
 
 
 class ResourceType(_Ordered):
-    """A kind of resource with settings or ACLs. No call accepts TRANSACTIONAL_ID yet."""
+    """A kind of resource with settings or ACLs. In ACLs, BROKER is the cluster, whose only name is kafka-cluster.
+
+    confluent-kafka does not have the last two.
+    """
 
     UNKNOWN = 0
     ANY = 1
@@ -31,6 +34,8 @@ class ResourceType(_Ordered):
     GROUP = 3
     BROKER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
 
 RESOURCE_UNKNOWN: Final[int] = ResourceType.UNKNOWN.value
@@ -52,7 +57,7 @@ class ResourcePatternType(_Ordered):
 
 
 class AclOperation(_Ordered):
-    """The operation of an ACL; ANY is for filters."""
+    """The operation of an ACL; ANY is for filters. confluent-kafka does not have the last three."""
 
     UNKNOWN = 0
     ANY = 1
@@ -67,6 +72,9 @@ class AclOperation(_Ordered):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class AclPermissionType(_Ordered):

@@ -1,7 +1,7 @@
-"""Access rules and SCRAM credentials, with confluent-kafka's names. The types exist; the operations fail.
+"""ACLs and SCRAM credentials, with confluent-kafka's names.
 
-Programs that set up a cluster import these names even if they never use them. Tidelog has no authentication or
-authorization yet, so every operation fails with a text that says so.
+Tidelog has no authentication yet, so the operations on credentials fail with a text that says so. Their types exist,
+because programs that set up a cluster import these names even if they never use them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import functools
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from tidelog.admin.operations import Future, Operations
+from tidelog.admin.operations import Future, Operations, Outcomes, timeout_in_ms
 from tidelog.admin.resources import AclOperation, AclPermissionType, ResourcePatternType, ResourceType, ScramMechanism
+from tidelog.cluster.answers import error_of
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1 import common_pb2 as common_pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 K = TypeVar("K", bound=Hashable)
@@ -154,26 +157,62 @@ class UserScramCredentialDeletion(UserScramCredentialAlteration):
 
 
 class SecurityAdmin(Operations):
-    """Operations on ACLs and credentials. All of them fail."""
+    """Operations on ACLs and credentials. Those on credentials fail."""
 
     def create_acls(
         self, acls: Iterable[AclBinding], *, request_timeout: float | None = None
     ) -> dict[AclBinding, Future[None]]:
-        """Return futures that fail with SECURITY_DISABLED, as in a Kafka cluster without an authorizer."""
-        return self._refused(acls, _no_acls())
+        """Create ACLs; creating one that exists succeeds. ``request_timeout`` is in seconds.
+
+        A future fails with KafkaException: INVALID_REQUEST if the ACL is invalid; SECURITY_DISABLED if the cluster has
+        no authorizer.
+        """
+        wanted = list(dict.fromkeys(acls))
+        request = pb.CreateAclsRequest(
+            acls=[common_pb.AclBinding(**_parts_of(acl)) for acl in wanted], timeout_ms=_change_ms(request_timeout)
+        )
+
+        async def create() -> Outcomes[AclBinding, None]:
+            response = await self._change(lambda c, t: c.admin.CreateAcls(request, timeout=t), request_timeout)
+            return {acl: error_of(result) for acl, result in zip(wanted, response.results, strict=True)}
+
+        return self._futures(wanted, create())
 
     def describe_acls(
         self, acl_binding_filter: AclBindingFilter, *, request_timeout: float | None = None
     ) -> Future[list[AclBinding]]:
-        """Return a future that fails with SECURITY_DISABLED."""
-        futures: dict[AclBindingFilter, Future[list[AclBinding]]] = self._refused([acl_binding_filter], _no_acls())
-        return futures[acl_binding_filter]
+        """Return the ACLs that match a filter, in order.
+
+        The future fails with KafkaException: SECURITY_DISABLED if the cluster has no authorizer.
+        """
+        request = pb.DescribeAclsRequest(filter=pb.AclFilter(**_parts_of(acl_binding_filter)))
+
+        async def describe() -> list[AclBinding]:
+            response = await self._ask(lambda c, t: c.admin.DescribeAcls(request, timeout=t), request_timeout)
+            return sorted(map(_from_proto, response.acls))
+
+        return self._future(describe())
 
     def delete_acls(
         self, acl_binding_filters: Iterable[AclBindingFilter], *, request_timeout: float | None = None
     ) -> dict[AclBindingFilter, Future[list[AclBinding]]]:
-        """Return futures that fail with SECURITY_DISABLED."""
-        return self._refused(acl_binding_filters, _no_acls())
+        """Delete the ACLs that match any of the filters. Each future returns those that its filter matched.
+
+        A future fails with KafkaException: SECURITY_DISABLED if the cluster has no authorizer.
+        """
+        wanted = list(dict.fromkeys(acl_binding_filters))
+        request = pb.DeleteAclsRequest(
+            filters=[pb.AclFilter(**_parts_of(each)) for each in wanted], timeout_ms=_change_ms(request_timeout)
+        )
+
+        async def delete() -> Outcomes[AclBindingFilter, list[AclBinding]]:
+            response = await self._change(lambda c, t: c.admin.DeleteAcls(request, timeout=t), request_timeout)
+            return {
+                each: error_of(result) or sorted(map(_from_proto, result.deleted))
+                for each, result in zip(wanted, response.results, strict=True)
+            }
+
+        return self._futures(wanted, delete())
 
     def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, request_timeout: float | None = None
@@ -196,8 +235,33 @@ class SecurityAdmin(Operations):
         return futures
 
 
-def _no_acls() -> TidelogError:
-    return error_for(ErrorCode.SECURITY_DISABLED, "there are no access rules: Tidelog has no authorization yet")
+def _parts_of(acl: AclBinding) -> dict[str, Any]:
+    """Return the fields of the message of an ACL or a filter."""
+    return {
+        "resource_type": acl.restype.value,
+        "resource_name": acl.name,
+        "pattern_type": acl.resource_pattern_type.value,
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": acl.operation.value,
+        "permission_type": acl.permission_type.value,
+    }
+
+
+def _from_proto(acl: common_pb.AclBinding) -> AclBinding:
+    return AclBinding(
+        acl.resource_type,
+        acl.resource_name,
+        acl.pattern_type,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission_type,
+    )
+
+
+def _change_ms(request_timeout: float | None) -> int:
+    return int(timeout_in_ms(request_timeout) or 0)
 
 
 def _no_scram() -> TidelogError:

@@ -104,6 +104,21 @@ class AdminServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerResponse.FromString,
                 _registered_method=True)
+        self.CreateAcls = channel.unary_unary(
+                '/tidelog.v1.AdminService/CreateAcls',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.CreateAclsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.CreateAclsResponse.FromString,
+                _registered_method=True)
+        self.DescribeAcls = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeAcls',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeAclsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeAclsResponse.FromString,
+                _registered_method=True)
+        self.DeleteAcls = channel.unary_unary(
+                '/tidelog.v1.AdminService/DeleteAcls',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -201,6 +216,25 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateAcls(self, request, context):
+        """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeAcls(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteAcls(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -273,6 +307,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.UnregisterBroker,
                     request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerResponse.SerializeToString,
+            ),
+            'CreateAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateAcls,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.CreateAclsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.CreateAclsResponse.SerializeToString,
+            ),
+            'DescribeAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeAcls,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeAclsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeAclsResponse.SerializeToString,
+            ),
+            'DeleteAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteAcls,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -653,6 +702,87 @@ class AdminService(object):
             '/tidelog.v1.AdminService/UnregisterBroker',
             tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/CreateAcls',
+            tidelog_dot_v1_dot_admin__service__pb2.CreateAclsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.CreateAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeAcls',
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeAclsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DeleteAcls',
+            tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,6 +56,10 @@ class AdminServiceStub:
     UpdateFeatures: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateFeaturesRequest, _admin_service_pb2.UpdateFeaturesResponse]
     UnregisterBroker: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UnregisterBrokerRequest, _admin_service_pb2.UnregisterBrokerResponse]
     """Unregisters a fenced broker that will not return (KIP-631)."""
+    CreateAcls: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateAclsRequest, _admin_service_pb2.CreateAclsResponse]
+    """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer."""
+    DescribeAcls: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeAclsRequest, _admin_service_pb2.DescribeAclsResponse]
+    DeleteAcls: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteAclsRequest, _admin_service_pb2.DeleteAclsResponse]
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -83,6 +87,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     UpdateFeatures: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateFeaturesRequest, _admin_service_pb2.UpdateFeaturesResponse]  # type: ignore[assignment]
     UnregisterBroker: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnregisterBrokerRequest, _admin_service_pb2.UnregisterBrokerResponse]  # type: ignore[assignment]
     """Unregisters a fenced broker that will not return (KIP-631)."""
+    CreateAcls: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateAclsRequest, _admin_service_pb2.CreateAclsResponse]  # type: ignore[assignment]
+    """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer."""
+    DescribeAcls: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeAclsRequest, _admin_service_pb2.DescribeAclsResponse]  # type: ignore[assignment]
+    DeleteAcls: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteAclsRequest, _admin_service_pb2.DeleteAclsResponse]  # type: ignore[assignment]
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -191,5 +199,27 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.UnregisterBrokerResponse, _abc.Awaitable[_admin_service_pb2.UnregisterBrokerResponse]]:
         """Unregisters a fenced broker that will not return (KIP-631)."""
+
+    @_abc_1.abstractmethod
+    def CreateAcls(
+        self,
+        request: _admin_service_pb2.CreateAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateAclsResponse, _abc.Awaitable[_admin_service_pb2.CreateAclsResponse]]:
+        """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer."""
+
+    @_abc_1.abstractmethod
+    def DescribeAcls(
+        self,
+        request: _admin_service_pb2.DescribeAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DescribeAclsResponse, _abc.Awaitable[_admin_service_pb2.DescribeAclsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteAcls(
+        self,
+        request: _admin_service_pb2.DeleteAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeleteAclsResponse, _abc.Awaitable[_admin_service_pb2.DeleteAclsResponse]]: ...
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -5,6 +5,7 @@ Types shared by several services."""
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -15,6 +16,130 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ResourceType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ResourceTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ResourceType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RESOURCE_TYPE_UNKNOWN: _ResourceType.ValueType  # 0
+    RESOURCE_TYPE_ANY: _ResourceType.ValueType  # 1
+    """For filters."""
+    RESOURCE_TYPE_TOPIC: _ResourceType.ValueType  # 2
+    RESOURCE_TYPE_GROUP: _ResourceType.ValueType  # 3
+    RESOURCE_TYPE_CLUSTER: _ResourceType.ValueType  # 4
+    RESOURCE_TYPE_TRANSACTIONAL_ID: _ResourceType.ValueType  # 5
+    RESOURCE_TYPE_DELEGATION_TOKEN: _ResourceType.ValueType  # 6
+    RESOURCE_TYPE_USER: _ResourceType.ValueType  # 7
+
+class ResourceType(_ResourceType, metaclass=_ResourceTypeEnumTypeWrapper):
+    """The types of resources in ACLs; the numbers are Kafka's."""
+
+RESOURCE_TYPE_UNKNOWN: ResourceType.ValueType  # 0
+RESOURCE_TYPE_ANY: ResourceType.ValueType  # 1
+"""For filters."""
+RESOURCE_TYPE_TOPIC: ResourceType.ValueType  # 2
+RESOURCE_TYPE_GROUP: ResourceType.ValueType  # 3
+RESOURCE_TYPE_CLUSTER: ResourceType.ValueType  # 4
+RESOURCE_TYPE_TRANSACTIONAL_ID: ResourceType.ValueType  # 5
+RESOURCE_TYPE_DELEGATION_TOKEN: ResourceType.ValueType  # 6
+RESOURCE_TYPE_USER: ResourceType.ValueType  # 7
+Global___ResourceType: _TypeAlias = ResourceType  # noqa: Y015
+
+class _PatternType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PatternTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PatternType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PATTERN_TYPE_UNKNOWN: _PatternType.ValueType  # 0
+    PATTERN_TYPE_ANY: _PatternType.ValueType  # 1
+    """For filters."""
+    PATTERN_TYPE_MATCH: _PatternType.ValueType  # 2
+    """For filters: the ACLs that apply to the resource with the name."""
+    PATTERN_TYPE_LITERAL: _PatternType.ValueType  # 3
+    PATTERN_TYPE_PREFIXED: _PatternType.ValueType  # 4
+
+class PatternType(_PatternType, metaclass=_PatternTypeEnumTypeWrapper):
+    """How an ACL names resources (KIP-290); the numbers are Kafka's."""
+
+PATTERN_TYPE_UNKNOWN: PatternType.ValueType  # 0
+PATTERN_TYPE_ANY: PatternType.ValueType  # 1
+"""For filters."""
+PATTERN_TYPE_MATCH: PatternType.ValueType  # 2
+"""For filters: the ACLs that apply to the resource with the name."""
+PATTERN_TYPE_LITERAL: PatternType.ValueType  # 3
+PATTERN_TYPE_PREFIXED: PatternType.ValueType  # 4
+Global___PatternType: _TypeAlias = PatternType  # noqa: Y015
+
+class _AclOperation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AclOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AclOperation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACL_OPERATION_UNKNOWN: _AclOperation.ValueType  # 0
+    ACL_OPERATION_ANY: _AclOperation.ValueType  # 1
+    """For filters."""
+    ACL_OPERATION_ALL: _AclOperation.ValueType  # 2
+    ACL_OPERATION_READ: _AclOperation.ValueType  # 3
+    ACL_OPERATION_WRITE: _AclOperation.ValueType  # 4
+    ACL_OPERATION_CREATE: _AclOperation.ValueType  # 5
+    ACL_OPERATION_DELETE: _AclOperation.ValueType  # 6
+    ACL_OPERATION_ALTER: _AclOperation.ValueType  # 7
+    ACL_OPERATION_DESCRIBE: _AclOperation.ValueType  # 8
+    ACL_OPERATION_CLUSTER_ACTION: _AclOperation.ValueType  # 9
+    ACL_OPERATION_DESCRIBE_CONFIGS: _AclOperation.ValueType  # 10
+    ACL_OPERATION_ALTER_CONFIGS: _AclOperation.ValueType  # 11
+    ACL_OPERATION_IDEMPOTENT_WRITE: _AclOperation.ValueType  # 12
+    ACL_OPERATION_CREATE_TOKENS: _AclOperation.ValueType  # 13
+    ACL_OPERATION_DESCRIBE_TOKENS: _AclOperation.ValueType  # 14
+    ACL_OPERATION_TWO_PHASE_COMMIT: _AclOperation.ValueType  # 15
+
+class AclOperation(_AclOperation, metaclass=_AclOperationEnumTypeWrapper):
+    """The numbers are Kafka's."""
+
+ACL_OPERATION_UNKNOWN: AclOperation.ValueType  # 0
+ACL_OPERATION_ANY: AclOperation.ValueType  # 1
+"""For filters."""
+ACL_OPERATION_ALL: AclOperation.ValueType  # 2
+ACL_OPERATION_READ: AclOperation.ValueType  # 3
+ACL_OPERATION_WRITE: AclOperation.ValueType  # 4
+ACL_OPERATION_CREATE: AclOperation.ValueType  # 5
+ACL_OPERATION_DELETE: AclOperation.ValueType  # 6
+ACL_OPERATION_ALTER: AclOperation.ValueType  # 7
+ACL_OPERATION_DESCRIBE: AclOperation.ValueType  # 8
+ACL_OPERATION_CLUSTER_ACTION: AclOperation.ValueType  # 9
+ACL_OPERATION_DESCRIBE_CONFIGS: AclOperation.ValueType  # 10
+ACL_OPERATION_ALTER_CONFIGS: AclOperation.ValueType  # 11
+ACL_OPERATION_IDEMPOTENT_WRITE: AclOperation.ValueType  # 12
+ACL_OPERATION_CREATE_TOKENS: AclOperation.ValueType  # 13
+ACL_OPERATION_DESCRIBE_TOKENS: AclOperation.ValueType  # 14
+ACL_OPERATION_TWO_PHASE_COMMIT: AclOperation.ValueType  # 15
+Global___AclOperation: _TypeAlias = AclOperation  # noqa: Y015
+
+class _AclPermissionType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AclPermissionTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AclPermissionType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACL_PERMISSION_TYPE_UNKNOWN: _AclPermissionType.ValueType  # 0
+    ACL_PERMISSION_TYPE_ANY: _AclPermissionType.ValueType  # 1
+    """For filters."""
+    ACL_PERMISSION_TYPE_DENY: _AclPermissionType.ValueType  # 2
+    ACL_PERMISSION_TYPE_ALLOW: _AclPermissionType.ValueType  # 3
+
+class AclPermissionType(_AclPermissionType, metaclass=_AclPermissionTypeEnumTypeWrapper):
+    """The numbers are Kafka's."""
+
+ACL_PERMISSION_TYPE_UNKNOWN: AclPermissionType.ValueType  # 0
+ACL_PERMISSION_TYPE_ANY: AclPermissionType.ValueType  # 1
+"""For filters."""
+ACL_PERMISSION_TYPE_DENY: AclPermissionType.ValueType  # 2
+ACL_PERMISSION_TYPE_ALLOW: AclPermissionType.ValueType  # 3
+Global___AclPermissionType: _TypeAlias = AclPermissionType  # noqa: Y015
 
 @_typing.final
 class Error(_message.Message):
@@ -178,3 +303,45 @@ class ConfigEntry(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConfigEntry: _TypeAlias = ConfigEntry  # noqa: Y015
+
+@_typing.final
+class AclBinding(_message.Message):
+    """Allows or denies an operation on the resources of a pattern to a principal from a host."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PERMISSION_TYPE_FIELD_NUMBER: _builtins.int
+    resource_type: Global___ResourceType.ValueType
+    resource_name: _builtins.str
+    """"*" with the pattern type LITERAL names all resources of the type."""
+    pattern_type: Global___PatternType.ValueType
+    principal: _builtins.str
+    """A type and a name, such as User:alice; User:* is everybody."""
+    host: _builtins.str
+    """An address, or "*"."""
+    operation: Global___AclOperation.ValueType
+    permission_type: Global___AclPermissionType.ValueType
+    def __init__(
+        self,
+        *,
+        resource_type: Global___ResourceType.ValueType = ...,
+        resource_name: _builtins.str = ...,
+        pattern_type: Global___PatternType.ValueType = ...,
+        principal: _builtins.str = ...,
+        host: _builtins.str = ...,
+        operation: Global___AclOperation.ValueType = ...,
+        permission_type: Global___AclPermissionType.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "operation", b"operation", "pattern_type", b"pattern_type", "permission_type", b"permission_type", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AclBinding: _TypeAlias = AclBinding  # noqa: Y015

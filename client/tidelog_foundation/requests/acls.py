@@ -81,7 +81,7 @@ class AclPermissionType(_Numbered):
     ALLOW = 3
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class AclBinding:
     """An ACL: it allows or denies an operation on the resources of a pattern to a principal from a host.
 
@@ -184,7 +184,7 @@ class DeleteAclsRequest(Request[DeleteAclsResponse]):
 
 @dataclass(frozen=True, slots=True)
 class DescribeAclsResponse:
-    """The ACLs that match, ordered by their resources."""
+    """The ACLs that match, in any order."""
 
     acls: tuple[AclBinding, ...] = ()
 

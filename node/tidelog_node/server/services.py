@@ -47,6 +47,9 @@ def admin_service(context: NodeContext) -> Service:
             "UpdateFeatures": forwarded(UpdateFeaturesRequest),
             "UnregisterBroker": forwarded(UnregisterBrokerRequest),
             "DescribeCluster": call_of(context, handlers.describe_cluster),
+            "CreateAcls": call_of(context, handlers.create_acls),
+            "DescribeAcls": call_of(context, handlers.describe_acls),
+            "DeleteAcls": call_of(context, handlers.delete_acls),
         },
     )
 

@@ -5,7 +5,8 @@ Rules for a change, which applies to a whole request or not at all:
 - this controller and every registered broker must support the level; a broker without a range supports level 0 only;
 - a lower level needs a downgrade, a higher one an upgrade; ``metadata.version`` never falls below 1;
 - enabling eligible leader replicas writes the cluster-wide ``min.insync.replicas`` that they need and removes those of
-  single brokers (KIP-966); disabling them drops them, and is safe only while no partition depends on them.
+  single brokers (KIP-966); disabling them drops them, and is safe only while no partition depends on them;
+- ``metadata.version`` cannot fall below the level of ACLs while there are any.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_quorum.controller.configs import with_rule_changes
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state import ControllerState
-from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from tidelog_quorum.metadata.features import (
+    ACLS_VERSION,
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import ConfigRecord, FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
@@ -111,6 +117,9 @@ def _records(image: MetadataImage, own: TopicConfig, update: requests.FeatureUpd
             yield from _elr_settings(image, own)
         elif update.upgrade_type != _UNSAFE:
             _check_independent_of_elr(image)
+    if update.name == METADATA_VERSION and update.level < ACLS_VERSION and image.acls:
+        text = f"the metadata log has {len(image.acls)} ACLs, which level {update.level} does not have: delete them"
+        raise error_for(ErrorCode.FEATURE_UPDATE_FAILED, text)
     yield FeatureLevelRecord(update.name, update.level)
 
 

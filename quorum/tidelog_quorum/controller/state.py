@@ -21,7 +21,7 @@ class ControllerState:
     """The images, the soft state of a leading controller, and the settings of its own file: plain data.
 
     ``own`` are the default settings of topics and ``limits`` those of groups. ``topic_ids`` yields the ids of new
-    topics, each of them once. ``queue`` has the partitions to settle.
+    topics and ACLs, each of them once. ``queue`` has the partitions to settle.
     """
 
     def __init__(self, config: ControllerConfig, topic_ids: Iterator[TopicId]) -> None:

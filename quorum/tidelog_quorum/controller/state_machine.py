@@ -21,6 +21,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from tidelog_foundation.ids import TopicId
 from tidelog_foundation.requests.request import Request
+from tidelog_quorum.controller.acls import create_acls, delete_acls
 from tidelog_quorum.controller.alter_partition import alter_partition
 from tidelog_quorum.controller.brokers import expire_sessions, fence_refused, heartbeat
 from tidelog_quorum.controller.config import ControllerConfig
@@ -59,6 +60,8 @@ _HANDLERS: Mapping[type[Any], Callable[[ControllerState, Any, int], Result[Any]]
         elect_leaders,
         alter_partition_reassignments,
         update_features,
+        create_acls,
+        delete_acls,
     )
 }
 """The handler of each type of request."""

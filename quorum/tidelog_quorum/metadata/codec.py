@@ -13,6 +13,7 @@ from tidelog_foundation.ids import BrokerId, DirectoryId, LeaderEpoch, Partition
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_quorum.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -22,6 +23,7 @@ from tidelog_quorum.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -108,6 +110,8 @@ _BY_KIND: dict[str, MessageCodec[Any, Any]] = {
     "feature_level": MessageCodec(FeatureLevelRecord, pb.FeatureLevelRecord),
     "producer_ids": MessageCodec(ProducerIdsRecord, pb.ProducerIdsRecord),
     "no_op": MessageCodec(NoOpRecord, pb.NoOpRecord),
+    "access_control_entry": MessageCodec(AccessControlEntryRecord, pb.AccessControlEntryRecord),
+    "remove_access_control_entry": MessageCodec(RemoveAccessControlEntryRecord, pb.RemoveAccessControlEntryRecord),
 }
 _BY_TYPE = {codec.value_type: (kind, codec) for kind, codec in _BY_KIND.items()}
 _RESOURCE_TYPES = frozenset(ConfigResourceType)

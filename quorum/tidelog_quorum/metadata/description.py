@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER, BrokerId
+from tidelog_foundation.requests.acls import DescribeAclsRequest, DescribeAclsResponse
 from tidelog_foundation.requests.cluster import ClusterBroker
 from tidelog_foundation.requests.configs import ConfigEntry
 from tidelog_foundation.requests.topics import (
@@ -75,6 +76,11 @@ def cluster_brokers(image: MetadataImage) -> tuple[ClusterBroker, ...]:
         )
         for _, b in sorted(image.brokers.items())
     )
+
+
+def describe_acls(image: MetadataImage, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """Return the ACLs that match the request's filter."""
+    return DescribeAclsResponse(tuple(filter(request.filter.matches, image.acl_ids)))
 
 
 def _is_offline(image: MetadataImage, partition: PartitionRegistration, replica: BrokerId) -> bool:

@@ -14,6 +14,9 @@ from tidelog_quorum.metadata.image import MetadataImage
 METADATA_VERSION = "metadata.version"
 """The records that may be in the metadata log; always at least 1 in a bootstrapped cluster."""
 
+ACLS_VERSION = 2
+"""The first level of ``metadata.version`` with records of ACLs."""
+
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 """At level 1 the controller maintains eligible leader replicas (KIP-966)."""
 
@@ -23,7 +26,7 @@ the producer's epoch (KIP-890)."""
 
 SUPPORTED_FEATURES: Mapping[str, FeatureRange] = MappingProxyType(
     {
-        METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, 1),
+        METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, ACLS_VERSION),
         ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1),
         TRANSACTION_VERSION: FeatureRange(TRANSACTION_VERSION, 0, 2),
     }

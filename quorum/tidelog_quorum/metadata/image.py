@@ -15,9 +15,11 @@ from types import MappingProxyType
 from typing import Generic, TypeVar, assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId, topic_id_text
+from tidelog_foundation.ids import NO_BROKER, AclId, BrokerEpoch, BrokerId, TopicId, topic_id_text, uuid_text
+from tidelog_foundation.requests.acls import AclBinding
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_quorum.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -27,6 +29,7 @@ from tidelog_quorum.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -90,6 +93,8 @@ class MetadataImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=_empty_map)
     feature_levels: Mapping[str, int] = field(default_factory=_empty_map)
     next_producer_id: int = 0
+    acls: Mapping[AclId, AclBinding] = field(default_factory=_empty_map)
+    acl_ids: Mapping[AclBinding, AclId] = field(default_factory=_empty_map)
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         """Return the topic with an id, or None."""
@@ -145,6 +150,8 @@ class MetadataImage:
                 yield ConfigRecord(resource.type, resource.name, name, value)
         if self.next_producer_id:
             yield ProducerIdsRecord(NO_BROKER, BrokerEpoch(-1), self.next_producer_id)
+        for acl_id, acl in sorted(self.acls.items()):
+            yield AccessControlEntryRecord(acl_id, acl)
 
     def to_records(self) -> list[MetadataRecord]:
         """Return the records of :meth:`iterate_records` as a list."""
@@ -153,6 +160,8 @@ class MetadataImage:
     def check_invariants(self) -> None:
         """Assert the invariants of every image (see ``PartitionRegistration``); the controller asserts more."""
         assert {t.topic_id: t.name for t in self.topics.values()} == dict(self.topic_names)
+        assert {acl: acl_id for acl_id, acl in self.acls.items()} == dict(self.acl_ids)
+        assert len(self.acls) == len(self.acl_ids)
         for topic, index, partition in self.partitions():
             where = f"{topic.name}-{index}: {partition}"
             isr, elr, replicas = partition.isr, partition.eligible_leader_replicas, partition.replicas
@@ -199,6 +208,8 @@ class MetadataImageBuilder:
         self._configs = _ChangingMap(base.configs)
         self._features = _ChangingMap(base.feature_levels)
         self._next_producer_id = base.next_producer_id
+        self._acls = _ChangingMap(base.acls)
+        self._acl_ids = _ChangingMap(base.acl_ids)
         self._partitions: dict[str, dict[int, PartitionRegistration]] = {}
         self._shared = SharedTuples()
 
@@ -221,6 +232,8 @@ class MetadataImageBuilder:
             configs=self._configs.finished(),
             feature_levels=self._features.finished(),
             next_producer_id=self._next_producer_id,
+            acls=self._acls.finished(),
+            acl_ids=self._acl_ids.finished(),
         )
 
     def _replay(self, record: MetadataRecord) -> None:
@@ -249,6 +262,10 @@ class MetadataImageBuilder:
                 self._next_producer_id = record.next_producer_id
             case NoOpRecord():
                 pass
+            case AccessControlEntryRecord():
+                self._create_acl(record)
+            case RemoveAccessControlEntryRecord():
+                self._remove_acl(record)
             case _:
                 assert_never(record)
 
@@ -307,6 +324,19 @@ class MetadataImageBuilder:
         levels[record.name] = record.level
         if record.level == 0:
             del levels[record.name]
+
+    def _create_acl(self, record: AccessControlEntryRecord) -> None:
+        acls, ids = self._acls.changed(), self._acl_ids.changed()
+        if record.id in acls or record.acl in ids:
+            raise _fault(f"the ACL {uuid_text(record.id)} exists: {record.acl}")
+        acls[record.id] = record.acl
+        ids[record.acl] = record.id
+
+    def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        acl = self._acls.changed().pop(record.id, None)
+        if acl is None:
+            raise _fault(f"no ACL {uuid_text(record.id)}")
+        del self._acl_ids.changed()[acl]
 
     def _topic_name(self, topic_id: TopicId) -> str:
         name = self._topic_names.current.get(topic_id)

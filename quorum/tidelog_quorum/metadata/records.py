@@ -9,7 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog_foundation.ids import (
+    NO_BROKER,
+    AclId,
+    BrokerEpoch,
+    BrokerId,
+    DirectoryId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidelog_foundation.requests.acls import AclBinding
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.requests.features import FeatureRange
@@ -149,6 +159,21 @@ class NoOpRecord:
     """A record without effect, which a new leader writes to learn which entries are committed."""
 
 
+@dataclass(frozen=True, slots=True)
+class AccessControlEntryRecord:
+    """The creation of an ACL (KIP-801)."""
+
+    id: AclId
+    acl: AclBinding
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAccessControlEntryRecord:
+    """The deletion of an ACL."""
+
+    id: AclId
+
+
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -161,4 +186,6 @@ MetadataRecord: TypeAlias = (
     | FeatureLevelRecord
     | ProducerIdsRecord
     | NoOpRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
 )

@@ -11,14 +11,14 @@ from typing import Any, Protocol, TypeVar, get_type_hints
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.requests import brokers, cluster, configs, features, partitions, quorum, replicas, topics
+from tidelog_foundation.requests import acls, brokers, cluster, configs, features, partitions, quorum, replicas, topics
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.request import Request, response_type
 from tidelog_foundation.transport.services import Call, Caller, ErrorDetails, ResponseStream, Service
 from tidelog_quorum.controller.elect_leaders import election_response, election_slices
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.controller.reassignment import list_partition_reassignments
-from tidelog_quorum.metadata.description import cluster_brokers, describe_topic, list_topics
+from tidelog_quorum.metadata.description import cluster_brokers, describe_acls, describe_topic, list_topics
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.protocol import RaftEngine
@@ -103,6 +103,9 @@ def admin_service(cluster_id: str, controller: QuorumController) -> Service:
             "DescribeFeatures": _view(controller, describe_features),
             "UpdateFeatures": _change(controller, features.UpdateFeaturesRequest, lambda _: True),
             "UnregisterBroker": _change(controller, cluster.UnregisterBrokerRequest),
+            "CreateAcls": _change(controller, acls.CreateAclsRequest, lambda r: len(r.acls) > _MANY_PARTITIONS),
+            "DescribeAcls": _limited(calls.describe_acls, acls.DescribeAclsRequest),
+            "DeleteAcls": _change(controller, acls.DeleteAclsRequest, lambda _: True),
         },
         _leader_details(controller),
     )
@@ -143,6 +146,13 @@ class AdminCalls:
         if len(request.topic_names) > _MANY_PARTITIONS:
             return await asyncio.to_thread(_describe_topics, image, request)
         return _describe_topics(image, request)
+
+    async def describe_acls(self, request: acls.DescribeAclsRequest) -> acls.DescribeAclsResponse:
+        """Describe ACLs, in a thread if there are many."""
+        image = await self._controller.read(lambda image: image)
+        if len(image.acls) > _MANY_PARTITIONS:
+            return await asyncio.to_thread(describe_acls, image, request)
+        return describe_acls(image, request)
 
     async def describe_cluster(self, _: cluster.DescribeClusterRequest) -> cluster.DescribeClusterResponse:
         """Describe the brokers and voters that this controller knows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compat.wire import (
+    acls,
     configs,
     consumers,
     groups,
@@ -26,4 +27,5 @@ FAMILIES = (
     *transactional_offsets.FAMILIES,
     *two_phase.FAMILIES,
     *transaction_versions.FAMILIES,
+    *acls.FAMILIES,
 )

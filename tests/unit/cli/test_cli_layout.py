@@ -163,6 +163,7 @@ DANGEROUS = (
     ("group", "reset-offsets", "g", "--to-latest", "--topic", "kept", "--execute"),
     ("cluster", "features", "downgrade", "metadata.version=1", "--unsafe"),
     ("transaction", "force-terminate", "payments"),
+    ("acl", "delete", "--topic", "kept"),
 )
 
 

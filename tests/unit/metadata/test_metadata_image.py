@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.acls import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch
 from tidelog_quorum.metadata.delta import delta_between
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -24,6 +26,7 @@ from tidelog_quorum.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -37,6 +40,16 @@ broker_lists = st.lists(brokers, unique=True, max_size=4).map(tuple)
 names = st.sampled_from(["a", "b", "c.d", "ü"])
 topic_ids = st.sampled_from([bytes([i]) * 16 for i in range(4)])
 indexes = st.integers(0, 3)
+acls = st.builds(
+    AclBinding,
+    st.sampled_from(ResourceType),
+    names,
+    st.sampled_from(PatternType),
+    names,
+    names,
+    st.sampled_from(AclOperation),
+    st.sampled_from(AclPermissionType),
+)
 
 any_record: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(
@@ -89,6 +102,8 @@ any_record: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(FeatureLevelRecord, names, st.integers(0, 3)),
     st.builds(ProducerIdsRecord, brokers, offsets, st.integers(0, 2**62)),
     st.builds(NoOpRecord),
+    st.builds(AccessControlEntryRecord, topic_ids, acls),
+    st.builds(RemoveAccessControlEntryRecord, topic_ids),
 )
 entries = st.lists(st.lists(any_record, max_size=4), max_size=25)
 

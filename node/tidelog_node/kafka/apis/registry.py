@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidelog_node.kafka.apis import (
+    acls,
     cluster,
     configs,
     fetch,
@@ -26,6 +27,7 @@ from tidelog_node.kafka.served import Api
 
 _FAMILIES: tuple[tuple[Api, ...], ...] = (
     (ApiVersionsApi(lambda: all_apis()),),
+    acls.APIS,
     cluster.APIS,
     configs.APIS,
     fetch.APIS,
