@@ -105,7 +105,7 @@ class TransactionIndex:
         count = len(data) // ENTRY_SIZE
         first = bisect.bisect_left(range(count), start_offset, key=lambda row: _last_offset(data, row))
         found = []
-        for fields in _ENTRY.iter_unpack(bytes(data[first * ENTRY_SIZE :])):
+        for fields in _ENTRY.iter_unpack(memoryview(data)[first * ENTRY_SIZE :]):
             entry = AbortedTransaction(*fields[1:])
             if entry.first_offset < end_offset:
                 found.append(entry)
