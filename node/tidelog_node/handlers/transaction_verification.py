@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
@@ -46,6 +47,16 @@ class Verified:
     errors: dict[int, TidelogError] = field(default_factory=dict)
 
 
+class _Repeat(Enum):
+    """When a question is repeated."""
+
+    NO = auto()
+    LATER = auto()
+    """The markers of the last transaction are being written."""
+    AT_ONCE = auto()
+    """The marker of the last transaction was written after the question, and has dropped its guard."""
+
+
 class _Batch(NamedTuple):
     """A transactional batch of a partition that this node hosts."""
 
@@ -64,8 +75,8 @@ async def verify(context: NodeContext, request: ProduceBatches) -> Verified:
     return await _repeated(context, lambda: _verify_once(context, request))
 
 
-async def _repeated(context: NodeContext, ask: Callable[[], Awaitable[tuple[R, bool]]]) -> R:
-    """Return the result of a question, repeated for a short time while the second value of its answer is True.
+async def _repeated(context: NodeContext, ask: Callable[[], Awaitable[tuple[R, _Repeat]]]) -> R:
+    """Return the result of a question, repeated for a short time as long as the second value of its answer says so.
 
     With transaction version 2, a producer begins its next transaction while the markers of the last one are written.
     The answer is CONCURRENT_TRANSACTIONS then, or comes after a marker that has dropped the guard of the question. As
@@ -75,10 +86,10 @@ async def _repeated(context: NodeContext, ask: Callable[[], Awaitable[tuple[R, b
     settings = context.verification()
     deadline = loop.time() + settings.retry_backoff_max_ms / 1000
     while True:
-        result, is_early = await ask()
-        if not is_early or loop.time() >= deadline:
+        result, repeat = await ask()
+        if repeat is _Repeat.NO or loop.time() >= deadline:
             return result
-        await asyncio.sleep(settings.retry_backoff_ms / 1000)
+        await asyncio.sleep(settings.retry_backoff_ms / 1000 if repeat is _Repeat.LATER else 0)
 
 
 def check_version(version: int) -> None:
@@ -119,18 +130,19 @@ async def verify_offsets(context: NodeContext, index: int, request: TxnOffsetCom
 
 async def _verify_offsets_once(
     context: NodeContext, index: int, request: TxnOffsetCommitRequest, producer: Producer
-) -> tuple[tuple[int, ErrorCode], bool]:
+) -> tuple[tuple[int, ErrorCode], _Repeat]:
     partition, header = context.partition(OFFSETS_TOPIC, index), _header_of(producer)
     guard = partition.begin_verification(header, begins_at_zero=False)
     adds = request.transaction_version >= EPOCH_BUMP_VERSION
     if guard == NO_GUARD or not (adds or context.verification().enable):
-        return (guard, ErrorCode.NONE), False
+        return (guard, ErrorCode.NONE), _Repeat.NO
     asked = (OFFSETS_TOPIC, index)
     answer = await _ask(context, Question(request.transactional_id, producer, frozenset((asked,)), adds))
     code = answer.get(asked, ErrorCode.NONE)
     if adds and code is ErrorCode.NONE and _is_overtaken(partition, header, guard):
-        code = ErrorCode.CONCURRENT_TRANSACTIONS
-    return (guard, code), adds and code is ErrorCode.CONCURRENT_TRANSACTIONS
+        return (guard, ErrorCode.CONCURRENT_TRANSACTIONS), _Repeat.AT_ONCE
+    is_early = adds and code is ErrorCode.CONCURRENT_TRANSACTIONS
+    return (guard, code), _Repeat.LATER if is_early else _Repeat.NO
 
 
 def _header_of(producer: Producer) -> RecordBatchHeader:
@@ -151,14 +163,14 @@ def _header_of(producer: Producer) -> RecordBatchHeader:
     )
 
 
-async def _verify_once(context: NodeContext, request: ProduceBatches) -> tuple[Verified, bool]:
-    """Return the result, and whether it may change once the markers of the last transaction are written."""
+async def _verify_once(context: NodeContext, request: ProduceBatches) -> tuple[Verified, _Repeat]:
+    """Return the result, and when to ask again because the markers of the last transaction change it."""
     batches, places = await _in_slices(_batches(context, request))
     producers = {(batch.header.producer_id, batch.header.producer_epoch) for batch in batches}
     if len(producers) > 1:
         text = f"the request has transactional batches of {len(producers)} producers"
         error = error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
-        return Verified(errors=dict.fromkeys(range(places), error)), False
+        return Verified(errors=dict.fromkeys(range(places), error)), _Repeat.NO
     verified, asked = Verified(), dict[TopicPartition, int]()
     adds = request.transaction_version >= EPOCH_BUMP_VERSION
     async for place, partition, header in TimeSlices().of(batches):
@@ -171,14 +183,15 @@ async def _verify_once(context: NodeContext, request: ProduceBatches) -> tuple[V
             verified.guards[place] = guard
             asked[partition.topic, partition.index] = place
     if not asked or not (adds or context.verification().enable):
-        return verified, False
+        return verified, _Repeat.NO
     [(producer_id, producer_epoch)] = producers
     question = Question(request.transactional_id, Producer(producer_id, producer_epoch), frozenset(asked), adds)
-    answer = dict(await _ask(context, question))
-    if adds:
-        answer = _overtaken(batches, verified.guards) | answer
-    verified.errors.update((asked[partition], refusal(code, adds=adds)) for partition, code in answer.items())
-    return verified, adds and ErrorCode.CONCURRENT_TRANSACTIONS in answer.values()
+    answer = await _ask(context, question)
+    codes = (_overtaken(batches, verified.guards) if adds else {}) | dict(answer)
+    verified.errors.update((asked[partition], refusal(code, adds=adds)) for partition, code in codes.items())
+    if not adds or ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
+        return verified, _Repeat.NO
+    return verified, _Repeat.LATER if ErrorCode.CONCURRENT_TRANSACTIONS in answer.values() else _Repeat.AT_ONCE
 
 
 def _overtaken(batches: list[_Batch], guards: dict[int, int]) -> dict[TopicPartition, ErrorCode]:

@@ -6,7 +6,7 @@ Each request goes to the shards of its transactional ids, if this node leads the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -309,8 +309,10 @@ async def _partition_results(
     return AddPartitionsToTxnResult(transaction.transactional_id, None, tuple(topics))
 
 
-async def _each(items: Iterable[Q], call: Callable[[Q], Awaitable[R]]) -> list[R]:
+async def _each(items: Sequence[Q], call: Callable[[Q], Awaitable[R]]) -> list[R]:
     """Return the results of all items in order. At most _AT_ONCE are in progress, and begin between other tasks."""
+    if len(items) == 1:
+        return [await call(items[0])]
     places = asyncio.Semaphore(_AT_ONCE)
     found: dict[int, R] = {}
 
