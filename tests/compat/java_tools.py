@@ -9,6 +9,7 @@ import pytest
 from compat.jars import QUICK_JAVA, Unavailable, java, kafka_libs
 
 TOOLS = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",

@@ -202,3 +202,9 @@ def test_kafka_dump_log_reads_the_log_of_a_node(cluster: Deployment, name: str, 
     assert f"compresscodec: {codec} " in done.out
     assert "isvalid: false" not in done.out
     assert len(re.findall(r"payload: v{500}\d+$", done.out, re.MULTILINE)) == 50
+
+
+def test_kafka_acls_says_that_there_is_no_authorizer(shell: Shell) -> None:
+    for action in (["--list"], ["--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "t"]):
+        ended = shell.ended("kafka-acls", *action)
+        assert "SecurityDisabledException: No Authorizer is configured" in ended.said

@@ -13,11 +13,17 @@ from typer.testing import CliRunner, Result
 
 from tidelog_cli.tools.quorum_dump import app
 from tidelog_foundation.errors import ErrorCode
-from tidelog_foundation.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog_foundation.ids import AclId, BrokerEpoch, BrokerId, TopicId
+from tidelog_foundation.requests.acls import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_quorum.metadata.batches import frame_batches
 from tidelog_quorum.metadata.codec import encode_batch
-from tidelog_quorum.metadata.records import RegisterBrokerRecord, TopicRecord
+from tidelog_quorum.metadata.records import (
+    AccessControlEntryRecord,
+    RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
+    TopicRecord,
+)
 from tidelog_quorum.raft.core.commands import Persist
 from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
@@ -64,6 +70,21 @@ def test_dump_shows_the_log_in_lines(log: Path) -> None:
     assert body[4] == "  TOPIC_RECORD name=flights topic_id=AAECAwQFBgcICQoLDA0ODw"
     assert body[5] == '  TOPIC_RECORD name="two words" topic_id=AAECAwQFBgcICQoLDA0ODw'
     assert len(body) == 8
+
+
+def test_dump_shows_acls_with_their_ids_in_kafkas_form(tmp_path: Path) -> None:
+    path = tmp_path / f"{7:020d}-{2:010d}.checkpoint"
+    acl_id = AclId(bytes(range(16)))
+    acl = AclBinding(
+        ResourceType.TOPIC, "t", PatternType.LITERAL, "User:a", "*", AclOperation.READ, AclPermissionType.ALLOW
+    )
+    records = [AccessControlEntryRecord(acl_id, acl), RemoveAccessControlEntryRecord(acl_id)]
+    path.write_bytes(b"".join(frame_batches([encode_batch(records)])))
+    lines = [line.strip() for line in dump(path).stdout.splitlines()]
+    created = next(line for line in lines if line.startswith("ACCESS_CONTROL_ENTRY_RECORD"))
+    assert created.startswith("ACCESS_CONTROL_ENTRY_RECORD id=AAECAwQFBgcICQoLDA0ODw acl=(resource_type=")
+    assert "principal=User:a host=* operation=ACL_OPERATION_READ" in created
+    assert "REMOVE_ACCESS_CONTROL_ENTRY_RECORD id=AAECAwQFBgcICQoLDA0ODw" in lines
 
 
 def test_dump_begins_and_ends_where_it_is_told(log: Path) -> None:
