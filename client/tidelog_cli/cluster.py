@@ -10,7 +10,7 @@ import typer
 from tidelog.admin import DescribeClusterResult, FeatureUpdate, UpgradeType
 from tidelog_cli.options.connection import Session, ValidateOnly, Yes, connected
 from tidelog_cli.output.printing import command_group, confirm, counted, print_json, print_records
-from tidelog_foundation.config.endpoints import GRPC, NamedListener, format_address
+from tidelog_foundation.config.endpoints import NamedListener, format_address
 
 app = command_group("Show the controllers, the nodes and the features.")
 features = command_group("Show and change the levels of features.")
@@ -173,4 +173,4 @@ def _document(cluster: DescribeClusterResult, led: list[int]) -> dict[str, Any]:
 
 def _kafka_addresses(listeners: Iterable[NamedListener]) -> list[str]:
     """Return the addresses for the bootstrap.servers of Kafka clients."""
-    return [format_address(x.host, x.port) for x in listeners if x.security_protocol != GRPC]
+    return [format_address(x.host, x.port) for x in listeners if not x.speaks_grpc]

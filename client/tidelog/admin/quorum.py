@@ -10,6 +10,7 @@ from tidelog.admin.operations import Future, Operations
 from tidelog.admin.quorum_calls import Quorum, QuorumInfo, SnapshotInfo
 from tidelog.cluster import ClusterClient, Lifetime
 from tidelog.cluster.bootstrap import parse_bootstrap_servers
+from tidelog.cluster.security import SecurityConfig
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog_foundation.config import at_least, parse_config, setting
 from tidelog_foundation.transport import run_sync
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumAdminConfig:
+class QuorumAdminConfig(SecurityConfig):
     """The location of the quorum: exactly one of the two ``bootstrap`` keys must be set.
 
     Raises:
@@ -194,5 +195,6 @@ class QuorumOperations(Operations):
 
 def _quorum(config: QuorumAdminConfig) -> Quorum:
     servers = config.bootstrap_servers
-    nodes = ClusterClient(servers, client_id=config.client_id) if servers else None
-    return Quorum(nodes, config.bootstrap_controllers, config.client_id)
+    credentials = config.channel_credentials()
+    nodes = ClusterClient(servers, client_id=config.client_id, credentials=credentials) if servers else None
+    return Quorum(nodes, config.bootstrap_controllers, config.client_id, credentials)

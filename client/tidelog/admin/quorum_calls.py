@@ -73,9 +73,16 @@ class SnapshotInfo:
 class Quorum:
     """The calls. Finds the controllers and, among them, the leader. Runs on the network thread."""
 
-    def __init__(self, nodes: ClusterClient | None, bootstrap: Iterable[str], client_id: str) -> None:
+    def __init__(
+        self,
+        nodes: ClusterClient | None,
+        bootstrap: Iterable[str],
+        client_id: str,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
         """Find the controllers through ``nodes``, which :meth:`close` closes, or at the ``bootstrap`` addresses."""
         self._client_id = client_id
+        self._credentials = credentials
         self._nodes = nodes
         self._bootstrap = list(bootstrap)
         self._controllers: list[str] = []
@@ -226,7 +233,7 @@ class Quorum:
 
     def _stub(self, address: str) -> QuorumServiceAsyncStub:
         if address not in self._channels:
-            self._channels[address] = open_channel(address, self._client_id)
+            self._channels[address] = open_channel(address, self._client_id, credentials=self._credentials)
         return QuorumServiceStub(self._channels[address])
 
 

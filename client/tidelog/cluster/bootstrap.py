@@ -23,10 +23,14 @@ PROBED = frozenset(
 
 
 class Bootstrap:
-    """The bootstrap servers of one client, and the results of probing them. Used on the network thread."""
+    """The bootstrap servers of one client, and the results of probing them. Used on the network thread.
 
-    def __init__(self, servers: tuple[str, ...]) -> None:
+    With TLS, the bootstrap servers must be gRPC listeners, since a probe is not encrypted.
+    """
+
+    def __init__(self, servers: tuple[str, ...], *, has_tls: bool = False) -> None:
         self.servers = servers
+        self._has_tls = has_tls
         self._targets: dict[str, str] = {}
         self._foreign: set[str] = set()
 
@@ -48,6 +52,9 @@ class Bootstrap:
         if failure.code is ErrorCode.UNSUPPORTED_VERSION:
             if failure.message.startswith(_UNIMPLEMENTED):
                 raise self._refuse(server, "the server speaks gRPC but does not serve clients; it may be a controller")
+            return None
+        if self._has_tls:
+            # A probe is not encrypted.
             return None
         found = await probe(server, min(max(timeout_s, _LEAST_TIMEOUT_S), MAX_TIMEOUT_S))
         match found:
@@ -81,14 +88,15 @@ def with_address(address: str, text: str) -> str:
 
 DEFAULT_PORT = 9092
 """The default port of Kafka and librdkafka. A Kafka listener there tells clients the address of gRPC."""
-_SPOKEN = ("PLAINTEXT", "GRPC")
+_SPOKEN = ("PLAINTEXT", "GRPC", "SSL", "GRPC_SSL")
 _HOST = re.compile(r"[\w.%-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]")
 
 
 def parse_bootstrap_servers(value: str | Iterable[str], default_port: int | None = DEFAULT_PORT) -> tuple[str, ...]:
     """Return the addresses in a comma-separated text or a list as ``host:port``, in order and without duplicates.
 
-    As in librdkafka, an address may begin with ``PLAINTEXT://``, and may omit the port if there is a default.
+    As in librdkafka, an address may begin with a protocol, ``PLAINTEXT://`` or ``SSL://``, and may omit the port if
+    there is a default.
 
     Raises:
         ConfigError: there is no address, or one is not ``host:port``.

@@ -12,6 +12,8 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
+import grpc
+
 from tidelog.cluster.attempts import TopicPartitionKey
 from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.bootstrap import PROBED, Bootstrap, parse_bootstrap_servers, with_address
@@ -43,13 +45,14 @@ class ClusterClient:
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
         channel_options: Iterable[tuple[str, int | str]] = (),
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
-        self._bootstrap = Bootstrap(parse_bootstrap_servers(bootstrap_servers))
+        self._bootstrap = Bootstrap(parse_bootstrap_servers(bootstrap_servers), has_tls=credentials is not None)
         self.request_timeout_ms = request_timeout_ms
         # Its own generator, so that it does not disturb the application's random numbers.
         self._dice = random.Random()
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, self._dice.random)
-        self._connections = Connections(client_id, channel_options)
+        self._connections = Connections(client_id, channel_options, credentials)
         self.metadata = ClusterMetadata()
         """The current metadata."""
         self.answered_last: str | None = None

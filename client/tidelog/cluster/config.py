@@ -10,6 +10,7 @@ from typing import Any, Literal
 from tidelog.cluster.bootstrap import parse_bootstrap_servers
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.librdkafka import select_settings
+from tidelog.cluster.security import SecurityConfig
 from tidelog_foundation.config import at_least, between, config_keys, setting
 from tidelog_foundation.errors import ConfigError
 
@@ -19,8 +20,8 @@ MAX_INT32 = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
-    """The addresses of the cluster, and the timeouts and back-offs of a client."""
+class ClientConfig(SecurityConfig):
+    """The addresses of the cluster, and the security, timeouts and back-offs of a client."""
 
     bootstrap_servers: tuple[str, ...] = setting(
         doc="Addresses of nodes for the first request of metadata, as host:port,host:port.",
@@ -61,6 +62,7 @@ class ClientConfig:
                 # Despite its name, the timeout of one attempt.
                 ("grpc.min_reconnect_backoff_ms", self.socket_connection_setup_timeout_ms),
             ],
+            credentials=self.channel_credentials(),
         )
 
 

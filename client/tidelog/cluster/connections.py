@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+import grpc
 import grpc.aio
 
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
@@ -55,8 +56,14 @@ class Connection:
 class Connections:
     """The channels of one client. Used only on the network thread."""
 
-    def __init__(self, client_id: str, options: Iterable[tuple[str, int | str]] = ()) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        options: Iterable[tuple[str, int | str]] = (),
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
         self._client_id = client_id
+        self._credentials = credentials
         self._options = list(options)
         self._by_address: dict[str, Connection] = {}
         self._closed = False
@@ -71,7 +78,7 @@ class Connections:
             raise error_for(ErrorCode._DESTROY, "the client is closed")
         connection = self._by_address.get(address)
         if connection is None:
-            channel = open_channel(address, self._client_id, self._options)
+            channel = open_channel(address, self._client_id, self._options, self._credentials)
             connection = Connection(
                 address,
                 channel,

@@ -33,7 +33,7 @@ class Property:
     """One property. ``reason`` explains every effect but WORKS, where it is mostly empty.
 
     ``accepted`` are values, in lower case, that describe what Tidelog does anyway: they pass without a word.
-    ``is_security``: the property has no effect, and is not refused, beside ``security.protocol=plaintext``.
+    ``is_security``: beside ``security.protocol=plaintext`` the property has no effect, and is not refused.
     """
 
     name: str
@@ -65,11 +65,13 @@ def select_settings(
         other = _YIELDS.get(key)
         if other is not None and other in settings and key in own:
             ignored[key] = f'"{other}" is given too, and counts'
+        elif known is not None and known.is_security and is_plaintext and value is not None:
+            ignored[key] = "security.protocol is plaintext"
         elif known is None or key in own:
             if value is not None or (known is None and key not in own):
                 selected[key] = value
         elif value is not None and str(value).lower() not in known.accepted:
-            ignored[key] = _ineffective(known, value, scope, is_plaintext)
+            ignored[key] = _ineffective(known, value, scope)
     return selected, ignored
 
 
@@ -82,15 +84,13 @@ def _with_topic_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**(topic_settings or {}), **settings}
 
 
-def _ineffective(known: Property, value: object, scope: str, is_plaintext: bool) -> str:
+def _ineffective(known: Property, value: object, scope: str) -> str:
     if known.scope not in ("*", scope):
         return "it is a producer's property" if known.scope == "P" else "it is a consumer's property"
     if known.effect is Effect.WORKS:
         return "this kind of client does not need it"
     if known.effect is Effect.NONE:
         return known.reason
-    if known.is_security and is_plaintext:
-        return "security.protocol is plaintext"
     what = f'configuration "{known.name}"'
     if known.accepted:
         what = f'value {value!r} of configuration "{known.name}"'
@@ -100,7 +100,7 @@ def _ineffective(known: Property, value: object, scope: str, is_plaintext: bool)
 _YIELDS = {"socket.timeout.ms": "request.timeout.ms", "metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
 """Two properties that are one setting in Tidelog: the first counts only where the second is not given."""
 
-_NO_SECURITY = "TLS and SASL are not supported yet, and the connection would be unencrypted"
+_NO_SECURITY = "SASL is not supported yet, and the client would not be authenticated"
 _GRPC_SOCKETS = "gRPC configures its sockets itself"
 _GRPC_VERSIONS = "gRPC needs no version negotiation"
 _C_ONLY = "it applies to C programs only"
@@ -126,6 +126,10 @@ def _refused(scope: Scope, name: str, reason: str, *accepted: str) -> Property:
 def _security(*names: str) -> Iterator[Property]:
     for name in names:
         yield Property(name, "*", Effect.REFUSED, _NO_SECURITY, is_security=True)
+
+
+def _tls(name: str, reason: str, *accepted: str) -> Property:
+    return Property(name, "*", Effect.REFUSED, reason, accepted, is_security=True)
 
 
 def _general() -> Iterator[Property]:
@@ -181,15 +185,23 @@ def _general() -> Iterator[Property]:
 
 
 def _secure() -> Iterator[Property]:
-    yield _refused("*", "security.protocol", _NO_SECURITY, "plaintext")
-    yield from _security("ssl.cipher.suites", "ssl.curves.list", "ssl.sigalgs.list")
-    yield from _security("ssl.key.location", "ssl.key.password", "ssl.key.pem", "ssl_key")
-    yield from _security("ssl.certificate.location", "ssl.certificate.pem", "ssl_certificate")
-    yield from _security("ssl.ca.location", "ssl.ca.pem", "ssl_ca", "ssl.ca.certificate.stores", "ssl.crl.location")
-    yield from _security("https.ca.location", "https.ca.pem", "ssl.keystore.location", "ssl.keystore.password")
-    yield from _security("ssl.providers", "ssl.engine.location", "ssl.engine.id", "ssl_engine_callback_data")
-    yield from _security("enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm")
-    yield from _security("ssl.certificate.verify_cb", "sasl.mechanisms", "sasl.mechanism")
+    yield from _works("*", "security.protocol", reason="plaintext or ssl; SASL is not supported yet")
+    for name in ("ca.location", "ca.pem", "certificate.location", "certificate.pem", "key.location", "key.pem"):
+        yield Property(f"ssl.{name}", "*", Effect.WORKS, is_security=True)
+    for name in ("key.password", "keystore.location", "keystore.password"):
+        yield Property(f"ssl.{name}", "*", Effect.WORKS, is_security=True)
+    always = {"enable.ssl.certificate.verification": "true", "ssl.endpoint.identification.algorithm": "https"}
+    for name, accepted in always.items():
+        yield _tls(name, "gRPC always verifies the server's certificate and its host", accepted)
+    for name in ("ssl.cipher.suites", "ssl.curves.list", "ssl.sigalgs.list"):
+        yield _tls(name, "gRPC chooses the algorithms itself")
+    for name in ("ssl_key", "ssl_certificate", "ssl_ca", "ssl_engine_callback_data"):
+        yield _tls(name, _C_ONLY)
+    for name in ("ssl.ca.certificate.stores", "ssl.crl.location", "ssl.certificate.verify_cb"):
+        yield _tls(name, "gRPC has no such check; set ssl.ca.location")
+    for name in ("ssl.providers", "ssl.engine.location", "ssl.engine.id"):
+        yield _tls(name, "gRPC uses its own TLS library")
+    yield from _security("https.ca.location", "https.ca.pem", "sasl.mechanisms", "sasl.mechanism")
     yield from _security("sasl.username", "sasl.password", "enable.sasl.oauthbearer.unsecure.jwt")
     yield from _security("oauth_cb", "oauthbearer_token_refresh_cb", "sasl.oauthbearer.config")
     for name in ("service.name", "principal", "kinit.cmd", "keytab", "min.time.before.relogin"):

@@ -30,7 +30,7 @@ class Protocol(enum.Enum):
     GRPC = "gRPC"
     KAFKA = "a Kafka server that is not Tidelog"
     TIDELOG = "a Kafka listener of Tidelog"
-    TLS = "a server that wants TLS, which is not supported,"
+    TLS = "a server that requires TLS (security.protocol=ssl)"
     HTTP = "an HTTP server"
     UNKNOWN = "a server of another protocol"
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import grpc
 
+from tidelog.cluster.security import SecurityConfig
 from tidelog.testing.cluster_folder import FolderLocks, Ports, kept_ports, kept_properties
 from tidelog.testing.ports import ClusterPorts, OnBusyPort
 from tidelog.testing.process import Place, ProcessGroup, ProcessHandle
@@ -25,7 +26,7 @@ from tidelog.v1.admin_service_pb2 import DescribeClusterRequest, DescribeCluster
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2 import GetMetadataRequest, GetMetadataResponse, PartitionMetadata
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
-from tidelog_foundation.config import config_key
+from tidelog_foundation.config import config_key, parse_config
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.ssl_settings import is_listener_key
 from tidelog_foundation.transport.channels import open_channel
@@ -63,6 +64,8 @@ class LocalCluster:
     have it; a key that neither has raises ``ConfigError``. A node's data is in its folder ``data``, and with more than
     one of ``log_dirs_per_node`` also in ``data-2``, ``data-3`` and so on. ``place("node", 2)`` and
     ``place("controller", 1)`` return the places of processes that do not run as ordinary processes of this machine.
+    If the gRPC listeners of the nodes have TLS, ``client_config`` has the settings with which clients connect:
+    ``security.protocol`` and ``ssl.*``.
 
     Needs ``pip install tidelog[node,quorum]``.
     """
@@ -79,6 +82,7 @@ class LocalCluster:
         on_busy_port: OnBusyPort | None = None,
         log_dirs_per_node: int = 1,
         place: Callable[[str, int], Place] | None = None,
+        client_config: Mapping[str, object] | None = None,
     ) -> None:
         if controllers < 1 or nodes < 0:
             raise ConfigError(f"a cluster needs at least 1 controller and 0 nodes, got {controllers} and {nodes}")
@@ -92,6 +96,7 @@ class LocalCluster:
         self._on_busy_port = on_busy_port
         self._place = place or (lambda *_: Place())
         self._log_dirs = ["data", *(f"data-{n}" for n in range(2, log_dirs_per_node + 1))]
+        self._credentials = parse_config(SecurityConfig, client_config or {}).channel_credentials()
         self._group: ProcessGroup | None = None
         self._locks: FolderLocks | None = None
         self._ports = ClusterPorts({}, on_busy_port)
@@ -213,6 +218,9 @@ class LocalCluster:
         """Return the id of the leading controller, or None if there is none."""
         return run_sync(self._controller_leader(), 10)
 
+    def _credentials_of(self, handle: ProcessHandle) -> grpc.ChannelCredentials | None:
+        return self._credentials if handle.id in self.nodes and self.nodes[handle.id] is handle else None
+
     def _handles(self) -> list[ProcessHandle]:
         return [*self.controllers.values(), *self.nodes.values()]
 
@@ -292,7 +300,7 @@ class LocalCluster:
             await asyncio.sleep(_POLL_INTERVAL_S if waiting else 0)
 
     async def _problem(self, handle: ProcessHandle, running: set[int]) -> str:
-        view = await _describe_cluster(handle)
+        view = await _describe_cluster(handle, self._credentials_of(handle))
         if view is None:
             return "did not answer"
         if view.controller_id < 0:
@@ -301,7 +309,8 @@ class LocalCluster:
         return f"does not see nodes {sorted(missing)}" if missing else ""
 
     async def _leader(self, topic: str, partition: int) -> int | None:
-        views = await asyncio.gather(*(_describe_topic(n, topic) for n in self.nodes.values() if n.is_running))
+        running = [node for node in self.nodes.values() if node.is_running]
+        views = await asyncio.gather(*(_describe_topic(n, topic, self._credentials_of(n)) for n in running))
         found: list[PartitionMetadata] = [
             p for view in views if view for t in view.topics for p in t.partitions if p.index == partition
         ]
@@ -310,7 +319,7 @@ class LocalCluster:
 
     async def _controller_leader(self) -> int | None:
         running = [c for c in self.controllers.values() if c.is_running]
-        views = await asyncio.gather(*(_describe_cluster(controller) for controller in running))
+        views = await asyncio.gather(*(_describe_cluster(c, self._credentials_of(c)) for c in running))
         leading = [c.id for c, view in zip(running, views, strict=True) if view and view.controller_id == c.id]
         return leading[0] if len(leading) == 1 else None
 
@@ -356,15 +365,19 @@ def _known_settings(module: str, config: Mapping[str, object]) -> dict[str, obje
     return {key: value for key, value in {**_QUICK, **config}.items() if key in known}
 
 
-async def _describe_cluster(handle: ProcessHandle) -> DescribeClusterResponse | None:
-    async with open_channel(handle.address) as channel:
+async def _describe_cluster(
+    handle: ProcessHandle, credentials: grpc.ChannelCredentials | None
+) -> DescribeClusterResponse | None:
+    async with open_channel(handle.address, credentials=credentials) as channel:
         with contextlib.suppress(grpc.RpcError):
             return await AdminServiceStub(channel).DescribeCluster(DescribeClusterRequest(), timeout=_CALL_TIMEOUT_S)
     return None
 
 
-async def _describe_topic(handle: ProcessHandle, topic: str) -> GetMetadataResponse | None:
-    async with open_channel(handle.address) as channel:
+async def _describe_topic(
+    handle: ProcessHandle, topic: str, credentials: grpc.ChannelCredentials | None
+) -> GetMetadataResponse | None:
+    async with open_channel(handle.address, credentials=credentials) as channel:
         with contextlib.suppress(grpc.RpcError):
             return await LogServiceStub(channel).GetMetadata(
                 GetMetadataRequest(topics=[topic]), timeout=_CALL_TIMEOUT_S

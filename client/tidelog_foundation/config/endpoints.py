@@ -11,12 +11,18 @@ from tidelog_foundation.errors import ConfigError
 
 GRPC = "GRPC"
 """The security protocol of gRPC listeners, and their default name."""
+GRPC_SSL = "GRPC_SSL"
+"""The security protocol of gRPC listeners with TLS; also a listener name."""
 PLAINTEXT = "PLAINTEXT"
 """The security protocol of unencrypted Kafka listeners; also a listener name."""
 SSL = "SSL"
 """The security protocol of Kafka listeners with TLS; also a listener name."""
-DEFAULT_PROTOCOL_MAP = "GRPC:GRPC,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
-_SUPPORTED_PROTOCOLS = (GRPC, PLAINTEXT, SSL)
+DEFAULT_PROTOCOL_MAP = (
+    "GRPC:GRPC,GRPC_SSL:GRPC_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+)
+_GRPC_PROTOCOLS = (GRPC, GRPC_SSL)
+_TLS_PROTOCOLS = (GRPC_SSL, SSL)
+_SUPPORTED_PROTOCOLS = (GRPC, GRPC_SSL, PLAINTEXT, SSL)
 _UNSUPPORTED_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 ANY_HOST = ""
 """The host of ``NAME://:port``. It means all addresses of this machine for listening, its canonical name for others."""
@@ -35,6 +41,16 @@ class NamedListener:
     def __str__(self) -> str:
         return f"{self.name}://{format_address(self.host, self.port)}"
 
+    @property
+    def speaks_grpc(self) -> bool:
+        """True if the listener speaks gRPC, False if it speaks Kafka's protocol."""
+        return speaks_grpc(self.security_protocol)
+
+    @property
+    def has_tls(self) -> bool:
+        """True if connections to the listener are encrypted."""
+        return self.security_protocol in _TLS_PROTOCOLS
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerListeners:
@@ -51,12 +67,17 @@ class BrokerListeners:
     @property
     def grpc(self) -> NamedListener:
         """The gRPC listener."""
-        return next(x for x in self.bound if x.security_protocol == GRPC)
+        return next(x for x in self.bound if x.speaks_grpc)
 
     @property
     def kafka(self) -> tuple[NamedListener, ...]:
         """The listeners for Kafka's protocol."""
-        return tuple(x for x in self.bound if x.security_protocol != GRPC)
+        return tuple(x for x in self.bound if not x.speaks_grpc)
+
+
+def speaks_grpc(security_protocol: str) -> bool:
+    """Return whether listeners with this security protocol speak gRPC."""
+    return security_protocol in _GRPC_PROTOCOLS
 
 
 def parse_broker_listeners(
@@ -168,10 +189,10 @@ def _with_protocols(listeners: tuple[NamedListener, ...], protocols: Mapping[str
 
 
 def _check_one_grpc(key: str, listeners: tuple[NamedListener, ...]) -> None:
-    found = [str(x) for x in listeners if x.security_protocol == GRPC]
+    found = [str(x) for x in listeners if x.speaks_grpc]
     if len(found) != 1:
         raise ConfigError(
-            f"{key} must have exactly one listener whose security protocol is {GRPC}, GRPC://host:port, not "
+            f"{key} must have exactly one listener whose security protocol is {GRPC} or {GRPC_SSL}, not "
             f"{len(found)}{' (' + ', '.join(found) + ')' if found else ''}: Tidelog's own clients and tools use it "
             f"for all that Kafka's protocol does not have"
         )
@@ -196,7 +217,7 @@ def _inter_broker(name: str | None, advertised: tuple[NamedListener, ...]) -> Na
     """
     by_name = {x.name: x for x in advertised}
     if name is None:
-        kafka = [x.name for x in advertised if x.security_protocol != GRPC]
+        kafka = [x.name for x in advertised if not x.speaks_grpc]
         name = PLAINTEXT if PLAINTEXT in kafka else next(iter(kafka), advertised[0].name)
     if name.upper() not in by_name:
         raise ConfigError(

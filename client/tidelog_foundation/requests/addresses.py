@@ -20,7 +20,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ListenerEndpoint:
-    """The address of one of a broker's listeners, and its protocol: GRPC, or Kafka's protocol as PLAINTEXT."""
+    """The address of one of a broker's listeners, and its security protocol, such as GRPC_SSL."""
 
     name: str
     host: str

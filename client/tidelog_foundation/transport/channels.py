@@ -5,11 +5,16 @@ from __future__ import annotations
 import resource
 import socket
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+import grpc
 import grpc.aio
 
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidelog_foundation.security.certificate_store import CertificateStore
 
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """The largest message: above fetch.max.bytes (50 MiB) plus one oversized batch. gRPC rejects larger ones."""
@@ -44,16 +49,64 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
 
 
 def open_channel(
-    address: str, client_id: str = "", more_options: Iterable[tuple[str, int | str]] = ()
+    address: str,
+    client_id: str = "",
+    more_options: Iterable[tuple[str, int | str]] = (),
+    credentials: grpc.ChannelCredentials | None = None,
 ) -> grpc.aio.Channel:
     """Return a channel to ``host:port``; it connects on the first call, and again whenever the connection breaks.
 
     ``client_id`` is the first part of the user agent that the peer sees. ``more_options`` override options of the same
-    names.
+    names. With ``credentials`` it uses TLS.
     """
     agent = {"grpc.primary_user_agent": client_id} if client_id else {}
     options = list({**dict(CHANNEL_OPTIONS), **dict(more_options), **agent}.items())
+    if credentials is not None:
+        return grpc.aio.secure_channel(address, credentials, options=options)
     return grpc.aio.insecure_channel(address, options=options)
+
+
+class Channels:
+    """The channels of a server to others, opened at first use. With ``certificates`` they use TLS.
+
+    A channel whose certificates have been replaced serves the calls that it has, and new calls get another one.
+    """
+
+    def __init__(self, certificates: CertificateStore | None = None) -> None:
+        """Raise ConfigError if gRPC does not support a setting of the certificates."""
+        self._certificates = certificates
+        self._credentials = _credentials_of(certificates)
+        self._material = certificates.current if certificates is not None else None
+        self._by_address: dict[str, grpc.aio.Channel] = {}
+        self._retired: list[grpc.aio.Channel] = []
+
+    def get(self, address: str) -> grpc.aio.Channel:
+        """Return the channel to ``host:port``."""
+        if self._certificates is not None and self._certificates.current is not self._material:
+            self._material = self._certificates.current
+            self._credentials = _credentials_of(self._certificates)
+            self._retired += self._by_address.values()
+            self._by_address.clear()
+        if address not in self._by_address:
+            self._by_address[address] = open_channel(address, credentials=self._credentials)
+        return self._by_address[address]
+
+    async def close(self) -> None:
+        """Close all channels."""
+        channels = [*self._retired, *self._by_address.values()]
+        self._retired.clear()
+        self._by_address.clear()
+        for channel in channels:
+            await channel.close()
+
+
+def _credentials_of(certificates: CertificateStore | None) -> grpc.ChannelCredentials | None:
+    # Clients import this module without cryptography.
+    if certificates is None:
+        return None
+    from tidelog_foundation.transport.credentials import channel_credentials
+
+    return channel_credentials(certificates)
 
 
 def server_options(max_request_bytes: int = MAX_MESSAGE_BYTES) -> list[tuple[str, int | str]]:
@@ -81,8 +134,10 @@ def server_options(max_request_bytes: int = MAX_MESSAGE_BYTES) -> list[tuple[str
     ]
 
 
-def bind_port(server: grpc.aio.Server, host: str, port: int) -> int:
+def bind_port(server: grpc.aio.Server, host: str, port: int, credentials: grpc.ServerCredentials | None = None) -> int:
     """Make a server listen on ``host:port`` once it starts; return the port, chosen by the system for port 0.
+
+    With ``credentials``, which the caller keeps as long as the server, it uses TLS.
 
     Raises:
         ConfigError: the port is in use, or the host is not one of this machine's; the text tells which.
@@ -91,6 +146,8 @@ def bind_port(server: grpc.aio.Server, host: str, port: int) -> int:
     try:
         # Ask the system first, because gRPC hides its reason and writes its own lines to stderr.
         _probe(host, port)
+        if credentials is not None:
+            return server.add_secure_port(address, credentials)
         return server.add_insecure_port(address)
     except OSError as error:
         raise ConfigError(f"cannot listen on {address}: {error.strerror or error}") from error

@@ -34,6 +34,8 @@ R = TypeVar("R")
 RpcContext: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 Read: TypeAlias = Callable[[], Awaitable[Any]]
 """Returns the bytes of the next request of a stream, or EOF."""
+Identify: TypeAlias = Callable[[RpcContext], Principal]
+"""Returns the principal of a call, or raises TidelogError."""
 ErrorDetails: TypeAlias = Callable[[TidelogError], Iterable[tuple[str, str]]]
 """Returns the trailing metadata that a server sends with an error, in addition to its code."""
 _USER_AGENT = "user-agent"
@@ -42,10 +44,12 @@ _USER_AGENT = "user-agent"
 class Caller:
     """The origin of a call, valid until the call ends."""
 
-    __slots__ = ("_rpc",)
+    __slots__ = ("_rpc", "principal")
 
-    def __init__(self, rpc: RpcContext) -> None:
+    def __init__(self, rpc: RpcContext, principal: Principal = ANONYMOUS) -> None:
         self._rpc = rpc
+        self.principal = principal
+        """The identity of the caller."""
 
     @property
     def connection(self) -> str:
@@ -57,11 +61,6 @@ class Caller:
     def host(self) -> str:
         """The address of the caller's host."""
         return host_of(self.connection)
-
-    @property
-    def principal(self) -> Principal:
-        """The identity of the caller."""
-        return ANONYMOUS
 
     @property
     def client_id(self) -> str:
@@ -128,23 +127,30 @@ class Service:
         ]
         self._error_details = error_details
 
-    def add_to(self, server: grpc.aio.Server, intake: Intake | None = None) -> None:
+    def add_to(
+        self, server: grpc.aio.Server, intake: Intake | None = None, identify: Identify = lambda _: ANONYMOUS
+    ) -> None:
         """Serve the calls of ``server``. ``intake`` receives all requests except those of request streams."""
-        _register(server, self._descriptor, {m.name: self._handler_of(m, e, c, intake) for m, e, c in self._methods})
+        handlers = {m.name: self._handler_of(m, e, c, intake, identify) for m, e, c in self._methods}
+        _register(server, self._descriptor, handlers)
 
-    def _handler_of(self, method: MethodDescriptor, entry: Method, codecs: _Codecs, intake: Intake | None) -> _Handler:
+    def _handler_of(
+        self, method: MethodDescriptor, entry: Method, codecs: _Codecs, intake: Intake | None, identify: Identify
+    ) -> _Handler:
         async def answer(_: object, rpc: RpcContext) -> Any:
             assert isinstance(entry, Call)
             assert intake is not None
             try:
-                return await _answer(entry, codecs, intake, rpc)
+                return await _answer(entry, codecs, intake, rpc, Caller(rpc, identify(rpc)))
             except Exception as error:  # noqa: BLE001  # _abort logs it
                 await self._abort(method, rpc, error)
 
         async def answer_all(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
             assert not isinstance(entry, Call)
             try:
-                async with contextlib.aclosing(_answers(entry, codecs, intake, rpc)) as responses:
+                async with contextlib.aclosing(
+                    _answers(entry, codecs, intake, rpc, Caller(rpc, identify(rpc)))
+                ) as responses:
                     async for response in responses:
                         yield response
             except Exception as error:  # noqa: BLE001  # _abort logs it
@@ -237,22 +243,26 @@ def _codec(value_type: type[Any], message_type: type[Message]) -> MessageCodec[A
     return None if issubclass(value_type, (Message, bytes)) else MessageCodec(value_type, message_type)
 
 
-async def _answer(call: Call[Any, Any], codecs: _Codecs, intake: Intake, rpc: RpcContext) -> Any:
+async def _answer(call: Call[Any, Any], codecs: _Codecs, intake: Intake, rpc: RpcContext, caller: Caller) -> Any:
     charge = call.charge or intake.charge
     message, size = await intake.receive(codecs.request_type, rpc, charge)
     try:
         request = await codecs.decode(message, size)
         del message
-        return await codecs.encode(await call.handle(request, Caller(rpc)))
+        return await codecs.encode(await call.handle(request, caller))
     finally:
         charge.give_back(size)
 
 
 async def _answers(
-    stream: ResponseStream[Any, Any] | RequestStream, codecs: _Codecs, intake: Intake | None, rpc: RpcContext
+    stream: ResponseStream[Any, Any] | RequestStream,
+    codecs: _Codecs,
+    intake: Intake | None,
+    rpc: RpcContext,
+    caller: Caller,
 ) -> AsyncGenerator[Any, None]:
     if isinstance(stream, RequestStream):
-        async with contextlib.aclosing(stream.handle(rpc.read, Caller(rpc))) as messages:
+        async with contextlib.aclosing(stream.handle(rpc.read, caller)) as messages:
             async for each in messages:
                 yield each
         return
@@ -261,7 +271,7 @@ async def _answers(
     try:
         request = await codecs.decode(message, size)
         del message
-        async with contextlib.aclosing(stream.handle(request, Caller(rpc))) as responses:
+        async with contextlib.aclosing(stream.handle(request, caller)) as responses:
             async for response in responses:
                 yield await codecs.encode(response)
     finally:

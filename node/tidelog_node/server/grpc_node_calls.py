@@ -7,7 +7,9 @@ from typing import Any, Final
 import grpc.aio
 
 from tidelog.v1 import log_service_pb2, transaction_service_pb2
-from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.transport import error_from_rpc
+from tidelog_foundation.transport.channels import Channels
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_node.handlers.requests.transactions import (
     AddPartitionsToTxnRequest,
@@ -31,8 +33,8 @@ _PARTITIONS: Final = (
 class GrpcNodeCalls:
     """Calls over gRPC with one channel per node, opened at first use."""
 
-    def __init__(self) -> None:
-        self._channels: dict[str, grpc.aio.Channel] = {}
+    def __init__(self, certificates: CertificateStore | None = None) -> None:
+        self._channels = Channels(certificates)
 
     async def write_txn_markers(
         self, address: str, request: WriteTxnMarkersRequest, timeout_s: float
@@ -58,16 +60,11 @@ class GrpcNodeCalls:
 
     async def close(self) -> None:
         """Close all channels."""
-        channels = list(self._channels.values())
-        self._channels.clear()
-        for channel in channels:
-            await channel.close()
+        await self._channels.close()
 
     async def _call(self, address: str, method: tuple[str, Any, Any], request: object, timeout_s: float) -> Any:
         path, to_message, from_message = method
-        if address not in self._channels:
-            self._channels[address] = open_channel(address)
-        call: Any = self._channels[address].unary_unary(
+        call: Any = self._channels.get(address).unary_unary(
             path, response_deserializer=from_message.message_type.FromString
         )
         try:

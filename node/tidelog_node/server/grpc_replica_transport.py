@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
-from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.transport import error_from_rpc
+from tidelog_foundation.transport.channels import Channels
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.server.fetch_messages import request_to_proto, response_from_proto
 
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
 class GrpcReplicaTransport:
     """A transport over gRPC with one channel per node, opened at first use."""
 
-    def __init__(self) -> None:
-        self._channels: dict[str, tuple[grpc.aio.Channel, LogServiceAsyncStub]] = {}
+    def __init__(self, certificates: CertificateStore | None = None) -> None:
+        self._channels = Channels(certificates)
+        self._stubs: dict[str, tuple[grpc.aio.Channel, LogServiceAsyncStub]] = {}
 
     async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
         """Send one fetch to ``host:port``.
@@ -27,18 +30,19 @@ class GrpcReplicaTransport:
         Raises:
             TidelogError: The leader refused the call, or the transport failed.
         """
-        if address not in self._channels:
-            channel = open_channel(address)
-            self._channels[address] = (channel, LogServiceStub(channel))
         try:
-            response = await self._channels[address][1].Fetch(request_to_proto(request), timeout=timeout_s)
+            response = await self._stub(address).Fetch(request_to_proto(request), timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error) from error
         return response_from_proto(response)
 
     async def close(self) -> None:
         """Close all channels."""
-        channels = [channel for channel, _ in self._channels.values()]
-        self._channels.clear()
-        for channel in channels:
-            await channel.close()
+        await self._channels.close()
+
+    def _stub(self, address: str) -> LogServiceAsyncStub:
+        channel = self._channels.get(address)
+        known = self._stubs.get(address)
+        if known is None or known[0] is not channel:
+            known = self._stubs[address] = (channel, LogServiceStub(channel))
+        return known[1]

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from tidelog_foundation.config.endpoints import GRPC, NamedListener
+from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
@@ -209,7 +209,7 @@ def registration_request(
         broker_id=broker_id,
         cluster_id=cluster_id,
         incarnation_id=incarnation_id,
-        endpoint=next(Endpoint(x.host, x.port) for x in listeners if x.security_protocol == GRPC),
+        endpoint=next(Endpoint(x.host, x.port) for x in listeners if x.speaks_grpc),
         rack=rack,
         log_dirs=tuple(map(DirectoryId, log_dirs)),
         previous_broker_epoch=previous_broker_epoch,

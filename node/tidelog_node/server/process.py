@@ -17,7 +17,6 @@ from types import MappingProxyType
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
-from tidelog_foundation.config.endpoints import GRPC
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
@@ -76,7 +75,7 @@ from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.process_resources import keep_freed_memory, raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
 from tidelog_node.server.services import admin_service, group_service, transaction_service
-from tidelog_node.server.tls import listener_certificates, listener_tls
+from tidelog_node.server.tls import callers_of, grpc_credentials, listener_certificates, listener_tls
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_node.shards.store import RecordStore
 
@@ -102,12 +101,13 @@ async def serve(properties: dict[str, str]) -> None:
     max_request_bytes = min(config.socket_request_max_bytes, config.queued_max_request_bytes)
     server = grpc.aio.server(options=server_options(max_request_bytes), maximum_concurrent_rpcs=MAX_CALLS)
     certificates = listener_certificates(settings)
-    port = bind_port(server, config.grpc_listener.host, config.grpc_listener.port)
+    credentials = grpc_credentials(config, certificates)
+    port = bind_port(server, config.grpc_listener.host, config.grpc_listener.port, credentials)
     with KafkaListeners.bind(
         config.kafka_listeners,
         config.listener_limits(),
         config.inter_broker_listener.name,
-        {name: listener_tls(store) for name, store in certificates.items()},
+        {x.name: listener_tls(certificates[x.name]) for x in config.kafka_listeners if x.has_tls},
     ) as kafka:
         directories = LogManager.open(
             config.log_dirs,
@@ -351,13 +351,14 @@ class Node:
         budget = ByteBudget(request_limit)
         requests = RequestBudgets(budget, request_limit)
         intake = Intake(Charge(requests.others))
+        identify = callers_of(self._certificates.get(self._config.grpc_listener.name))
         for service in (
             log_service(context, budget),
             admin_service(context),
             group_service(context, self._groups, self._transactions),
             transaction_service(context),
         ):
-            service.add_to(self._server, intake)
+            service.add_to(self._server, intake, identify)
         add_servicer(self._server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
@@ -434,15 +435,15 @@ class Node:
 
 def _replica_transport(config: NodeConfig, certificates: CertificateStore | None) -> ReplicaTransport:
     """Return the transport for the protocol of the inter-broker listener."""
-    if config.inter_broker_listener.security_protocol == GRPC:
-        return GrpcReplicaTransport()
+    if config.inter_broker_listener.speaks_grpc:
+        return GrpcReplicaTransport(certificates)
     return KafkaReplicaTransport(f"node-{config.node_id}-fetcher", certificates)
 
 
 def _node_calls(config: NodeConfig, certificates: CertificateStore | None) -> NodeCalls:
     """Return the calls of coordinators to other nodes, over the protocol of the inter-broker listener."""
-    if config.inter_broker_listener.security_protocol == GRPC:
-        return GrpcNodeCalls()
+    if config.inter_broker_listener.speaks_grpc:
+        return GrpcNodeCalls(certificates)
     return KafkaNodeCalls(f"node-{config.node_id}-transactions", certificates)
 
 

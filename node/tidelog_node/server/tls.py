@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
 
-from tidelog_foundation.config.endpoints import SSL
+import grpc
+
+from tidelog_foundation.security import ANONYMOUS
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.security.principal_mapping import PrincipalMapping
+from tidelog_foundation.transport.credentials import identify_callers, server_credentials
+from tidelog_foundation.transport.services import Identify
 from tidelog_node.kafka.server.tls import ListenerTls
+from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-
-_ENCRYPTED: Final = (SSL,)
 
 
 def listener_certificates(settings: DynamicNodeConfig) -> dict[str, CertificateStore]:
@@ -19,10 +22,25 @@ def listener_certificates(settings: DynamicNodeConfig) -> dict[str, CertificateS
     Raises:
         ConfigError: A store is missing or invalid.
     """
-    names = [x.name for x in settings.current.all_listeners if x.security_protocol in _ENCRYPTED]
+    names = [x.name for x in settings.current.all_listeners if x.has_tls]
     return {name: CertificateStore(name, settings.listener_ssl[name]) for name in names}
 
 
 def listener_tls(certificates: CertificateStore) -> ListenerTls:
     """Return the TLS of a Kafka listener."""
     return ListenerTls(certificates, PrincipalMapping(certificates.settings.ssl_principal_mapping_rules))
+
+
+def grpc_credentials(config: NodeConfig, certificates: Mapping[str, CertificateStore]) -> grpc.ServerCredentials | None:
+    """Return the credentials of the gRPC listener, None if it has no TLS.
+
+    Raises:
+        ConfigError: gRPC does not support a setting.
+    """
+    found = certificates.get(config.grpc_listener.name)
+    return server_credentials(found) if found is not None else None
+
+
+def callers_of(certificates: CertificateStore | None) -> Identify:
+    """Return the function that identifies the callers of a gRPC listener with these certificates."""
+    return identify_callers(certificates.settings) if certificates is not None else lambda _: ANONYMOUS

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
-from tidelog_foundation.config.endpoints import GRPC
+from tidelog_foundation.config.endpoints import GRPC, speaks_grpc
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, uuid_text
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
@@ -123,7 +123,7 @@ def _check_listeners(request: RegisterBrokerRequest) -> None:
     """Check that each listener has a unique name and a valid address, and that ``endpoint`` is among them."""
     listeners = request.listeners
     names = Counter(x.name for x in listeners)
-    grpc_endpoints = [Endpoint(x.host, x.port) for x in listeners if x.security_protocol == GRPC]
+    grpc_endpoints = [Endpoint(x.host, x.port) for x in listeners if speaks_grpc(x.security_protocol)]
     fault = ""
     if len(listeners) > _MAX_LISTENERS:
         fault = f"has {len(listeners)} listeners, more than {_MAX_LISTENERS}"

@@ -127,7 +127,7 @@ def test_protocol_map_names_the_protocol_of_each_listener():
     [
         ("A", 'invalid entry "A": must be NAME:PROTOCOL'),
         (":GRPC", 'invalid entry ":GRPC"'),
-        ("A:TLS", "with a protocol of GRPC, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("A:TLS", "with a protocol of GRPC, GRPC_SSL, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("A:GRPC,a:PLAINTEXT", "listener A is named twice"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from certificates import Authority
 
 from tidelog import AdminClient, Consumer, Producer
 from tidelog.cluster.config import ClientConfig
@@ -30,7 +31,31 @@ OWN = {
     "C": {*config_keys(ConsumerConfig), *CALLBACKS, "logger"},
     "A": {*config_keys(ClientConfig), "error_cb", "throttle_cb", "logger"},
 }
+_CA = Authority()
+_CLIENT = _CA.issue("client")
+_PASSWORD = "secret"
+
+
+def tls_with(folder: Path, name: str) -> dict[str, str]:
+    """Return settings of TLS that are valid together, one of which is ``name``."""
+    settings = {"security.protocol": "ssl"}
+    if name.startswith("ssl.ca."):
+        return settings | {name: _CA.pem if name == "ssl.ca.pem" else str(_CA.write_pem(folder / "ca.pem"))}
+    if name.startswith("ssl.keystore."):
+        store = _CLIENT.write_pkcs12(folder / "client.p12", _PASSWORD)
+        return settings | {"ssl.keystore.location": str(store), "ssl.keystore.password": _PASSWORD}
+    settings |= {"ssl.key.password": _PASSWORD}
+    if name.endswith(".pem"):
+        return settings | {
+            "ssl.key.pem": _CLIENT.key_pem(_PASSWORD),
+            "ssl.certificate.pem": _CLIENT.certificate_pem,
+        }
+    file = str(_CLIENT.write_pem(folder / "client.pem", _PASSWORD))
+    return settings | {"ssl.key.location": file, "ssl.certificate.location": file}
+
+
 VALUES = {
+    "security.protocol": "ssl",
     "transaction.timeout.ms": 1_000,
     "bootstrap.servers": "127.0.0.1:1",
     "metadata.broker.list": "127.0.0.1:1",
@@ -90,7 +115,7 @@ def test_properties_are_those_of_the_installed_librdkafka(librdkafka: dict[str, 
 
 
 @pytest.mark.parametrize("name", sorted(n for n, p in PROPERTIES.items() if p.effect is Effect.WORKS))
-def test_properties_that_work_are_read_by_the_clients_that_they_are_for(name: str) -> None:
+def test_properties_that_work_are_read_by_the_clients_that_they_are_for(name: str, tmp_path: Path) -> None:
     known = PROPERTIES[name]
     readers = {scope for scope in "PCA" if name in OWN[scope]}
     assert readers, name
@@ -107,6 +132,9 @@ def test_properties_that_work_are_read_by_the_clients_that_they_are_for(name: st
         others |= {"group.protocol": "consumer"} if name == "group.remote.assignor" else {}
         others |= {"session.timeout.ms": 100} if name == "max.poll.interval.ms" else {}
         value = 1 if name == "compression.level" else value
+        if name.startswith("ssl."):
+            others |= tls_with(tmp_path, name)
+            value = others.pop(name)
         with contextlib.suppress(StopIteration), CLIENTS[scope]({**NOWHERE, **others, name: value}):
             pass
 
@@ -143,9 +171,14 @@ def test_properties_without_effect_are_told_once_and_change_nothing(
 
 
 REFUSED = [
-    ({"security.protocol": "SASL_SSL"}, "value 'SASL_SSL' .*security.protocol.*TLS and SASL are not supported yet"),
-    ({"sasl.password": "secret"}, "sasl.password.*TLS and SASL"),
-    ({"ssl.ca.location": "/ca"}, "ssl.ca.location.*TLS and SASL"),
+    ({"security.protocol": "SASL_SSL"}, "security.protocol.*SASL_SSL.* is not supported: must be plaintext or ssl"),
+    ({"sasl.password": "secret"}, "sasl.password.*SASL is not supported yet"),
+    ({"ssl.ca.location": "/ca"}, "ssl.ca.location.* needs security.protocol=ssl"),
+    ({"security.protocol": "ssl", "ssl.ca.location": "/no/ca"}, "cannot read ssl.ca.location /no/ca"),
+    ({"security.protocol": "ssl", "ssl.ca.pem": "nothing"}, "ssl.ca has no valid certificate"),
+    ({"security.protocol": "ssl", "ssl.key.pem": "secret"}, "must be given together"),
+    ({"security.protocol": "ssl", "enable.ssl.certificate.verification": False}, "gRPC always verifies"),
+    ({"security.protocol": "ssl", "ssl.endpoint.identification.algorithm": "none"}, "gRPC always verifies"),
     ({"plugin.library.paths": "x"}, "interceptors"),
     ({"log_cb": print}, "set logger"),
 ]
@@ -167,8 +200,12 @@ def test_transactions_mean_nothing_to_consumers() -> None:
 
 
 def test_security_settings_mean_nothing_beside_plaintext() -> None:
-    given = {"security.protocol": "plaintext", "sasl.username": "u"}
-    assert select_settings(given, OWN["P"], "P") == ({}, {"sasl.username": "security.protocol is plaintext"})
+    given = {"security.protocol": "plaintext", "sasl.username": "u", "ssl.ca.location": "/ca"}
+    reason = "security.protocol is plaintext"
+    assert select_settings(given, OWN["P"], "P") == (
+        {"security.protocol": "plaintext"},
+        {"sasl.username": reason, "ssl.ca.location": reason},
+    )
 
 
 def test_a_setting_of_none_counts_as_not_given() -> None:
