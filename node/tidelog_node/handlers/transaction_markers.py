@@ -67,10 +67,12 @@ async def write_txn_markers(
 
 
 def _hosted(context: NodeContext, request: requests.WriteTxnMarkersRequest) -> Iterator[Partition | None]:
-    """Yield the partitions of the request that this node hosts, each once, and None in place of all others."""
+    """Yield the partitions of the request that this node hosts, each once, and None for everything else."""
     seen = set[Partition]()
     for marker in request.markers:
+        yield None
         for topic in marker.topics:
+            yield None
             for index in topic.partitions:
                 partition = context.partitions.get(topic.name, index)
                 yield None if partition in seen else partition

@@ -18,9 +18,10 @@ async def write_txn_markers(
 ) -> wire.WriteTxnMarkersResponse:
     """Write the markers, and answer when all in-sync replicas have them."""
     slices = TimeSlices()
-    markers = [await slices.result_of(_marker(marker)) for marker in request.markers]
+    markers = [await slices.result_of(_marker(marker)) async for marker in slices.of(request.markers)]
     answer = await handlers.write_txn_markers(node.context, values.WriteTxnMarkersRequest(tuple(markers)))
-    return wire.WriteTxnMarkersResponse([await slices.result_of(_result(result)) for result in answer.markers])
+    results = [await slices.result_of(_result(result)) async for result in slices.of(answer.markers)]
+    return wire.WriteTxnMarkersResponse(results)
 
 
 def _marker(marker: wire.WritableTxnMarker) -> Generator[None, None, values.WritableTxnMarker]:
@@ -46,6 +47,7 @@ def _result(result: values.WritableTxnMarkerResult) -> Generator[None, None, wir
             partitions.append(wire.WritableTxnMarkerPartitionResult(partition.index, code_of(partition.error)))
             yield
         topics.append(wire.WritableTxnMarkerTopicResult(topic.name, partitions))
+        yield
     return wire.WritableTxnMarkerResult(result.producer_id, topics)
 
 

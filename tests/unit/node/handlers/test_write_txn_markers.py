@@ -5,12 +5,16 @@ import asyncio
 import pytest
 
 from tests.support.transactional_appends import append_verified
+from tidelog_foundation import time_slices
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import ControlType, RecordBatchBuilder, iter_headers, read_control
 from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_node import handlers
 from tidelog_node.handlers import transaction_markers
 from tidelog_node.handlers.requests.transactions import WritableTxnMarker, WriteTxnMarkersRequest
+from tidelog_node.kafka.apis.transaction_markers import write_txn_markers
+from tidelog_node.kafka.protocol.messages import transactions as wire
+from tidelog_node.kafka.served import KafkaNode
 
 PRODUCER_ID = 9
 
@@ -180,3 +184,37 @@ def test_marker_is_no_longer_waited_for_when_leadership_moves(cluster_of, wait_f
             assert await writing == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
     asyncio.run(run())
+
+
+COUNT = 200
+
+
+@pytest.mark.parametrize(
+    "markers",
+    [
+        pytest.param([wire.WritableTxnMarker() for _ in range(COUNT)], id="markers without topics"),
+        pytest.param(
+            [wire.WritableTxnMarker(topics=[wire.WritableTxnMarkerTopic() for _ in range(COUNT)])], id="topics"
+        ),
+    ],
+)
+def test_other_work_runs_between_elements_without_partitions(cluster_of, monkeypatch, markers):
+    """An element that has no partitions takes time in each pass over the request and its results."""
+    monkeypatch.setattr(time_slices, "SLICE_S", 0)
+    pauses = 0
+
+    async def count_pauses():
+        nonlocal pauses
+        while True:
+            await asyncio.sleep(0)
+            pauses += 1
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            node = KafkaNode(cluster.nodes[1].context, None)
+            counting = asyncio.ensure_future(count_pauses())
+            await write_txn_markers(node, wire.WriteTxnMarkersRequest(markers), None)
+            counting.cancel()
+
+    asyncio.run(run())
+    assert pauses >= 4 * COUNT
