@@ -22,6 +22,10 @@ _SETTINGS = {
     "session.timeout.ms": 6_000,
     "heartbeat.interval.ms": 500,
     "producer.transaction.timeout.ms": 10_000,
+    # The admin client of Kafka 4.1 remembers leaders, and waits for a dead one until this time is over, else 60 s.
+    # The assignor of Kafka Streams then goes on without the answer.
+    "admin.request.timeout.ms": 5_000,
+    "admin.default.api.timeout.ms": 5_000,
 }
 
 
@@ -36,7 +40,17 @@ class WordCount:
         self._log = folder / "output.txt"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [java(), *QUICK_JAVA, "-cp", streams_class_path(), "WordCount", input, output, *given],
+                [
+                    java(),
+                    *QUICK_JAVA,
+                    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+                    "-cp",
+                    streams_class_path(),
+                    "WordCount",
+                    input,
+                    output,
+                    *given,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

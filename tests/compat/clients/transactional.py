@@ -20,6 +20,8 @@ from kafka.structs import OffsetAndMetadata
 
 Offsets = Mapping[tuple[str, int], int]
 POLL_MS = 100
+_FLUSH_S = 15
+"""Of kafka-python, which may send nothing more after it has lost the connection to a leader."""
 
 
 class TransactionalProducer(ABC):
@@ -142,10 +144,10 @@ class KafkaPythonTransactional(TransactionalProducer):
         self._futures.append(self._producer.send(topic, value, partition=partition))
 
     def flush(self) -> None:
-        self._producer.flush(DEADLINE_S)
+        self._producer.flush(_FLUSH_S)
         futures, self._futures = self._futures, []
         for future in futures:
-            future.get(DEADLINE_S)
+            future.get(_FLUSH_S)
 
     def send_offsets(self, group: str, offsets: Offsets, member: Any = None) -> None:
         positions = {
