@@ -24,7 +24,7 @@ import sim.transactions.planted_bugs
 
 PARTS = ("raft", "cluster", "transactions", "bugs", "tests")
 _SEEDS = 20_000
-_DIVISORS = {"raft": 1, "cluster": 4, "transactions": 10, "tests": 10}
+_DIVISORS = {"raft": 1, "cluster": 4, "transactions": 20, "tests": 10}
 """A seed of a cluster, or of the tests, takes many times as long as one of Raft."""
 
 
@@ -45,8 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--actions", help="of the seed's actions only these, with a trace: 3,17 or none")
     parser.add_argument("pytest", nargs="*", help="what else pytest is given")
     options = parser.parse_args(arguments)
-    if options.actions is not None and (options.seed is None or options.part not in ("raft", "cluster")):
-        parser.error("ACTIONS are those of one seed: say SEED=, and SIM=raft or SIM=cluster")
+    if options.actions is not None and (options.seed is None or options.part not in PARTS[:3]):
+        parser.error("ACTIONS are those of one seed: say SEED=, and SIM=raft, SIM=cluster or SIM=transactions")
     if options.seed is not None and options.part == "bugs":
         parser.error("bugs are searched for over seeds from 0: leave SEED out")
     return run(_steps(options))

@@ -32,7 +32,7 @@ def test_campaign_runs_some_seeds_and_sums_up(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--seed", "3", "--actions", "1"], "SIM=raft or SIM=cluster"),
+        (["--seed", "3", "--actions", "1"], "SIM=raft, SIM=cluster or SIM=transactions"),
         (["--part", "cluster", "--actions", "1"], "say SEED="),
         (["--part", "bugs", "--seed", "1"], "leave SEED out"),
     ],

@@ -14,7 +14,8 @@ from sim.cluster.__main__ import main
 from sim.cluster.planted_bugs import BY_NAME, PLANTED_BUGS, SCRIPTED_BUGS, run_seed
 from sim.cluster.runs import run
 from sim.cluster.schedule import draw_schedule
-from sim.cluster.sweep import CLUSTERS, describe_violation, run_again, run_block
+from sim.cluster.sweep import CLUSTERS
+from sim.cluster.sweep import SEEDS as CLUSTER_SEEDS
 from sim.outcome import Outcome
 from sim.planting import PlantedBug, planted, search
 from sim.processes import spread
@@ -29,9 +30,9 @@ FOUND_AT_ONCE = [bug for bug in PLANTED_BUGS if bug.within <= 20]
 def test_cluster_keeps_all_invariants_in_different_histories_and_becomes_whole_and_exercises_the_cores() -> None:
     """One test for all that is asked of these seeds: they are run once, over all cores."""
     blocks = [range(start, start + 10) for start in range(0, SEEDS, 10)]
-    outcomes = [outcome for of_block in spread(run_block, blocks) for outcome in of_block]
+    outcomes = [outcome for of_block in spread(CLUSTERS.run_block, blocks) for outcome in of_block]
     broken = [outcome for outcome in outcomes if outcome.violated is not None]
-    assert not broken, describe_violation(broken[0])
+    assert not broken, CLUSTERS.describe(broken[0])
     assert [outcome.seed for outcome in outcomes] == [*range(SEEDS)]
     assert len({outcome.fingerprint for outcome in outcomes}) == SEEDS
     counts: Counter[str] = Counter()
@@ -42,10 +43,10 @@ def test_cluster_keeps_all_invariants_in_different_histories_and_becomes_whole_a
     assert counts["recovered"] == SEEDS
 
 
-def test_another_history_of_the_same_seed_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_history_of_the_same_seed_is_a_violation() -> None:
     fingerprints = iter((1, 2))
-    monkeypatch.setattr("sim.cluster.sweep.run", lambda s: Outcome(s.seed, fingerprint=next(fingerprints)))
-    assert run_again(draw_schedule(1)).violated == "SameHistory"
+    seeds = replace(CLUSTER_SEEDS, run=lambda schedule: Outcome(schedule.seed, fingerprint=next(fingerprints)))
+    assert seeds.run_again(1).violated == "SameHistory"
 
 
 def test_cluster_history_does_not_depend_on_the_process() -> None:
@@ -85,7 +86,7 @@ def test_failure_of_a_cluster_is_minimised_and_seen_again_as_it_says(capsys: pyt
         assert outcome is not None
         assert outcome.violated is not None
         schedule = draw_schedule(outcome.seed)
-        text = describe_violation(outcome, max_runs=15)
+        text = CLUSTER_SEEDS.describe(outcome, max_runs=15)
         command, _, actions = text.rpartition(" ACTIONS=")
         assert command.endswith(f"make sim SIM=cluster SEED={outcome.seed}")
         assert len(actions.split(",")) < len(schedule.actions)

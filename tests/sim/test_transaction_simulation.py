@@ -1,4 +1,4 @@
-"""Transactions in simulated time under faults, judged by the checker of chaos; machinery: ``sim/transactions``."""
+"""Clusters with transactions in simulated time, judged by the checker of chaos; machinery: ``sim/transactions``."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from sim.planting import PlantedBug, planted, search
 from sim.processes import spread
 from sim.transactions.planted_bugs import PLANTED_BUGS, run_seed
 from sim.transactions.runs import run
-from sim.transactions.sweep import TRANSACTIONS, run_block
+from sim.transactions.schedule import draw_transactional_schedule
+from sim.transactions.sweep import TRANSACTIONS
 
-SEEDS = 60
+SEEDS = 20
 FOUND_AT_ONCE = [bug for bug in PLANTED_BUGS if bug.within <= 20]
 
 
 @pytest.mark.slow
 def test_transactions_are_whole_and_once_in_different_histories_and_exercise_the_cores() -> None:
     blocks = [range(start, start + 10) for start in range(0, SEEDS, 10)]
-    outcomes = [outcome for of_block in spread(run_block, blocks) for outcome in of_block]
+    outcomes = [outcome for of_block in spread(TRANSACTIONS.run_block, blocks) for outcome in of_block]
     broken = [outcome for outcome in outcomes if outcome.violated is not None]
     assert not broken, TRANSACTIONS.describe(broken[0])
     assert len({outcome.fingerprint for outcome in outcomes}) == SEEDS
@@ -50,11 +51,11 @@ def test_simulation_of_transactions_finds_planted_bugs(bug: PlantedBug) -> None:
 
 
 def test_planted_bugs_of_transactions_are_gone_afterwards() -> None:
-    expected = run(1)
+    expected = run(draw_transactional_schedule(1))
     for bug in PLANTED_BUGS:
         with planted(bug):
             pass
-    assert run(1) == expected
+    assert run(draw_transactional_schedule(1)) == expected
     assert expected.violated is None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sim.cluster.runs import run
+from sim.cluster.runs import Run
 from sim.cluster.schedule import Schedule
 from sim.minimiser import ddmin
 from sim.outcome import Outcome
@@ -13,7 +13,7 @@ MAX_RUNS = 400
 
 
 def minimise(
-    schedule: Schedule, violated: str, *, max_runs: int = MAX_RUNS, check_every: int = 1
+    schedule: Schedule, violated: str, run: Run, *, max_runs: int = MAX_RUNS, check_every: int = 1
 ) -> tuple[Schedule, Outcome]:
     """Return a part of the schedule that breaks the same property, from which no single action can be left out.
 

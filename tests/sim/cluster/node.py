@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from memory_disk import MachineCrashed, MemoryFiles, no_fault
 from sim.cluster.controller_calls import ControllerCalls
+from sim.cluster.coordination import Coordination, ShardCall
 from sim.cluster.fetchers import Fetchers
 from sim.cluster.following import Following
 from sim.cluster.handlers import Handlers
 from sim.cluster.isr_changes import IsrChanges
 from sim.cluster.replicas import LOG_DIR, Replicas, SimulatedPartition
 from sim.cluster.serving import Key, Produce, delete_records, produce, unknown_partition
+from sim.cluster.shards import MemoryView
 from sim.cluster.standing import CLUSTER, Standing
 from sim.cluster.world import OnAnswer, Process, World, rack_of
 
@@ -31,6 +33,8 @@ from tidelog_node.hosting.events import LeaderFollowed, LeaderUnfollowed
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.replica_events import append_refused, key_of, replica_refused
 from tidelog_node.replication.commands import ProposeIsr
+from tidelog_node.transactions.markers import MarkersRequest
+from tidelog_node.transactions.verification import VerificationRequest
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker
@@ -50,6 +54,7 @@ class NodeProcess(Process):
     fetchers: Fetchers
     handlers: Handlers
     calls: ControllerCalls
+    coordination: Coordination
 
     def __init__(
         self,
@@ -70,6 +75,7 @@ class NodeProcess(Process):
         self.files.write_bytes(LOG_DIR / "meta.properties", _properties(number))
         self.restarts_after_ms: int | None = None
         self.reboots_on_failure = False
+        self._view = MemoryView()
         self.on_crash: Callable[[NodeProcess], None] = lambda _: None
         self._producer_ids = range(0)
 
@@ -116,9 +122,12 @@ class NodeProcess(Process):
         except TidelogError:
             self.fail()
         else:
+            self.coordination = Coordination(self, self._view)
             self.standing.begin()
             self.following.begin()
             self.replicas.begin()
+            if self.topology.coordinates:
+                self.coordination.begin()
 
     def end_life(self) -> None:
         """Be down: the controllers hear that the connection is gone."""
@@ -195,6 +204,21 @@ class NodeProcess(Process):
             self.handlers.handle(*request, answer)
         else:
             answer(None)
+
+    def coordinate(self, request: ShardCall, answer: OnAnswer) -> None:
+        """Handle a request for the shard of a group or of a transactional id; nobody listens before it serves."""
+        if self.is_serving:
+            self.coordination.call(request, answer)
+        else:
+            answer(None)
+
+    def answer_questions(self, request: VerificationRequest, answer: OnAnswer) -> None:
+        """Handle the questions of a leader about transactions."""
+        self.coordination.answer_questions(request, answer)
+
+    def write_markers(self, request: MarkersRequest, answer: OnAnswer) -> None:
+        """Handle the markers of a coordinator."""
+        self.coordination.write_markers(request, answer)
 
     def delete_records(self, request: tuple[Key, int], answer: OnAnswer) -> None:
         """See :func:`serving.delete_records`."""

@@ -54,7 +54,7 @@ def _find_by_name(name: str) -> Finding:
 
 
 def _minimised(seed: int, violated: str) -> Sequence[object]:
-    least, _ = minimise(draw_schedule(seed), violated, max_runs=_MINIMISING_RUNS, check_every=NEVER)
+    least, _ = minimise(draw_schedule(seed), violated, run, max_runs=_MINIMISING_RUNS, check_every=NEVER)
     return least.actions
 
 

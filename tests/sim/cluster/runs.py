@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from sim.cluster.cluster import Cluster
 from sim.cluster.nemesis import Nemesis
 from sim.cluster.recovery import Recovery
 from sim.cluster.schedule import Schedule
 from sim.outcome import Outcome, noting_violations
+
+
+class Run(Protocol):
+    """A run of a schedule to its end and through recovery, or to the first broken property."""
+
+    def __call__(
+        self, schedule: Schedule, *, check_every: int = 1, on_cluster: Callable[[Cluster], None] = ...
+    ) -> Outcome: ...
 
 
 def run(schedule: Schedule, *, check_every: int = 1, on_cluster: Callable[[Cluster], None] = lambda _: None) -> Outcome:

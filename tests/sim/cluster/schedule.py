@@ -80,6 +80,11 @@ class Topology:
     """True if disks lose nothing that would void a guarantee."""
     clocks: tuple[tuple[int, int], ...]
 
+    @property
+    def coordinates(self) -> bool:
+        """True if nodes coordinate groups and transactions: the internal topics are there."""
+        return any(topic.name.startswith("__") for topic in self.topics)
+
     def topic_config(self) -> TopicConfig:
         """Return the settings of topics that do not say, the same on every process."""
         return TopicConfig(min_insync_replicas=self.min_isr)

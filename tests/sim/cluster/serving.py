@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from sim.cluster.world import OnAnswer
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import parse_header
+from tidelog_node.log import NO_GUARD
+from tidelog_node.transactions.states import EPOCH_BUMP_VERSION
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess
@@ -20,12 +23,14 @@ Key = tuple[str, int]
 
 
 class Produce(NamedTuple):
-    """A batch for a partition."""
+    """A batch for a partition. ``version`` is the transaction version of the client, if it belongs to a transaction."""
 
     key: Key
     records: bytes
     acks: int
     timeout_ms: int
+    transactional_id: str = ""
+    version: int = 0
 
 
 class Produced(NamedTuple):
@@ -36,10 +41,38 @@ class Produced(NamedTuple):
 
 
 def produce(node: NodeProcess, request: Produce, answer: OnAnswer) -> None:
-    """Append, and answer when the batch is as safe as asked for."""
+    """Append, and answer when the batch is as safe as asked for. Verify the first batch of a transaction before."""
     try:
         partition = node.partition(request.key)
-        info = partition.append(request.records, needs_all_replicas=request.acks == -1)
+        if request.transactional_id:
+            _verify(node, partition, request, answer)
+        else:
+            _append(node, partition, request, answer)
+    except TidelogError as error:
+        answer(error)
+
+
+def _verify(node: NodeProcess, partition: SimulatedPartition, request: Produce, answer: OnAnswer) -> None:
+    header = parse_header(request.records)
+    guard = partition.begin_verification(header, begins_at_zero=request.version >= EPOCH_BUMP_VERSION)
+
+    def then(error: TidelogError | None) -> None:
+        if error is not None:
+            answer(error)
+        else:
+            _append(node, partition, request, answer, guard)
+
+    if guard == NO_GUARD:
+        then(None)
+    else:
+        node.coordination.verify(partition, header, guard, request.transactional_id, request.version, then)
+
+
+def _append(
+    node: NodeProcess, partition: SimulatedPartition, request: Produce, answer: OnAnswer, guard: int = NO_GUARD
+) -> None:
+    try:
+        info = partition.append(request.records, request.acks == -1, guard)
     except TidelogError as error:
         answer(error)
         return

@@ -223,6 +223,8 @@ class World:
         self.cuts: dict[tuple[int, int], int] = {}
         self.noises: list[Noise] = []
         self.trace: Callable[[str], None] | None = None
+        self.stray_percent = 0
+        """The share of the requests of transactions that arrive twice."""
         self._order = 0
         self._heap: list[tuple[int, int, Call, tuple[Any, ...]]] = []
         self._sent: dict[tuple[int, int], int] = {}
@@ -273,6 +275,25 @@ class World:
             if can_double and (more >> 16) % 100 < noise.double:
                 self.at(self.now_us + delay_us + more % noise.late_us, self._arrive, way, call, arguments)
         self.at(self.now_us + delay_us, self._arrive, way, call, arguments)
+
+    def stray(self, sender: int, to: int, handler: str, request: Any) -> bool:
+        """Let a share of the requests arrive once more, late, over a connection that the sender has given up.
+
+        Return whether this one does.
+        """
+        if not self.stray_percent:
+            return False
+        count = self._sent.get((sender, to), 0)
+        dice = mix(self.seed, to, sender, count)
+        if dice % 100 >= self.stray_percent:
+            return False
+        at_us = self.now_us + (30, 100, 400)[(dice >> 8) % 3] * 1_000
+        self.at(at_us, self._arrive, (sender, to), self._handle_stray, (to, handler, request))
+        return True
+
+    def _handle_stray(self, to: int, handler: str, request: Any) -> None:
+        process = self.processes[to]
+        process.enter(process.life, getattr(process, handler), request, lambda _: None)
 
     def cut(self, sender: int, to: int, until_us: int) -> None:
         """Let no message from one process reach another for a while."""

@@ -1,6 +1,6 @@
-"""The whole simulation of transactions: brokers, clients and their history, and the faults.
+"""A simulated cluster with transactions: producers, members of a group, readers, their faults, and their history.
 
-The world's dice draw everything, so that a seed is a history.
+The world's dice draw what clients do, so that a seed is a history.
 """
 
 from __future__ import annotations
@@ -9,102 +9,83 @@ import random
 from collections import Counter
 from typing import Any
 
-from sim.cluster.world import Noise, World
-from sim.transactions.brokers import Broker
-from sim.transactions.clients import Reader, TransactionalProducer, polled
-from sim.transactions.coordinators import StateLog
-from sim.transactions.offsets import NOTHING, GroupOffsets, name_of
-from sim.transactions.partitions import Key, SimulatedPartition
+from raft_properties import PropertyViolatedError, require
+from sim.cluster.cluster import Cluster
+from sim.cluster.coordination import ShardCall
+from sim.cluster.nemesis import Nemesis
+from sim.cluster.replicas import SimulatedPartition
+from sim.cluster.schedule import LEADER, Action, Schedule
+from sim.cluster.serving import Key
+from sim.transactions.clients import Client, GaveUpError, Reader, TransactionalProducer, Work, name_of
+from sim.transactions.members import GROUP_SHARD, NOTHING, Transformer, note_fetched
+from sim.transactions.memberships import GROUP, ClassicMembership, ConsumerMembership, Membership
+from sim.transactions.schedule import INPUTS, OUTPUTS
 
 from tidelog_chaos.history import TRANSACTIONS, Op, OpType
-from tidelog_node.transactions.markers import NO_LEADER
+from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC
+from tidelog_node.groups.messages import OffsetFetchGroup, TopicPartitions
 
-_BROKERS = (1, 2, 3)
-_FIRST_CLIENT = 11
-_FAULTS_MS = 3_000
-_REPLICATE_MS = 4
+_FIRST_CLIENT = 51
 _TIMEOUT_MS = 800
-_MARGIN_MS = 1_500
+_STEP_MS = 20
+_STOPPING_MS = 3_000
+_SETTLING_MS = 6_000
 _MAX_PRODUCERS = 40
+_AMBUSHES = (("kill", 1), ("pause", 0), ("isolate", 0), ("overtake", 1), ("bounce", 0))
+_WRITERS = ("writer-0", "writer-1")
+_TRANSFORMERS = ("transformer-0", "transformer-1", "transformer-2")
 
 
-class TransactionWorld(World):
-    """Three brokers with five partitions, one of the offsets and two of __transaction_state."""
+class TransactionWorld:
+    """The clients of a cluster, from the end of its setup on."""
 
-    def __init__(self, seed: int, *, checks_invariants: bool = True) -> None:
-        super().__init__(seed)
-        self.dice = random.Random(seed)
-        self.checks_invariants = checks_invariants
+    def __init__(self, cluster: Cluster, schedule: Schedule) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.dice = random.Random(schedule.seed)
         self.timeout_ms = _TIMEOUT_MS
         self.share_of_version_2 = self.dice.choice([0, 0.5, 1, 1])
-        self.share_of_strays = self.dice.choice([0, 0.05, 0.2])
+        self.world.stray_percent = self.dice.choice([0, 10, 30])
+        self._uses_classic_protocol = self.dice.random() < 0.5
         self.history: list[Op] = []
         self.counts: Counter[str] = Counter()
-        self.inputs: list[Key] = [("in", 0), ("in", 1)]
-        self.outputs: list[Key] = [("out", 0), ("out", 1), ("out", 2)]
-        names = [*self.inputs, *self.outputs, ("__consumer_offsets", 0)]
-        self.partitions = {key: SimulatedPartition(key, _BROKERS[i % 3]) for i, key in enumerate(names)}
-        self.offsets = GroupOffsets(self.partitions[names[-1]])
+        self.inputs = [key for key in cluster.keys if key[0] == INPUTS]
+        self.outputs = [key for key in cluster.keys if key[0] == OUTPUTS]
+        self._end_ms = schedule.end_ms
         self._values: Counter[Key] = Counter()
-        self._producer_ids = 1_000
-        self._brokers = {number: Broker(self, number) for number in _BROKERS}
-        self._state_logs = [StateLog(number) for number in _BROKERS[:2]]
-        for key, partition in self.partitions.items():
-            self._brokers[partition.leader].led[key] = partition.epoch
-        for index, log in enumerate(self._state_logs):
-            self._brokers[log.leader].markers.lead(index, log)
         self._next_client = _FIRST_CLIENT
-        self._slots: dict[str, Key | None] = {"writer-0": None, "writer-1": None}
-        self._slots |= {f"transformer-{index}": key for index, key in enumerate(self.inputs)}
         self._producers: list[TransactionalProducer] = []
         self._ambushes = 0
-        self._known_leaders: dict[Key, int] = {}
-        """The former leaders of partitions whose move is not known yet."""
-        self._faults = self._draw_faults()
-        self.at(0, self._replicate)
+        self._is_over = False
+        self._nemesis: Nemesis | None = None
 
-    # The cluster as all processes know it
+    # What clients use
 
     @property
     def now_ns(self) -> int:
         """The true time in nanoseconds."""
-        return self.now_us * 1_000
-
-    def new_producer_id(self) -> int:
-        """Return a producer id that nobody has."""
-        self._producer_ids += 1
-        return self._producer_ids
+        return self.world.now_us * 1_000
 
     def next_value(self, key: Key) -> int:
         """Return a value that the partition has not had."""
         self._values[key] += 1
         return self._values[key]
 
-    def coordinator_of(self, transactional_id: str) -> tuple[int, Broker]:
-        """Return the shard of a transactional id, and the broker that leads it."""
-        index = sum(transactional_id.encode()) % len(self._state_logs)
-        return index, self._brokers[self._state_logs[index].leader]
+    def count_of(self, topic: str) -> int:
+        """Return the number of partitions of a topic."""
+        return sum(key[0] == topic for key in self.cluster.keys)
 
-    def broker_of(self, key: Key) -> Broker:
-        """Return the broker that leads a partition."""
-        return self._brokers[self.partitions[key].leader]
+    def new_membership(self, number: int) -> Membership:
+        """Return the membership of a new member."""
+        if self._uses_classic_protocol:
+            return ClassicMembership(INPUTS, len(self.inputs))
+        topic_id = self.cluster.checker.metadata.latest.topics[INPUTS].topic_id
+        return ConsumerMembership(f"member-{number}", INPUTS, topic_id)
 
-    def leader_of(self, key: Key) -> int | None:
-        """Return the number of the broker that leads a partition, as far as brokers know."""
-        leader = self._known_leaders.get(key, self.partitions[key].leader)
-        return leader if self._brokers[leader].is_up else NO_LEADER
-
-    def stray(self, number: int, handler: str, request: Any) -> None:
-        """Let a request reach a broker late, over a connection that the sender has given up."""
-        self.count("stray requests")
-        delay_us = self.dice.choice([30, 100, 400]) * 1_000
-        self.at(self.now_us + delay_us, self._deliver_stray, number, handler, request)
-
-    def _deliver_stray(self, number: int, handler: str, request: Any) -> None:
-        broker = self._brokers[number]
-        broker.enter(broker.life, getattr(broker, handler), request, lambda _: None)
-
-    # The history
+    def stable_end(self, key: Key) -> int:
+        """Return the last stable offset of a partition's leader, -1 without one."""
+        partition = self._leader(key)
+        return -1 if partition is None else partition.log.last_stable_offset(partition.high_watermark)
 
     def write(self, process: int | str, kind: OpType, f: str, value: Any, **extra: Any) -> Op:
         """Add a line to the history."""
@@ -116,223 +97,176 @@ class TransactionWorld(World):
         """Add a note about transactions to the history."""
         self.write(TRANSACTIONS, "info", f, value)
 
-    def count(self, name: str) -> None:
+    def count(self, name: str, by: int = 1) -> None:
         """Count something that happened."""
-        self.counts[name] += 1
+        self.counts[name] += by
+
+    def ended(self, producer: TransactionalProducer) -> None:
+        """A producer instance has ended: another one takes its transactional id, until the faults are over."""
+        if not self._is_over:
+            delay_us = self.dice.choice([1, 50, 900]) * 1_000
+            self.world.at(self.world.now_us + delay_us, self._start_unless_over, producer.transactional_id)
+
+    def ambush(self, producer: TransactionalProducer) -> int:
+        """Have a fault happen to a commit, if one was planned. Return the time in ms for which the producer stalls."""
+        if not self._ambushes or self._is_over:
+            return 0
+        self._ambushes -= 1
+        self.count("fault: ambushed commit")
+        dice = self.dice.random()
+        if dice < 0.25:
+            # Longer than a session, shorter than the timeout of the transaction.
+            return 600
+        if dice < 0.5:
+            self._stall(producer)
+            return 0
+        name, amount = self.dice.choice(_AMBUSHES)
+        key = self.dice.choice([producer.shard, producer.shard, GROUP_SHARD, *self.outputs])
+        span_ms = self.dice.choice([1, 100, 400, 700])
+        action = Action(0, 0, name, LEADER, self.cluster.keys.index(key), span_ms, amount)
+        self.world.at(self.world.now_us + self.dice.randrange(15_000), self._act, action)
+        # The former leader leads again: its shards go on with the views that they have left.
+        self.world.at(self.world.now_us + 600_000, self._act, Action(0, 0, "prefer"))
+        return 0
+
+    def _stall(self, producer: TransactionalProducer) -> None:
+        """Pause a follower of a producer's shard, so that nothing is committed there. Then kill the leader, and maybe
+        the producer."""
+        shard = producer.shard
+        registration = self.cluster.checker.metadata.latest.partition(*shard)
+        followers = [] if registration is None else [n for n in registration.isr if n != registration.leader]
+        if followers:
+            follower = self.cluster.nodes[self.dice.choice(followers)]
+            follower.pause(self.world.now_us + 150_000)
+            kill = Action(0, 0, "kill", LEADER, self.cluster.keys.index(shard), 300, 1)
+            at_us = self.world.now_us + 5_000 + self.dice.randrange(40_000)
+            self.world.at(at_us, self._act, kill)
+            if self.dice.random() < 0.6:
+                self.world.at(at_us, self._end, producer)
 
     # The run
 
-    def run(self) -> list[Op]:
-        """Run to the end, and return the history."""
-        for name in self._slots:
-            self._start_producer(name)
-        for from_follower in (False, True):
-            Reader(self, self._new_number(), from_follower=from_follower)
-        for at_ms, fault in self._faults:
-            self.at(at_ms * 1_000, fault)
-        self.run_until(_FAULTS_MS * 1_000)
-        self._heal()
-        self._settle()
-        self._read_everything()
-        return self.history
-
-    def _draw_faults(self) -> list[tuple[int, Any]]:
-        faults = [
-            self._move_partition,
-            self._move_shard,
-            self._pause_client,
-            self._pause_broker,
-            self._replace_producer,
-            self._kill_producer,
-            self._disturb,
-            self._bounce_broker,
-            self._plan_ambush,
-        ]
+    def begin(self, nemesis: Nemesis) -> None:
+        """Start the clients, and plan their faults."""
+        self._nemesis = nemesis
+        for name in (*_WRITERS, *_TRANSFORMERS):
+            self._start(name)
+        self._readers = [Reader(self, self._new_number(), from_replicas=each) for each in (False, True)]
+        faults = [self._pause_client, self._kill_client, self._replace_client, self._plan_ambush]
         weights = [self.dice.choice([0, 1, 1, 3]) for _ in faults]
-        if not any(weights):
-            return []
-        count = self.dice.choice([0, 10, 25, 50])
-        chosen = self.dice.choices(faults, weights, k=count)
-        return [(self.dice.randrange(_FAULTS_MS), fault) for fault in chosen]
+        if any(weights):
+            for fault in self.dice.choices(faults, weights, k=self.dice.choice([6, 12, 25])):
+                self.world.at(self.world.now_us + self.dice.randrange(self._end_ms) * 1_000, fault)
 
-    def _heal(self) -> None:
-        self.heal()
-        for process in self.processes.values():
-            if isinstance(process, Broker):
-                process.paused_until_us = min(process.paused_until_us, self.now_us + 1_000)
-                self.at(self.now_us + 1_000, process._resume, process.life)
+    def settle(self) -> None:
+        """After the faults: wait until all transactions have ended, and all that is stable has been read."""
+        self._is_over = True
+        for reader in self._readers:
+            reader.end_life()
         for producer in self._producers:
-            if producer.is_up:
-                producer.is_stopping = True
-
-    def _settle(self) -> None:
-        """Wait until all transactions have ended, as long as that may take."""
-        end_us = self.now_us + (_TIMEOUT_MS + _MARGIN_MS) * 1_000
-        self.run_until(self.now_us + _MARGIN_MS * 1_000)
+            producer.is_stopping = True
+            producer.go_on()
+            if self.dice.random() < 0.3:
+                # Nobody but the coordinator ends what it leaves.
+                self._end(producer)
+        self._wait(lambda: not any(producer.is_up for producer in self._producers), _STOPPING_MS)
         for producer in self._producers:
             if producer.is_up:
                 producer.end_life()
-        while (behind := self._behind()) and self.now_us < end_us + _MARGIN_MS * 1_000:
-            self.run_until(self.now_us + 20_000)
-        self.annotate("settled", {"limit_s": (_TIMEOUT_MS + 2 * _MARGIN_MS) / 1_000, "behind": behind})
-        found = {name_of(key): self.offsets.stable_offset(key) for key in self.inputs}
-        final = {
-            name: offset if isinstance(offset, int) and offset != NOTHING else None for name, offset in found.items()
-        }
-        self.annotate("ended", {"offsets": final})
+        self._wait(lambda: not self._behind(), _SETTLING_MS)
+        self.annotate("settled", {"limit_s": (_STOPPING_MS + _SETTLING_MS) / 1_000, "behind": self._behind()})
+        auditor = _Auditor(self, self._new_number())
+        finals = [Reader(self, self._new_number(), from_replicas=each) for each in (False, True)]
+        self._wait(lambda: not auditor.is_up and all(reader.is_at_end() for reader in finals), _SETTLING_MS)
+        require(not auditor.is_up, "StableOffsets", f"nobody tells the offsets of {GROUP}")
+        for reader in finals:
+            reader.end_life()
+
+    def _wait(self, condition: Any, bound_ms: int) -> None:
+        end_us = self.world.now_us + bound_ms * 1_000
+        while not condition() and self.world.now_us < end_us:
+            self.world.run_until(self.world.now_us + _STEP_MS * 1_000)
 
     def _behind(self) -> dict[str, list[int]]:
-        return {
-            name_of(key): [partition.last_stable_offset, partition.log.log_end_offset]
-            for key, partition in self.partitions.items()
-            if partition.last_stable_offset < partition.log.log_end_offset
-        }
-
-    def _read_everything(self) -> None:
-        process = self._new_number()
+        """Return the last stable offset and the end of the partitions in which a transaction is open."""
+        found = {}
         for key in self.inputs + self.outputs:
-            partition, at = self.partitions[key], 0
-            while at < partition.last_stable_offset:
-                found, at = partition.read(at, is_read_committed=True)
-                self.write(process, "invoke", "poll", [["poll"]])
-                self.write(process, "ok", "poll", polled(key, found))
-                self.counts["read"] += len(found)
+            end, stable = self.cluster.checker.truth(key).high_watermark, self.stable_end(key)
+            partition = self._leader(key)
+            end = end if partition is None else max(end, partition.log.log_end_offset)
+            if stable < end:
+                found[name_of(key)] = [max(stable, 0), end]
+        return found
 
-    def _replicate(self) -> None:
-        for partition in self.partitions.values():
-            if self.dice.random() < 0.5:
-                partition.replicate(self.now_ms)
-        self.at(self.now_us + _REPLICATE_MS * 1_000, self._replicate)
+    def _leader(self, key: Key) -> SimulatedPartition | None:
+        registration = self.cluster.checker.metadata.latest.partition(*key)
+        node = None if registration is None else self.cluster.nodes.get(registration.leader)
+        return None if node is None or not node.is_up else node.partitions.get(key)
 
-    # Faults
+    # Faults of clients
 
     def _new_number(self) -> int:
         self._next_client += 1
         return self._next_client
 
-    def _start_producer(self, name: str) -> None:
+    def _start(self, name: str) -> None:
         if len(self._producers) < _MAX_PRODUCERS:
-            producer = TransactionalProducer(self, self._new_number(), name, self._slots[name])
-            self._producers.append(producer)
+            kind = Transformer if name in _TRANSFORMERS else TransactionalProducer
+            self._producers.append(kind(self, self._new_number(), name))
 
-    def _replace_producer(self) -> None:
-        """Start another producer with a transactional id; the older one may be alive."""
-        self.count("fault: replaced producer")
-        self._start_producer(self.dice.choice(list(self._slots)))
+    def _start_unless_over(self, name: str) -> None:
+        if not self._is_over:
+            self._start(name)
 
-    def _kill_producer(self) -> None:
-        alive = [producer for producer in self._producers if producer.is_up]
-        if alive:
-            self.count("fault: killed producer")
-            producer = self.dice.choice(alive)
+    def _alive(self) -> list[TransactionalProducer]:
+        return [producer for producer in self._producers if producer.is_up]
+
+    def _end(self, producer: TransactionalProducer) -> None:
+        if producer.is_up:
             producer.end_life()
-            delay_us = self.dice.choice([1, 50, 900]) * 1_000
-            self.at(self.now_us + delay_us, self._start_producer, producer.transactional_id)
 
     def _pause_client(self) -> None:
-        alive = [producer for producer in self._producers if producer.is_up]
-        if alive:
-            self.count("fault: paused producer")
-            span_ms = self.dice.choice([50, 300, 1_200])
-            self.dice.choice(alive).pause(self.now_us + span_ms * 1_000)
+        alive = self._alive()
+        if alive and not self._is_over:
+            self.count("fault: paused client")
+            span_ms = self.dice.choice([50, 300, 600, 1_200])
+            self.dice.choice(alive).pause(self.world.now_us + span_ms * 1_000)
 
-    def _pause_broker(self) -> None:
-        self.count("fault: paused broker")
-        broker = self._brokers[self.dice.choice(_BROKERS)]
-        broker.pause(self.now_us + self.dice.choice([30, 200, 600]) * 1_000)
-        if self.dice.random() < 0.5:
-            self._move_away(broker, knows=False)
+    def _kill_client(self) -> None:
+        alive = self._alive()
+        if alive and not self._is_over:
+            self.count("fault: killed client")
+            self.dice.choice(alive).end_life()
 
-    def _bounce_broker(self) -> None:
-        self.count("fault: bounced broker")
-        broker = self._brokers[self.dice.choice(_BROKERS)]
-        if broker.is_up and all(other.is_up for other in self._brokers.values()):
-            broker.kill()
-            self._move_away(broker, knows=False)
-            self.at(self.now_us + self.dice.choice([10, 200]) * 1_000, broker.start)
-
-    def _disturb(self) -> None:
-        self.count("fault: disturbed network")
-        loss, slow = self.dice.choice([0, 5, 20]), self.dice.choice([5, 20])
-        late_us = self.dice.choice([20, 120]) * 1_000
-        self.noises.append(Noise(self.now_us + 400_000, 0, loss, slow, 0, late_us))
-
-    def _move_partition(self) -> None:
-        self.count("fault: moved partition")
-        self._lead(self.dice.choice(list(self.partitions)), self.dice.choice(_BROKERS), knows=self.dice.random() < 0.5)
-
-    def _move_shard(self) -> None:
-        self.count("fault: moved shard")
-        index = self.dice.randrange(len(self._state_logs))
-        self._lead_shard(index, self.dice.choice(_BROKERS), knows=self.dice.random() < 0.5)
+    def _replace_client(self) -> None:
+        """Start another producer with a transactional id; the older one may be alive."""
+        if not self._is_over:
+            self.count("fault: replaced client")
+            self._start(self.dice.choice([*_WRITERS, *_TRANSFORMERS]))
 
     def _plan_ambush(self) -> None:
-        self._ambushes += 2
+        self._ambushes += 3
 
-    def ambush(self, producer: TransactionalProducer) -> None:
-        """Have a fault happen while a producer's commit is under way, if one was planned."""
-        if self._ambushes:
-            self._ambushes -= 1
-            self.count("fault: ambushed commit")
-            if self.dice.random() < 0.4:
-                self._stall(producer)
-            else:
-                self.at(self.now_us + self.dice.randrange(60_000), self._strike, producer)
+    def _act(self, action: Action) -> None:
+        if self._nemesis is not None and not self._is_over:
+            self._nemesis.act(action)
 
-    def _stall(self, producer: TransactionalProducer) -> None:
-        """Pause a broker, so that a shard commits nothing and some partitions do not answer. Then move the shard."""
-        index, coordinator = self.coordinator_of(producer.transactional_id)
-        log = self._state_logs[index]
-        others = [broker for broker in self._brokers.values() if broker is not coordinator and broker.is_up]
-        paused = self.dice.choice(others)
-        paused.pause(self.now_us + 300_000)
-        log.stalled_until_us = self.now_us + 300_000
-        self.at(self.now_us + 100_000, self._strike, producer, paused)
 
-    def _strike(self, producer: TransactionalProducer, besides: Broker | None = None) -> None:
-        """Move the coordinator of a producer, and maybe kill the producer, or move a partition."""
-        index, _ = self.coordinator_of(producer.transactional_id)
-        if besides is not None or self.dice.random() < 0.7:
-            candidates = [number for number in _BROKERS if besides is None or number != besides.number]
-            self._lead_shard(index, self.dice.choice(candidates), knows=self.dice.random() < 0.5)
-        if besides is not None:
-            self._move_away(besides, knows=False)
-        elif self.dice.random() < 0.7:
-            self._lead(self.dice.choice(list(self.partitions)), self.dice.choice(_BROKERS), knows=True)
-        if self.dice.random() < 0.5 and producer.is_up:
-            producer.end_life()
-            self._start_producer(producer.transactional_id)
+class _Auditor(Client):
+    """Reads the group's final offsets."""
 
-    def _move_away(self, broker: Broker, *, knows: bool) -> None:
-        others = [other.number for other in self._brokers.values() if other.is_up and other is not broker]
-        for key, partition in self.partitions.items():
-            if partition.leader == broker.number:
-                self._lead(key, self.dice.choice(others), knows=knows)
-        for index, log in enumerate(self._state_logs):
-            if log.leader == broker.number:
-                self._lead_shard(index, self.dice.choice(others), knows=knows)
+    def __init__(self, transactions: TransactionWorld, number: int) -> None:
+        super().__init__(transactions, number)
+        self.begin(self._live())
 
-    def _lead(self, key: Key, number: int, *, knows: bool) -> None:
-        """Let a broker lead a partition; the former leader may not know."""
-        partition, broker = self.partitions[key], self._brokers[number]
-        if not broker.is_up:
-            return
-        if knows:
-            self._brokers[partition.leader].led.pop(key, None)
-        self._known_leaders.setdefault(key, partition.leader)
-        self.at(self.now_us + self.dice.choice([1, 30, 100]) * 1_000, self._known_leaders.pop, key, None)
-        partition.change_leader(number)
-        broker.led[key] = partition.epoch
-
-    def _lead_shard(self, index: int, number: int, *, knows: bool) -> None:
-        log, broker = self._state_logs[index], self._brokers[number]
-        if not broker.is_up:
-            return
-        former = self._brokers[log.leader]
-        if former.is_up and self.share_of_strays:
-            for request in former.markers.strays(index):
-                self.stray(request.node_id, "write_markers", request)
-        if knows and former.is_up:
-            former.markers.resign(index)
-        log.change_leader(number, self.dice.randrange(len(log.appended) + 1))
-        broker.markers.lead(index, log)
+    def _live(self) -> Work:
+        final: dict[str, int | None] = {}
+        for key in self.transactions.inputs:
+            request = OffsetFetchGroup(GROUP, topics=(TopicPartitions(key[0], (key[1],)),), require_stable=True)
+            try:
+                response = yield from self.ask(GROUP_SHARD, "coordinate", ShardCall(OFFSETS_TOPIC, GROUP, request))
+            except GaveUpError as gave_up:
+                raise PropertyViolatedError("StableOffsets", f"nobody tells that of {key}: {gave_up.error}") from None
+            offset = note_fetched(self.transactions, key, response)
+            final[name_of(key)] = None if offset == NOTHING else offset
+        self.transactions.annotate("ended", {"offsets": final})
