@@ -1,4 +1,4 @@
-"""A cluster whose gRPC listeners have TLS: the SDK, the command line, replication, and certificates that change."""
+"""A cluster in which every connection has TLS: the SDK, replication, the quorum, and certificates that change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from acknowledged import wait_for
 from certificates import Authority
 
 from tidelog import AdminClient, Consumer, KafkaException, Producer
-from tidelog.admin import NewTopic
+from tidelog.admin import NewTopic, QuorumAdmin
 from tidelog.testing import LocalCluster
 
 DEADLINE_S = 30
@@ -37,7 +37,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder, authority = tmp_path_factory.mktemp("stores"), Authority()
     authority.issue("alice", hosts=()).write_pem(folder / "alice.pem")
     config = {
-        "listener.security.protocol.map": "GRPC:GRPC_SSL,PLAINTEXT:SSL",
+        "listener.security.protocol.map": "GRPC:GRPC_SSL,GRPC_SSL:GRPC_SSL,PLAINTEXT:SSL",
+        "controller.listener.names": "GRPC_SSL",
         "inter.broker.listener.name": "GRPC",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": authority.issue("node").write_pem(folder / "node.pem"),
@@ -52,7 +53,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "ssl.certificate.location": str(folder / "alice.pem"),
         "ssl.key.location": str(folder / "alice.pem"),
     }
-    with LocalCluster(controllers=1, nodes=2, config=config, client_config=client) as cluster:
+    with LocalCluster(controllers=3, nodes=2, config=config, client_config=client) as cluster:
         yield Secured(cluster, folder, authority, client)
 
 
@@ -93,10 +94,23 @@ def test_client_that_cannot_connect_with_tls_says_why(
         admin.list_topics(timeout=3)
 
 
+def test_quorum_replaces_its_leader_over_tls(secured: Secured) -> None:
+    leader = secured.cluster.controller_leader()
+    assert leader is not None
+    secured.cluster.controllers[leader].kill()
+    wait_for(lambda: secured.cluster.controller_leader() not in (None, leader), "another leader", DEADLINE_S)
+    with AdminClient(secured.settings()) as admin:
+        admin.create_topics([NewTopic("after", 1, 2)])["after"].result(DEADLINE_S)
+    with QuorumAdmin(secured.settings()) as quorum:
+        assert quorum.describe_metadata_quorum().leader_id != leader
+    secured.cluster.controllers[leader].start()
+    secured.cluster.wait_ready()
+
+
 def test_changed_certificates_are_used_without_a_restart(secured: Secured) -> None:
     secured.authority.issue("renewed").write_pem(secured.folder / "node.pem")
     node = secured.cluster.nodes[1]
-    for port in (node.kafka_address, node.address):
+    for port in (node.kafka_address, node.address, secured.cluster.controllers[1].address):
         host, _, number = port.rpartition(":")
         wait_for(lambda at=(host, int(number)): b"renewed" in _certificate(secured, at), "the new one", DEADLINE_S)
     with AdminClient(secured.settings()) as admin:

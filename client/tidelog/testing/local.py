@@ -27,6 +27,7 @@ from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2 import GetMetadataRequest, GetMetadataResponse, PartitionMetadata
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_foundation.config import config_key, parse_config
+from tidelog_foundation.config.endpoints import DEFAULT_PROTOCOL_MAP, GRPC, GRPC_SSL, parse_protocol_map
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.ssl_settings import is_listener_key
 from tidelog_foundation.transport.channels import open_channel
@@ -64,7 +65,8 @@ class LocalCluster:
     have it; a key that neither has raises ``ConfigError``. A node's data is in its folder ``data``, and with more than
     one of ``log_dirs_per_node`` also in ``data-2``, ``data-3`` and so on. ``place("node", 2)`` and
     ``place("controller", 1)`` return the places of processes that do not run as ordinary processes of this machine.
-    If the gRPC listeners of the nodes have TLS, ``client_config`` has the settings with which clients connect:
+    If nodes or controllers have TLS (``listener.security.protocol.map`` with ``GRPC:GRPC_SSL``, and
+    ``controller.listener.names`` of ``GRPC_SSL``), ``client_config`` has the settings with which clients connect:
     ``security.protocol`` and ``ssl.*``.
 
     Needs ``pip install tidelog[node,quorum]``.
@@ -191,7 +193,7 @@ class LocalCluster:
             {
                 "node.id": controller_id,
                 "cluster.id": self.cluster_id,
-                "listeners": f"GRPC://{handle.address}",
+                "listeners": _listeners(handle, _QUORUM, self._config),
                 "controller.quorum.bootstrap.servers": bootstrap,
                 "metadata.log.dir": directory / "data",
                 **_known_settings(_QUORUM, self._config),
@@ -219,7 +221,13 @@ class LocalCluster:
         return run_sync(self._controller_leader(), 10)
 
     def _credentials_of(self, handle: ProcessHandle) -> grpc.ChannelCredentials | None:
-        return self._credentials if handle.id in self.nodes and self.nodes[handle.id] is handle else None
+        """Return the credentials for a process whose gRPC listener has TLS, as far as ``config`` tells."""
+        if handle in self.controllers.values():
+            has_tls = _controller_protocol(self._config) == GRPC_SSL
+        else:
+            protocols = str(self._config.get("listener.security.protocol.map", DEFAULT_PROTOCOL_MAP))
+            has_tls = parse_protocol_map(protocols).get(GRPC) == GRPC_SSL
+        return self._credentials if has_tls else None
 
     def _handles(self) -> list[ProcessHandle]:
         return [*self.controllers.values(), *self.nodes.values()]
@@ -249,7 +257,7 @@ class LocalCluster:
                 {
                     "node.id": node_id,
                     "cluster.id": self.cluster_id,
-                    "listeners": _listeners(handle, module),
+                    "listeners": _listeners(handle, module, self._config),
                     "controller.quorum.voters": voters,
                     _MODULES[module][1]: ",".join(
                         str(directory / name) for name in (self._log_dirs if module == _NODE else ["data"])
@@ -349,9 +357,15 @@ def _internal_topics(nodes: int) -> dict[str, object]:
     }
 
 
-def _listeners(handle: ProcessHandle, module: str) -> str:
-    grpc_listener = f"GRPC://{handle.address}"
-    return f"{grpc_listener},PLAINTEXT://{handle.kafka_address}" if module == _NODE else grpc_listener
+def _listeners(handle: ProcessHandle, module: str, config: Mapping[str, object]) -> str:
+    if module == _NODE:
+        return f"{GRPC}://{handle.address},PLAINTEXT://{handle.kafka_address}"
+    return f"{_controller_protocol(config)}://{handle.address}"
+
+
+def _controller_protocol(config: Mapping[str, object]) -> str:
+    """Return the protocol of the controllers, which is also the name of their listener."""
+    return str(config.get("controller.listener.names", GRPC)).upper()
 
 
 def _voters(places: Sequence[Place]) -> str:

@@ -17,7 +17,7 @@ FIXED_KEYS = _keys(
     alter.log.dirs.replication.quota.window.size.seconds
     authorizer.class.name broker.id client.quota.callback.class connection.failed.authentication.delay.ms
     connections.max.reauth.ms controlled.shutdown.enable
-    controller.listener.names controller.quorum.append.linger.ms controller.quorum.election.backoff.max.ms
+    controller.quorum.append.linger.ms controller.quorum.election.backoff.max.ms
     controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
     controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
     create.topic.policy.class.name

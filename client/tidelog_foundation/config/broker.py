@@ -204,7 +204,7 @@ _READ_ONLY_KEYS = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     advertised.listeners auto.create.topics.enable auto.leader.rebalance.enable
     broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms
-    cluster.id connections.max.idle.ms controlled.shutdown.timeout.ms
+    cluster.id connections.max.idle.ms controlled.shutdown.timeout.ms controller.listener.names
     controller.quorum.append.max.bytes controller.quorum.append.max.inflight
     controller.quorum.append.max.inflight.bytes controller.quorum.bootstrap.servers
     controller.quorum.election.timeout.ms controller.quorum.engine controller.quorum.heartbeat.interval.ms

@@ -105,6 +105,21 @@ def parse_broker_listeners(
     return BrokerListeners(everywhere, shown, _inter_broker(inter_broker, shown))
 
 
+def parse_controller_listener(name: str, protocol_map: str) -> NamedListener:
+    """Return the listener of ``controller.listener.names``, without an address.
+
+    Raises:
+        ConfigError: the name has no protocol, or one that controllers do not speak.
+    """
+    [listener] = _with_protocols((NamedListener(name.strip().upper(), ANY_HOST, 0),), parse_protocol_map(protocol_map))
+    if not listener.speaks_grpc:
+        raise ConfigError(
+            f"controller.listener.names {name} has the security protocol {listener.security_protocol}, but controllers "
+            f"speak {GRPC} or {GRPC_SSL}"
+        )
+    return listener
+
+
 def parse_listeners(text: str) -> tuple[NamedListener, ...]:
     """Return the listeners in ``NAME://host:port,NAME://host:port``; names are converted to capitals, as in Kafka.
 
@@ -227,15 +242,20 @@ def _inter_broker(name: str | None, advertised: tuple[NamedListener, ...]) -> Na
 
 
 def parse_listener(text: str) -> tuple[str, int]:
-    """Return (host, port) of ``GRPC://host:port``; the brackets of an IPv6 host are removed.
+    """Return (host, port) of ``GRPC://host:port`` or ``GRPC_SSL://host:port``, without the brackets of an IPv6 host.
 
     Raises:
         ConfigError: the text is malformed.
     """
     protocol, separator, address = text.strip().partition("://")
-    if not separator or protocol.upper() != "GRPC":
-        raise ConfigError(f'invalid listener "{text}": must be GRPC://host:port')
+    if not separator or not speaks_grpc(protocol.upper()):
+        raise ConfigError(f'invalid listener "{text}": must be GRPC://host:port, or with TLS GRPC_SSL://host:port')
     return parse_address(address)
+
+
+def listener_protocol(text: str) -> str:
+    """Return the security protocol of a listener that :func:`parse_listener` accepts."""
+    return text.strip().partition("://")[0].upper()
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -126,6 +126,17 @@ def listener_ssl_settings(properties: Mapping[str, str], listeners: Iterable[str
     return {name: parse_config(SslSettings, {**shared, **overrides[lower]}) for lower, name in names.items()}
 
 
+def with_listener_settings(properties: Mapping[str, str], listener: str) -> dict[str, str]:
+    """Return the properties of a process with one listener, whose prefixed keys replace those without the prefix.
+
+    Raises:
+        ConfigError: A prefixed key is not a TLS setting of the listener.
+    """
+    names = {listener.lower(): listener}
+    own = {key: value for key, value in properties.items() if not is_listener_key(key)}
+    return own | {_split(key, names)[1]: value for key, value in properties.items() if is_listener_key(key)}
+
+
 def _split(key: str, names: Mapping[str, str]) -> tuple[str, str]:
     rest = key.removeprefix(_PREFIX)
     for name in names:

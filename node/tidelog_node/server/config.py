@@ -54,6 +54,13 @@ class NodeConfig(KafkaListenerConfig, SslSettings):
         "name here.",
         not_empty,
     )
+    controller_listener_names: str = setting(
+        endpoints.GRPC,
+        "The name of the controllers' listener. Its protocol in listener.security.protocol.map is GRPC, or GRPC_SSL to "
+        "connect to the controllers with TLS, for which listener.name.<name>.ssl.* has the certificates.",
+        not_empty,
+        config_type="LIST",
+    )
     controller_quorum_voters: str | None = setting(
         None, "The controllers, as id@host:port,id@host:port,...", endpoints.parse_voters, config_type="LIST"
     )
@@ -183,6 +190,7 @@ class NodeConfig(KafkaListenerConfig, SslSettings):
         if not self.controller_quorum_voters and not self.bootstrap:
             raise ValueError("controller.quorum.voters or controller.quorum.bootstrap.servers must be set")
         self._listeners()
+        self.controller_listener  # noqa: B018  # it raises
         self.group_settings()
         # Not super(): the class with slots differs from the one that the compiler refers to.
         KafkaListenerConfig.__post_init__(self)
@@ -209,6 +217,11 @@ class NodeConfig(KafkaListenerConfig, SslSettings):
     def all_listeners(self) -> tuple[endpoints.NamedListener, ...]:
         """The listeners of all protocols. Port 0 lets the system choose."""
         return self._listeners().bound
+
+    @property
+    def controller_listener(self) -> endpoints.NamedListener:
+        """The name and protocol of the controllers' listener, without an address."""
+        return endpoints.parse_controller_listener(self.controller_listener_names, self.listener_security_protocol_map)
 
     @property
     def grpc_listener(self) -> endpoints.NamedListener:

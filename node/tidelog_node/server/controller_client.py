@@ -21,8 +21,10 @@ from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.requests import brokers, replicas
 from tidelog_foundation.requests.quorum import DescribeQuorumRequest
 from tidelog_foundation.requests.request import Request, response_type
+from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.time_slices import TimeSlices
-from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.transport import error_from_rpc
+from tidelog_foundation.transport.channels import Channels
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_foundation.waiting import ReportedWait
@@ -51,12 +53,20 @@ _METHODS = {
 class ControllerClient:
     """A node's client for the controllers. It opens one channel per controller at first use."""
 
-    def __init__(self, voters: Mapping[int, tuple[str, int]], bootstrap: Sequence[tuple[str, int]] = ()) -> None:
-        """``voters`` and ``bootstrap`` are the configured controllers, which remain the last resort."""
+    def __init__(
+        self,
+        voters: Mapping[int, tuple[str, int]],
+        bootstrap: Sequence[tuple[str, int]] = (),
+        certificates: CertificateStore | None = None,
+    ) -> None:
+        """``voters`` and ``bootstrap`` are the configured controllers, which remain the last resort.
+
+        With ``certificates``, connections use TLS.
+        """
         self._choice = ControllerChoice(configured_addresses(voters, bootstrap))
         self._voters = dict(voters)
         self._clock = SystemClock()
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = Channels(certificates)
         self.voters: Mapping[int, tuple[str, int]] = MappingProxyType(self._voters)
         """The known voting controllers, a view that follows :meth:`set_voters`."""
 
@@ -135,15 +145,11 @@ class ControllerClient:
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """Return the channel to a controller."""
-        if address not in self._channels:
-            self._channels[address] = open_channel(address)
-        return self._channels[address]
+        return self._channels.get(address)
 
     async def close(self) -> None:
         """Close all channels."""
-        for channel in self._channels.values():
-            await channel.close()
-        self._channels.clear()
+        await self._channels.close()
 
     async def _call(
         self, request: Request[R], timeout_s: float, attempt_timeout_s: float, *, repeats: bool = True

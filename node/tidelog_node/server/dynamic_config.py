@@ -44,8 +44,10 @@ class DynamicNodeConfig:
         self.file: Mapping[str, str] = {_ALIASES.get(key, key): value for key, value in properties.items()}
         self._own_file = {key: value for key, value in self.file.items() if not is_listener_key(key)}
         self.current = parse_config(NodeConfig, self._own_file)
-        self.listener_ssl = listener_ssl_settings(properties, (x.name for x in self.current.all_listeners))
-        """The TLS settings of each listener by name."""
+        self.listener_ssl = listener_ssl_settings(
+            properties, (x.name for x in (*self.current.all_listeners, self.current.controller_listener))
+        )
+        """The TLS settings of each listener by name, with those for the controllers' listener."""
         self._node_id = self.current.node_id
         self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._without_effect: Set[str] = frozenset()

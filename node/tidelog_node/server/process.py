@@ -153,7 +153,9 @@ class Node:
             config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
         )
         self._broker_id = BrokerId(config.node_id)
-        self._controller = ControllerClient(config.voters, config.bootstrap)
+        self._controller = ControllerClient(
+            config.voters, config.bootstrap, certificates.get(config.controller_listener.name)
+        )
         self._connection = LivenessConnection(self._broker_id, self._controller)
         self._producer_ids = ProducerIdManager(self._controller, self._broker_id, self._broker_epoch)
         self._topic_creation = TopicCreation(

@@ -17,12 +17,13 @@ from tidelog_node.server.dynamic_config import DynamicNodeConfig
 
 
 def listener_certificates(settings: DynamicNodeConfig) -> dict[str, CertificateStore]:
-    """Return the certificates of each listener with TLS, by its name.
+    """Return the certificates of each listener with TLS, and of connections to controllers, by the listener's name.
 
     Raises:
         ConfigError: A store is missing or invalid.
     """
-    names = [x.name for x in settings.current.all_listeners if x.has_tls]
+    listeners = (*settings.current.all_listeners, settings.current.controller_listener)
+    names = dict.fromkeys(x.name for x in listeners if x.has_tls)
     return {name: CertificateStore(name, settings.listener_ssl[name]) for name in names}
 
 

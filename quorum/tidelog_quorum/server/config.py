@@ -6,8 +6,15 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tidelog_foundation.config import at_least, not_empty, one_of, setting
-from tidelog_foundation.config.endpoints import parse_addresses, parse_listener, parse_voters
+from tidelog_foundation.config.endpoints import (
+    GRPC_SSL,
+    listener_protocol,
+    parse_addresses,
+    parse_listener,
+    parse_voters,
+)
 from tidelog_foundation.config.settings import config_key, setting_of
+from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
@@ -18,7 +25,7 @@ _ANY_HOST = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig(ControllerConfig):
+class QuorumConfig(ControllerConfig, SslSettings):
     """The properties of ``tidelog-quorum``, including those that govern the controller's decisions.
 
     Raises:
@@ -28,7 +35,9 @@ class QuorumConfig(ControllerConfig):
     node_id: int = setting(
         doc="This controller's id, unique among the controllers.", check=at_least(0), config_type="INT"
     )
-    listeners: str = setting(doc="The address to listen on: GRPC://host:port.", check=parse_listener)
+    listeners: str = setting(
+        doc="The address to listen on: GRPC://host:port, or with TLS GRPC_SSL://host:port.", check=parse_listener
+    )
     advertised_listeners: str | None = setting(
         None,
         "The address under which others reach this controller. Defaults to a voter's address in "
@@ -102,6 +111,11 @@ class QuorumConfig(ControllerConfig):
         return parse_listener(self.listeners)
 
     @property
+    def has_tls(self) -> bool:
+        """True if the listener and the connections to other controllers have TLS."""
+        return listener_protocol(self.listeners) == GRPC_SSL
+
+    @property
     def advertised(self) -> tuple[str, int]:
         """The (host, port) by which others reach this controller."""
         voter = self.voters.get(self.node_id)
@@ -158,6 +172,8 @@ class QuorumConfig(ControllerConfig):
     def _check_pysyncobj(self) -> None:
         if not self.controller_quorum_pysyncobj_voters:
             raise ValueError("controller.quorum.engine=pysyncobj needs controller.quorum.pysyncobj.voters")
+        if self.has_tls:
+            raise ValueError("controller.quorum.engine=pysyncobj does not encrypt: listeners must be GRPC://host:port")
         if self.controller_quorum_bootstrap_servers:
             raise ValueError(
                 "controller.quorum.engine=pysyncobj cannot change its voters: it takes no "

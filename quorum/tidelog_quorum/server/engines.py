@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc.aio
 
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_quorum.raft.engine import TidelogRaft
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.config import PYSYNCOBJ, QuorumConfig
@@ -15,8 +16,10 @@ _ROCKSDB_FILE = "CURRENT"
 _PYSYNCOBJ_FOLDER = "pysyncobj"
 
 
-def build_engine(config: QuorumConfig, server: grpc.aio.Server) -> RaftEngine:
-    """Return the engine, not started; Tidelog's own adds its service to ``server``.
+def build_engine(
+    config: QuorumConfig, server: grpc.aio.Server, certificates: CertificateStore | None = None
+) -> RaftEngine:
+    """Return the engine, not started; Tidelog's own adds its service to ``server`` and connects with ``certificates``.
 
     Raises:
         ConfigError: the engine is not installed, rejects the addresses, or the folder has the other engine's log: a
@@ -37,6 +40,7 @@ def build_engine(config: QuorumConfig, server: grpc.aio.Server) -> RaftEngine:
         advertised=config.advertised,
         bootstrap=config.bootstrap,
         snapshots=config.snapshot_config(),
+        certificates=certificates,
     )
 
 

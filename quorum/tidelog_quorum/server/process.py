@@ -7,21 +7,24 @@ import logging
 import tempfile
 import time
 import uuid
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
-from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.config.endpoints import GRPC_SSL, format_address
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.ids import TopicId
+from tidelog_foundation.security import ANONYMOUS
+from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import bind_port
+from tidelog_foundation.transport.credentials import identify_callers, server_credentials
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
-from tidelog_foundation.transport.services import Service, add_servicer
+from tidelog_foundation.transport.services import Identify, Service, add_servicer
 from tidelog_foundation.waiting import watch_waits
 from tidelog_quorum.controller.feed import VotersAnnounced
 from tidelog_quorum.controller.state_machine import Controller
@@ -52,16 +55,26 @@ async def serve(config: QuorumConfig) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = grpc.aio.server(options=server_options(MAX_FRAME_BYTES), maximum_concurrent_rpcs=MAX_CALLS)
     host, port = config.listener
-    bind_port(server, host, port)
+    certificates = CertificateStore(GRPC_SSL, config) if config.has_tls else None
+    credentials = server_credentials(certificates) if certificates is not None else None
+    bind_port(server, host, port, credentials)
     _check_writable(config.metadata_log_dir)
-    await ControllerServer(config, server, build_engine(config, server)).run(stop)
+    engine = build_engine(config, server, certificates)
+    await ControllerServer(config, server, engine, certificates).run(stop)
 
 
 class ControllerServer:
     """The parts of one controller, connected. ``run`` starts, serves and stops it, once."""
 
-    def __init__(self, config: QuorumConfig, server: grpc.aio.Server, engine: RaftEngine) -> None:
+    def __init__(
+        self,
+        config: QuorumConfig,
+        server: grpc.aio.Server,
+        engine: RaftEngine,
+        certificates: CertificateStore | None = None,
+    ) -> None:
         self._config = config
+        self._certificates = [certificates] if certificates is not None else []
         self._server = server
         self._engine = engine
         feed = MetadataFeed()
@@ -70,8 +83,9 @@ class ControllerServer:
         self.quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
         self._connections = BrokerConnections(self.quorum, _monotonic_ms)
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
+        identify: Identify = identify_callers(config) if certificates is not None else lambda _: ANONYMOUS
         for service in self._services(feed):
-            service.add_to(server, intake)
+            service.add_to(server, intake, identify)
         add_servicer(server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], health.aio.HealthServicer())
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -98,7 +112,7 @@ class ControllerServer:
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Expire sessions and watch the engine until ``stop`` is set. Raises what ended either, in a group."""
-        await _run_until(stop, self.quorum, self._engine, self._connections)
+        await _run_until(stop, self.quorum, self._engine, self._connections, self._certificates)
 
     async def stop(self) -> None:
         """Hand the leadership over and end every connection."""
@@ -118,7 +132,11 @@ class ControllerServer:
 
 
 async def _run_until(
-    stop: asyncio.Event, quorum: QuorumController, engine: RaftEngine, connections: BrokerConnections
+    stop: asyncio.Event,
+    quorum: QuorumController,
+    engine: RaftEngine,
+    connections: BrokerConnections,
+    certificates: Sequence[CertificateStore] = (),
 ) -> None:
     with ungrouped():
         async with asyncio.TaskGroup() as tasks:
@@ -127,7 +145,9 @@ async def _run_until(
             failure = tasks.create_task(engine.wait_failed(), name="raft-failure")
             leaderless = watch_waits("a leader of the quorum", lambda: _leaderless(engine))
             watch = tasks.create_task(leaderless, name="leader-watch")
+            renewal = tasks.create_task(watch_certificates(certificates), name="certificates")
             await stop.wait()
+            renewal.cancel()
             expiry.cancel()
             examiner.cancel()
             failure.cancel()

@@ -12,6 +12,7 @@ from tidelog_foundation.errors import ConfigError
     ("text", "address"),
     [
         ("GRPC://a:1", ("a", 1)),
+        ("grpc_ssl://a:1", ("a", 1)),
         ("grpc://127.0.0.1:0", ("127.0.0.1", 0)),
         (" GRPC://[::1]:9092 ", ("::1", 9092)),
     ],

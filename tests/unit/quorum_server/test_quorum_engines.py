@@ -130,6 +130,14 @@ def test_pysyncobj_names_its_limits_at_every_start(tmp_path: Path, caplog: pytes
         ({"controller_quorum_engine": "raft"}, "must be one of tidelog, pysyncobj"),
         ({"controller_quorum_engine": "pysyncobj"}, "needs controller.quorum.pysyncobj.voters"),
         (
+            {
+                "controller_quorum_engine": "pysyncobj",
+                "controller_quorum_pysyncobj_voters": "1@127.0.0.1:1",
+                "listeners": "GRPC_SSL://127.0.0.1:1",
+            },
+            "does not encrypt",
+        ),
+        (
             {"controller_quorum_engine": "pysyncobj", "controller_quorum_pysyncobj_voters": "1@127.0.0.1:1"},
             r"names \[1\], controller.quorum.voters names \[1, 2\]",
         ),

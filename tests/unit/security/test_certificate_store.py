@@ -12,7 +12,7 @@ from certificates import Authority
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.certificate_store import CertificateStore
-from tidelog_foundation.security.ssl_settings import SslSettings, listener_ssl_settings
+from tidelog_foundation.security.ssl_settings import SslSettings, listener_ssl_settings, with_listener_settings
 
 CA = Authority()
 ISSUED = CA.issue("server")
@@ -211,3 +211,10 @@ def test_prefixed_key_that_no_listener_has_is_refused(key: str, text: str) -> No
     with pytest.raises(ConfigError) as caught:
         listener_ssl_settings({key: "none"}, ["SSL"])
     assert text in caught.value.message
+
+
+def test_prefixed_key_replaces_that_of_the_one_listener_of_a_controller() -> None:
+    given = {"ssl.client.auth": "none", "listener.name.grpc_ssl.ssl.client.auth": "required", "node.id": "1"}
+    assert with_listener_settings(given, "GRPC_SSL") == {"ssl.client.auth": "required", "node.id": "1"}
+    with pytest.raises(ConfigError, match="names none of the listeners: grpc"):
+        with_listener_settings(given, "GRPC")

@@ -17,7 +17,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -26,7 +26,9 @@ from tidelog.v1 import raft_service_pb2 as pb
 from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.transport import CHANNEL_OPTIONS, error_from_rpc, raise_if_cancelled
+from tidelog_foundation.transport.credentials import channel_credentials
 from tidelog_quorum.raft.core.messages import AppendRequest, Message, SnapshotRequest
 from tidelog_quorum.raft.network.codec import encode_message
 
@@ -58,7 +60,8 @@ _OPTIONS = [*(option for option in CHANNEL_OPTIONS if option[0] not in _OWN_OPTI
 class PeerLink:
     """One outgoing connection; the owner runs :meth:`run` as a task until it cancels it.
 
-    ``on_hello`` receives the peer's hello whenever a stream opens, and may raise to refuse it.
+    ``on_hello`` receives the peer's hello whenever a stream opens, and may raise to refuse it. With ``certificates``,
+    the connection uses TLS and their current version.
     """
 
     def __init__(
@@ -67,11 +70,13 @@ class PeerLink:
         address: tuple[str, int],
         on_hello: Callable[[pb.RaftHello], None],
         resolve: Resolve,
+        certificates: CertificateStore | None = None,
     ) -> None:
         self.address = address
         self._hello = hello
         self._on_hello = on_hello
         self._resolve = resolve
+        self._certificates = certificates
         self._queue: deque[tuple[Message, int]] = deque()
         self._queued_bytes = 0
         self._chunk: SnapshotRequest | None = None
@@ -130,8 +135,13 @@ class PeerLink:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             addresses = await self._resolve(*self.address)
         options = [*_OPTIONS, ("grpc.default_authority", format_address(*self.address))]
-        async with grpc.aio.insecure_channel(_target(addresses), options=options) as channel:
+        async with self._channel(_target(addresses), options) as channel:
             await self._exchange(RaftServiceStub(channel))
+
+    def _channel(self, target: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
+        if self._certificates is None:
+            return grpc.aio.insecure_channel(target, options=options)
+        return grpc.aio.secure_channel(target, channel_credentials(self._certificates), options=options)
 
     async def _exchange(self, stub: RaftServiceAsyncStub) -> None:
         call = stub.Exchange(wait_for_ready=True)

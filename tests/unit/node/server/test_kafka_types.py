@@ -39,7 +39,8 @@ KAFKA_TYPES = {
         transaction.state.log.num.partitions transaction.state.log.segment.bytes transactional.id.expiration.ms
     """,
     "LIST": """
-        controller.quorum.bootstrap.servers controller.quorum.voters group.consumer.assignors log.cleanup.policy
+        controller.listener.names controller.quorum.bootstrap.servers controller.quorum.voters
+        group.consumer.assignors log.cleanup.policy
         ssl.cipher.suites ssl.enabled.protocols
     """,
     "LONG": """

@@ -65,6 +65,8 @@ def test_node_config_turns_broker_settings_into_topic_defaults(given, field, exp
         ("listeners", "PLAINTEXT://x:1", "exactly one listener whose security protocol is GRPC"),
         ("listeners", "GRPC://0.0.0.0:9092", "advertised.listeners must name an address"),
         ("advertised.listeners", "GRPC://host:0", "port 0"),
+        ("controller.listener.names", "OTHER", "no security protocol is defined for listener OTHER"),
+        ("controller.listener.names", "SSL", "controllers speak GRPC or GRPC_SSL"),
         ("controller.quorum.voters", "nobody", "id@host:port"),
         ("controller.quorum.bootstrap.servers", "nobody", "host:port"),
         ("log.dirs", "", "must not be empty"),
