@@ -66,7 +66,7 @@ FIXED_KEYS = _keys(
     sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
     sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
     sasl.server.callback.handler.class sasl.server.max.receive.size
-    security.inter.broker.protocol security.providers
+    security.providers
     share.coordinator.append.linger.ms share.coordinator.load.buffer.size
     share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
     share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions

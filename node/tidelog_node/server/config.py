@@ -54,6 +54,12 @@ class NodeConfig(KafkaListenerConfig, SslSettings):
         "name here.",
         not_empty,
     )
+    security_inter_broker_protocol: str | None = setting(
+        None,
+        "The security protocol between nodes, in place of inter.broker.listener.name: the listener with this name is "
+        "used.",
+        one_of(endpoints.PLAINTEXT, endpoints.SSL, endpoints.GRPC, endpoints.GRPC_SSL),
+    )
     controller_listener_names: str = setting(
         endpoints.GRPC,
         "The name of the controllers' listener. Its protocol in listener.security.protocol.map is GRPC, or GRPC_SSL to "
@@ -189,6 +195,8 @@ class NodeConfig(KafkaListenerConfig, SslSettings):
     def __post_init__(self) -> None:
         if not self.controller_quorum_voters and not self.bootstrap:
             raise ValueError("controller.quorum.voters or controller.quorum.bootstrap.servers must be set")
+        if self.inter_broker_listener_name and self.security_inter_broker_protocol:
+            raise ValueError("only one of inter.broker.listener.name and security.inter.broker.protocol can be set")
         self._listeners()
         self.controller_listener  # noqa: B018  # it raises
         self.group_settings()
@@ -250,7 +258,7 @@ class NodeConfig(KafkaListenerConfig, SslSettings):
             self.listeners,
             self.listener_security_protocol_map,
             self.advertised_listeners,
-            self.inter_broker_listener_name,
+            self.inter_broker_listener_name or self.security_inter_broker_protocol,
         )
 
     @property

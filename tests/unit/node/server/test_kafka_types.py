@@ -58,7 +58,8 @@ KAFKA_TYPES = {
     "STRING": """
         advertised.listeners broker.rack compression.type group.consumer.migration.policy
         inter.broker.listener.name listener.security.protocol.map listeners log.dirs log.message.timestamp.type
-        replica.selector.class ssl.client.auth ssl.endpoint.identification.algorithm ssl.keystore.location
+        replica.selector.class security.inter.broker.protocol
+        ssl.client.auth ssl.endpoint.identification.algorithm ssl.keystore.location
         ssl.keystore.type ssl.principal.mapping.rules ssl.truststore.location ssl.truststore.type
     """,
     "PASSWORD": """

@@ -111,3 +111,10 @@ def test_every_setting_of_a_node_is_used():
     unused = [key for key in others if f".{key.replace('.', '_')}" not in sources]
 
     assert unused == [], "accepted and ignored"
+
+
+def test_protocol_between_nodes_names_the_inter_broker_listener():
+    own = {"listeners": "GRPC://a:1,PLAINTEXT://a:2,SSL://a:3", "security.inter.broker.protocol": "SSL"}
+    assert parse_config(NodeConfig, REQUIRED | own).inter_broker_listener.name == "SSL"
+    with pytest.raises(ConfigError, match=r"only one of inter\.broker\.listener\.name and security"):
+        parse_config(NodeConfig, REQUIRED | own | {"inter.broker.listener.name": "SSL"})
