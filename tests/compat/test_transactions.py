@@ -8,8 +8,8 @@ import uuid
 
 import pytest
 from compat.clients.all import CLIENTS, client
-from compat.clients.client import wait_for
-from compat.clients.record import Record
+from compat.clients.client import Member, wait_for
+from compat.clients.record import CODECS, Record
 from compat.clients.transactional import SDK, WRITERS
 from compat.cluster import Deployment
 from compat.transactions import address, begin, pairs, producer, read, reader, some
@@ -41,9 +41,12 @@ def is_committed(turn: int, place: int) -> bool:
 
 
 def write(cluster: Deployment, names: list[str], topic: str) -> None:
-    """Have each writer write its records of a turn, and only then end the transactions."""
+    """Have each writer write its records of a turn, in a codec of its own, and only then end the transactions."""
     with contextlib.ExitStack() as stack:
-        made = [stack.enter_context(producer(cluster, name, f"{topic}-{name}")) for name in names]
+        made = [
+            stack.enter_context(producer(cluster, name, f"{topic}-{name}", compression_type=codec))
+            for name, codec in zip(names, itertools.cycle(CODECS[1:]), strict=False)
+        ]
         for each in made:
             each.init()
         for turn in range(ROUNDS):
@@ -126,3 +129,22 @@ def test_read_committed_waits_for_an_open_transaction(cluster: Deployment, topic
         writer.commit()
         wait_for(lambda: poll(3), "the second transaction")
     assert found == [b"first", b"second", b"third"]
+
+
+@pytest.mark.parametrize("reading", some(READERS, "aiokafka"))
+def test_a_group_goes_on_behind_markers_and_aborted_records(
+    cluster: Deployment, name: str, topic: str, reading: str
+) -> None:
+    servers = address(cluster, reading)
+    with producer(cluster, "confluent-kafka", topic) as writer:
+        writer.init()
+        for value, ends in ((b"first", writer.commit), (b"aborted", writer.abort)):
+            begin(writer, topic, value)
+            ends()
+        with Member(reader(reading), servers, topic, name, isolation_level="read_committed") as member:
+            wait_for(lambda: member.read, "the first transaction")
+        begin(writer, topic, b"second")
+        writer.commit()
+        with Member(reader(reading), servers, topic, name, isolation_level="read_committed") as successor:
+            wait_for(lambda: successor.read, "the second transaction")
+    assert [record.value for record in (*member.read, *successor.read)] == [b"first", b"second"]
