@@ -82,7 +82,7 @@ def dump_files(
 
     \b
     Examples:
-      tidelog log dump --print-data --max-batches 10 /var/lib/tidelog/flights-0/00000000000000000000.log
+      tidelog log dump --print-data --max-batches 10 data/flights-0
       tidelog log dump --transaction-log-decoder /var/lib/tidelog/__transaction_state-3
     """
     if index_sanity_check and verify_index_only:
