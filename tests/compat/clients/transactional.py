@@ -178,6 +178,8 @@ class AiokafkaTransactional(TransactionalProducer):
 
     def __init__(self, servers: str, transactional_id: str, config: dict[str, Any]) -> None:
         self._loop = asyncio.new_event_loop()
+        # A fenced producer leaves futures with errors that nobody reads, which asyncio would print.
+        self._loop.set_exception_handler(lambda loop, context: None)
         self._futures: list[asyncio.Future[Any]] = []
         self._producer = self._run(self._made(servers, transactional_id, config))
 
