@@ -83,7 +83,7 @@ def dump_files(
     \b
     Examples:
       tidelog log dump --print-data --max-batches 10 data/flights-0
-      tidelog log dump --transaction-log-decoder /var/lib/tidelog/__transaction_state-3
+      tidelog log dump --transaction-log-decoder data/__transaction_state-3
     """
     if index_sanity_check and verify_index_only:
         raise UsageError("--index-sanity-check and --verify-index-only exclude each other.")
