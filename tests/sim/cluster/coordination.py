@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sim.cluster.serving import Key
-from sim.cluster.shards import MemoryView, SimulatedShard
+from sim.cluster.shards import SimulatedShard, SimulatedView
 from sim.cluster.world import OnAnswer
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -67,7 +67,7 @@ class ShardCall(NamedTuple):
 class Coordination:
     """The shards that a node leads, and the requests that it sends for them and for its partitions."""
 
-    def __init__(self, node: NodeProcess, view: MemoryView) -> None:
+    def __init__(self, node: NodeProcess, view: SimulatedView) -> None:
         self._node = node
         self._view = view
         self._shards: dict[Key, SimulatedShard] = {}

@@ -21,7 +21,7 @@ from sim.cluster.handlers import Handlers
 from sim.cluster.isr_changes import IsrChanges
 from sim.cluster.replicas import LOG_DIR, Replicas, SimulatedPartition
 from sim.cluster.serving import Key, Produce, delete_records, produce, unknown_partition
-from sim.cluster.shards import MemoryView
+from sim.cluster.shards import SimulatedView
 from sim.cluster.standing import CLUSTER, Standing
 from sim.cluster.world import OnAnswer, Process, World, rack_of
 
@@ -75,7 +75,7 @@ class NodeProcess(Process):
         self.files.write_bytes(LOG_DIR / "meta.properties", _properties(number))
         self.restarts_after_ms: int | None = None
         self.reboots_on_failure = False
-        self._view = MemoryView()
+        self._view = SimulatedView(LOG_DIR)
         self.on_crash: Callable[[NodeProcess], None] = lambda _: None
         self._producer_ids = range(0)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from sim.cluster.sleeping import returned
@@ -18,11 +18,9 @@ from tidelog_foundation.errors import TidelogError
 from tidelog_node.coordination.shard_driver import ShardDriver, ShardEnvironment, _Marker, _Uncommitted
 from tidelog_node.coordination.shard_kind import ShardKind
 from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
-from tidelog_node.coordination.view_layout import ShardName, ViewPosition
 from tidelog_node.replication.fetch_session import TopicRef
-from tidelog_node.shards.events import ClientIdentity, RequestReceived, ShardRecord
-from tidelog_node.shards.pending import PendingRecord, StoredChange
-from tidelog_node.shards.store import MemoryRecordStore
+from tidelog_node.shards.events import ClientIdentity, RequestReceived
+from tidelog_testing.memory_view import MemoryView
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess
@@ -31,63 +29,8 @@ if TYPE_CHECKING:
 _CLIENT = ClientIdentity("simulated", "/127.0.0.1")
 
 
-class MemoryShard:
-    """The view of one shard, with the position of its log. It outlives the process."""
-
-    def __init__(self) -> None:
-        self._store = MemoryRecordStore()
-        self._position: ViewPosition | None = None
-        self._pending: dict[tuple[int, bytes], PendingRecord] = {}
-
-    def records_of(self, owner: str) -> Sequence[ShardRecord]:
-        """Return the records of one owner."""
-        return self._store.records_of(owner)
-
-    def ids(self) -> Iterator[str]:
-        """Return the ids of all owners."""
-        return self._store.ids()
-
-    def position(self) -> ViewPosition | None:
-        """Return the applied position."""
-        return self._position
-
-    def pending(self) -> Iterator[PendingRecord]:
-        """Yield the records of the stored transactions."""
-        return iter(tuple(self._pending.values()))
-
-    def apply(
-        self,
-        records: Iterable[ShardRecord],
-        position: ViewPosition | None = None,
-        changes: Iterable[StoredChange] = (),
-    ) -> None:
-        """Apply committed records with the position after them, and change stored transactions."""
-        self._store.apply(records)
-        self._position = self._position if position is None else position
-        for producer_id, key, pending in changes:
-            if pending is None:
-                self._pending.pop((producer_id, key), None)
-            else:
-                self._pending[producer_id, key] = pending
-
-    def clear(self) -> None:
-        """Delete all entries."""
-        self._store, self._position = MemoryRecordStore(), None
-        self._pending.clear()
-
-
-class MemoryView:
-    """The view of all shards of a node, also in the place of what opens and replaces it."""
-
-    def __init__(self) -> None:
-        self._shards: dict[ShardName, MemoryShard] = {}
-
-    def shard(self, name: ShardName) -> MemoryShard:
-        """Return the part of one shard."""
-        return self._shards.setdefault(name, MemoryShard())
-
-    def begin_flush(self) -> None:
-        """Do nothing: there is no disk."""
+class SimulatedView(MemoryView):
+    """The view of all shards of a node, which outlives its process; also in the place of what opens and replaces it."""
 
     async def in_thread(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         """Run a blocking function."""
@@ -137,7 +80,7 @@ class SimulatedShard(ShardDriver[Any, Any, Any, Any]):
     """One shard in one leadership term, from :meth:`begin` until it finds that the term has ended."""
 
     def __init__(
-        self, node: NodeProcess, partition: SimulatedPartition, kind: ShardKind[Any, Any, Any, Any], view: MemoryView
+        self, node: NodeProcess, partition: SimulatedPartition, kind: ShardKind[Any, Any, Any, Any], view: SimulatedView
     ) -> None:
         leader = partition.state.leader
         assert leader is not None
