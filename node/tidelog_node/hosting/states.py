@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeAlias
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log.directory.log_directory import PartitionCheckpoint
+from tidelog_node.replication.isr import FormerLeadership
 
 PartitionKey: TypeAlias = tuple[str, int]
 """A topic's name and a partition's number."""
@@ -42,12 +43,14 @@ class OfflineReason(enum.Enum):
 class LastState:
     """The log directory of a replica's log, and the values that a checkpoint would hold for the log.
 
-    ``has_folder`` says that the log had its folder there: another folder, or none, is not the replica.
+    ``has_folder`` says that the log had its folder there: another folder, or none, is not the replica. ``leadership``
+    is set if the replica led.
     """
 
     directory: Path
     checkpoint: PartitionCheckpoint
     has_folder: bool = True
+    leadership: FormerLeadership | None = None
 
 
 class Source(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.hosting import LastState, PartitionKey
 from tidelog_node.hosting.events import AppendRefused, RegistrationTaken, ReplicaRefused
@@ -37,7 +39,7 @@ def change_registration(
 
 def replica_refused(partition: Partition, error: TidelogError, *, is_hosted: bool = True) -> ReplicaRefused:
     """Return the event of a disk error in a partition's files; ``is_hosted`` is False for a removed or offline one."""
-    state = last_state(partition.log, partition.high_watermark)
+    state = replace(last_state(partition.log, partition.high_watermark), leadership=partition.state.leadership)
     return ReplicaRefused(key_of(partition) if is_hosted else None, error, state)
 
 

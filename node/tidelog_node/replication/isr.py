@@ -7,10 +7,11 @@ a high watermark that is the minimum over ``maximal`` is on every replica that m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog_foundation.ids import BrokerId, PartitionEpoch
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,19 @@ class PendingWithdrawal(_PendingWithJoining):
     def proposed(self) -> frozenset[BrokerId]:
         """The proposed set."""
         return self.committed.members
+
+
+@dataclass(frozen=True, slots=True)
+class FormerLeadership:
+    """What a leader knew when its log was closed, for the replica that is opened again in the same process.
+
+    The controller may have stored a set that the metadata does not show yet. ``broker_epochs`` are those with which the
+    followers last fetched.
+    """
+
+    leader_epoch: LeaderEpoch
+    isr: IsrState
+    broker_epochs: Mapping[BrokerId, BrokerEpoch]
 
 
 PendingIsr: TypeAlias = PendingExpand | PendingShrink | PendingWithdrawal

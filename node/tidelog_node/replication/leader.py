@@ -31,6 +31,7 @@ from tidelog_node.replication import events
 from tidelog_node.replication.commands import AdvanceHighWatermark, Command, ProposeIsr
 from tidelog_node.replication.isr import (
     CommittedIsr,
+    FormerLeadership,
     IsrState,
     PendingExpand,
     PendingIsr,
@@ -88,6 +89,12 @@ class LeaderState:
         return self.isr.committed.partition_epoch
 
     @property
+    def leadership(self) -> FormerLeadership:
+        """The state that a leader of this epoch needs if the log is opened again."""
+        epochs = {replica_id: progress.broker_epoch for replica_id, progress in self.followers.items()}
+        return FormerLeadership(self.leader_epoch, self.isr, epochs)
+
+    @property
     def effective_min_isr(self) -> int:
         """``min.insync.replicas``, bounded by the number of replicas."""
         return min(self.min_insync_replicas, len(self.followers) + 1)
@@ -109,6 +116,21 @@ class LeaderState:
         self.isr = CommittedIsr(registration.isr, registration.partition_epoch)
         self._update_followers(registration.replicas, now_ms)
         return self.advance(now_ms)
+
+    def resume(self, former: FormerLeadership, now_ms: int) -> list[Command]:
+        """Continue with the in-sync set that a former state of this leader epoch knew, instead of an older one.
+
+        The outcome of a proposal that was on its way is unknown.
+        """
+        replicas, self.followers = (self.local_id, *self.followers), {}
+        self.isr = former.isr
+        self._update_followers(replicas, now_ms)
+        for replica_id, progress in self.followers.items():
+            progress.broker_epoch = former.broker_epochs.get(replica_id, NO_BROKER_EPOCH)
+        if isinstance(self.isr, CommittedIsr):
+            return []
+        self._is_in_doubt = True
+        return self._propose(self.isr)
 
     def record_append(self, log_end_offset: int, now_ms: int) -> list[Command]:
         """Process the leader's own append."""

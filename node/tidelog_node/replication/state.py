@@ -2,7 +2,8 @@
 
 ``step`` is the only method that changes the state. It ignores a registration whose partition epoch is not newer than
 the known one, so metadata may be delivered again. The high watermark survives a change of role: a new leader begins
-with its high watermark as a follower, and a restarted node with its checkpoint, bounded by its log.
+with its high watermark as a follower, and a restarted node with its checkpoint, bounded by its log. A leader whose log
+is opened again in its leader epoch continues with the in-sync set that it knew, until the metadata is newer.
 
 A request's leader epoch must equal this replica's: an older one is fenced, a newer one means that this replica's
 metadata lags (KIP-320).
@@ -18,6 +19,7 @@ from tidelog_foundation.ids import NO_BROKER, NO_EPOCH, BrokerEpoch, BrokerId, L
 from tidelog_node.replication import events
 from tidelog_node.replication.commands import AssignEpochStart, Command, LeadershipLost, StartFetching, StopFetching
 from tidelog_node.replication.follower import FollowerState
+from tidelog_node.replication.isr import FormerLeadership
 from tidelog_node.replication.leader import LeaderState
 
 _LeaderEvent = (
@@ -35,7 +37,12 @@ class PartitionState:
     """The state machine of one replica of one partition. It lives as long as the process keeps the replica open."""
 
     def __init__(
-        self, local_id: BrokerId, high_watermark: int, min_insync_replicas: int, replica_lag_time_max_ms: int
+        self,
+        local_id: BrokerId,
+        high_watermark: int,
+        min_insync_replicas: int,
+        replica_lag_time_max_ms: int,
+        former: FormerLeadership | None = None,
     ) -> None:
         self.local_id = local_id
         self.role: LeaderState | FollowerState = FollowerState(NO_BROKER, NO_EPOCH, high_watermark)
@@ -44,11 +51,17 @@ class PartitionState:
         self._max_lag_ms = replica_lag_time_max_ms
         self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
         self._registered: Mapping[BrokerId, BrokerEpoch] = {}
+        self._former = former
 
     @property
     def leader(self) -> LeaderState | None:
         """The leader's state while this replica leads."""
         return self.role if isinstance(self.role, LeaderState) else None
+
+    @property
+    def leadership(self) -> FormerLeadership | None:
+        """The leadership to remember when the log is closed, None for a replica that does not lead."""
+        return self._former if self.leader is None else self.leader.leadership
 
     @property
     def leader_id(self) -> BrokerId:
@@ -102,11 +115,12 @@ class PartitionState:
         if event.partition_epoch <= self.partition_epoch:
             return []
         self.partition_epoch = event.partition_epoch
+        former, self._former = self._former, None
         if event.leader_id == self.local_id:
-            return self._lead(event, now_ms)
+            return self._lead(event, former, now_ms)
         return self._follow(event)
 
-    def _lead(self, event: events.RegistrationChanged, now_ms: int) -> list[Command]:
+    def _lead(self, event: events.RegistrationChanged, former: FormerLeadership | None, now_ms: int) -> list[Command]:
         if isinstance(self.role, LeaderState) and event.leader_epoch == self.leader_epoch:
             return self.role.change_registration(event, now_ms)
         self.role = LeaderState(
@@ -120,6 +134,11 @@ class PartitionState:
             now_ms,
         )
         begin: list[Command] = [StopFetching(), AssignEpochStart(event.leader_epoch, event.log_end_offset)]
+        if former is not None and former.leader_epoch == event.leader_epoch:
+            known = former.isr.committed.partition_epoch
+            if known >= event.partition_epoch:
+                self.partition_epoch = known
+                begin += self.role.resume(former, now_ms)
         return begin + self.role.advance(now_ms)
 
     def _follow(self, event: events.RegistrationChanged) -> list[Command]:

@@ -448,3 +448,57 @@ def test_low_watermark_is_the_least_log_start_of_the_replicas_that_live():
     assert replica.leader.low_watermark(5) == 4, "a replica whose node is away is not waited for"
     replica.fetch(2, 10, log_start=9)
     assert replica.leader.low_watermark(5) == 5
+
+
+def reopened(former, isr, partition_epoch, log_end=0, leader_epoch=0):
+    """Return the replica that is opened again after ``former``, and its commands for an image's registration."""
+    replica = Replica(former.state.high_watermark)
+    replica.state = PartitionState(1, former.state.high_watermark, 1, LAG_MS, former.state.leadership)
+    replica.step(EligibleBrokersChanged(EPOCHS, EPOCHS))
+    replica.partition_epoch = partition_epoch
+    return replica, replica.register(isr, log_end=log_end, leader_epoch=leader_epoch)
+
+
+def test_leader_that_is_opened_again_waits_for_a_member_that_older_metadata_does_not_show():
+    former = leader_of(1)
+    former.append_to(5)
+    expand = proposal(former.fetch(2, 5))
+    former.step(IsrChangeAccepted(expand.proposal_id, 0, 1, frozenset({1, 2})))
+
+    replica, commands = reopened(former, isr=(1,), partition_epoch=0, log_end=5)
+    assert commands == [StopFetching(), AssignEpochStart(0, 5)]
+    assert replica.leader.isr.members == {1, 2}
+    assert replica.append_to(9) == []
+    assert replica.fetch(2, 9) == [AdvanceHighWatermark(9)]
+
+
+def test_leader_that_is_opened_again_repeats_a_proposal_of_unknown_outcome():
+    former = leader_of(1)
+    former.append_to(5)
+    assert proposal(former.fetch(2, 5)) is not None
+
+    replica, commands = reopened(former, isr=(1,), partition_epoch=0, log_end=5)
+    repeated = proposal(commands)
+    assert (repeated.partition_epoch, repeated.isr) == (0, ((1, 10), (2, 20)))
+    assert replica.append_to(9) == []
+
+
+def test_leader_that_is_opened_again_does_not_remove_a_member_before_it_could_fetch():
+    former = leader_of(1, 2)
+    replica, _ = reopened(former, isr=(1, 2), partition_epoch=0)
+
+    assert replica.step(TimePassed()) == []
+
+
+def test_leader_that_is_opened_again_obeys_newer_metadata():
+    former = leader_of(1, 2)
+
+    assert reopened(former, isr=(1,), partition_epoch=1)[0].leader.isr.members == {1}
+    assert reopened(former, isr=(1,), partition_epoch=0, leader_epoch=1)[0].leader.isr.members == {1}
+
+
+def test_replica_that_is_refused_twice_remembers_its_leadership():
+    former = leader_of(1, 2)
+    untold = PartitionState(1, 0, 1, LAG_MS, former.state.leadership)
+
+    assert untold.leadership == former.state.leadership
