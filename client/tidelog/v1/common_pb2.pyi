@@ -62,7 +62,7 @@ class _PatternTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PatternTy
     PATTERN_TYPE_PREFIXED: _PatternType.ValueType  # 4
 
 class PatternType(_PatternType, metaclass=_PatternTypeEnumTypeWrapper):
-    """How an ACL names resources (KIP-290); the numbers are Kafka's."""
+    """The way in which an ACL names resources (KIP-290); the numbers are Kafka's."""
 
 PATTERN_TYPE_UNKNOWN: PatternType.ValueType  # 0
 PATTERN_TYPE_ANY: PatternType.ValueType  # 1

@@ -87,10 +87,7 @@ def dump_files(
     """
     if index_sanity_check and verify_index_only:
         raise UsageError("--index-sanity-check and --verify-index-only exclude each other.")
-    if offsets_decoder and transaction_log_decoder:
-        raise UsageError("--offsets-decoder and --transaction-log-decoder exclude each other.")
-    decoder = RecordDecoder.OFFSETS if offsets_decoder else None
-    decoder = RecordDecoder.TRANSACTIONS if transaction_log_decoder else decoder
+    decoder = _decoder(offsets=offsets_decoder, transactions=transaction_log_decoder)
     if decoder is not None and (key_format, value_format) != (PayloadFormat.AUTO, PayloadFormat.AUTO):
         raise UsageError("--key-format and --value-format have no effect on decoded records.")
     print_data = print_data or decoder is not None
@@ -118,6 +115,14 @@ def dump_files(
     sys.stdout.flush()
     if problems:
         raise typer.Exit(_DONE_WITH_PROBLEMS)
+
+
+def _decoder(*, offsets: bool, transactions: bool) -> RecordDecoder | None:
+    if offsets and transactions:
+        raise UsageError("--offsets-decoder and --transaction-log-decoder exclude each other.")
+    if offsets:
+        return RecordDecoder.OFFSETS
+    return RecordDecoder.TRANSACTIONS if transactions else None
 
 
 @app.command()

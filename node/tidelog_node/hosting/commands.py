@@ -16,6 +16,7 @@ from tidelog_foundation.ids import BrokerId, DirectoryId, LeaderEpoch, TopicId
 from tidelog_node.broker.report import Report
 from tidelog_node.hosting.states import LastState, PartitionKey
 from tidelog_node.replication.events import EligibleBrokersChanged
+from tidelog_node.replication.isr import FormerLeadership
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 
@@ -184,6 +185,11 @@ class OpenLog(Work):
     preferred: Path | None = None
     is_retry: bool = False
     last_state: LastState | None = None
+
+    @property
+    def leadership(self) -> FormerLeadership | None:
+        """The leadership of a replica that led when its log was closed."""
+        return None if self.last_state is None else self.last_state.leadership
 
 
 @dataclass(frozen=True, slots=True)

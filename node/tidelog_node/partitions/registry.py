@@ -375,9 +375,12 @@ class PartitionRegistry:
 
     def _host(self, command: commands.OpenLog, opened: OpenedLog) -> None:
         (topic, index), log = command.key, opened.log
-        former = None if command.last_state is None else command.last_state.leadership
         state = PartitionState(
-            self.broker_id, opened.high_watermark, command.config.min_insync_replicas, self._max_lag_ms, former
+            self.broker_id,
+            opened.high_watermark,
+            command.config.min_insync_replicas,
+            self._max_lag_ms,
+            command.leadership,
         )
         partition = Partition(topic, command.topic_id, index, log, state, self, self._clock)
         self._partitions[command.key] = partition

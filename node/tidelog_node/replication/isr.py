@@ -98,7 +98,7 @@ class PendingWithdrawal(_PendingWithJoining):
 
 @dataclass(frozen=True, slots=True)
 class FormerLeadership:
-    """What a leader knew when its log was closed, for the replica that is opened again in the same process.
+    """The knowledge of a leader whose log was closed, for the replica that is opened again in the same process.
 
     The controller may have stored a set that the metadata does not show yet. ``broker_epochs`` are those with which the
     followers last fetched.

@@ -231,9 +231,12 @@ class Replicas:
         except TidelogError as error:
             self.feed(events.OpenRefused(key, None if directory is None else LOG_DIR, error))
             return
-        former = None if command.last_state is None else command.last_state.leadership
         state = PartitionState(
-            node.identity, opened.high_watermark, command.config.min_insync_replicas, node.topology.max_lag_ms, former
+            node.identity,
+            opened.high_watermark,
+            command.config.min_insync_replicas,
+            node.topology.max_lag_ms,
+            command.leadership,
         )
         self.partitions[key] = SimulatedPartition(node, command.topic_id, key, opened.log, state)
         self.feed(events.LogOpened(key, LOG_DIR))

@@ -1,7 +1,7 @@
 """The shards of a simulated node's coordinators: the product's driver and loader, whose tasks are called back here.
 
-What a shard appends, when a write is committed and added to the view, and what a load reads is the product's; here is
-when its events come, and who hears its answers.
+The product decides what a shard appends, when a write is committed and added to the view, and what a load reads. This
+module delivers the shard's events and its answers.
 """
 
 from __future__ import annotations
