@@ -13,6 +13,7 @@ from tidelog.cluster.bootstrap import parse_bootstrap_servers
 from tidelog.cluster.security import SecurityConfig
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog_foundation.config import at_least, parse_config, setting
+from tidelog_foundation.config.providers import resolve_client_settings
 from tidelog_foundation.transport import run_sync
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class QuorumAdmin:
         Raises:
             KafkaException: INVALID_CONFIG.
         """
-        self._config = parse_config(QuorumAdminConfig, config)
+        self._config = parse_config(QuorumAdminConfig, resolve_client_settings(config))
         self._quorum = _quorum(self._config)
         self._lifetime = Lifetime(self, "quorum admin client", self._quorum.close)
 

@@ -12,6 +12,7 @@ from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.librdkafka import select_settings
 from tidelog.cluster.security import SecurityConfig
 from tidelog_foundation.config import at_least, between, config_keys, setting
+from tidelog_foundation.config.providers import resolve_client_settings
 from tidelog_foundation.errors import ConfigError
 
 logger = logging.getLogger("tidelog_foundation.config")
@@ -88,14 +89,14 @@ def read_settings(
     """Return the settings for ``parse_config(cls, ...)``, without librdkafka's settings that have no effect here.
 
     ``scope`` is the kind of client: producer, consumer or admin client. ``objects`` are the keys of callbacks and
-    similar objects, which stay in the settings for the caller. Each setting without effect is logged once per process,
-    to the setting ``logger`` if given.
+    similar objects, which stay in the settings for the caller. The providers of ``config.providers`` replace
+    references. Each setting without effect is logged once per process, to the setting ``logger`` if given.
 
     Raises:
-        ConfigError: Tidelog does not support a setting.
+        ConfigError: Tidelog does not support a setting, or a reference has no value.
     """
     own = {*config_keys(cls), *objects, _LOGGER}
-    settings, ignored = select_settings(given, own, scope)
+    settings, ignored = select_settings(resolve_client_settings(given), own, scope)
     log = settings.get(_LOGGER) or logger
     if not callable(getattr(log, "log", None)):
         raise ConfigError(f'invalid value {log!r} for configuration "logger": must be a logging.Logger')

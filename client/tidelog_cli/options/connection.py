@@ -20,6 +20,7 @@ from tidelog_cli.options.completion import complete_topic
 from tidelog_cli.options.profiles import Profile, read_profiles
 from tidelog_cli.output.log_lines import Verbose, show_log_lines
 from tidelog_cli.output.printing import UsageError, print_json, print_records
+from tidelog_foundation.config.providers import resolve_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +107,8 @@ class Cluster:
 class Session:
     """The values of the shared options: the cluster, further client settings, the timeout in seconds, JSON or not.
 
-    ``given`` are the settings of ``--set``; ``cluster`` is the result of :func:`find_cluster`.
+    ``given`` are the settings of ``--set``; ``cluster`` is the result of :func:`find_cluster`. Both may contain
+    references to config providers.
     """
 
     cluster: Cluster
@@ -116,8 +118,12 @@ class Session:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of every client."""
-        return {"client.id": _CLIENT_ID, **self.cluster.profile.settings, **self.given}
+        """The settings of every client, with the values of references.
+
+        Raises:
+            ConfigError: a reference has no value.
+        """
+        return resolve_settings({"client.id": _CLIENT_ID, **self.cluster.profile.settings, **self.given})
 
     def admin(self) -> AdminClient:
         """Return an admin client, which the caller closes."""
@@ -154,7 +160,7 @@ class Session:
             settings["bootstrap.controllers"] = controllers
         else:
             settings["bootstrap.servers"] = profile.bootstrap_servers
-        return QuorumAdmin({**settings, **self.given})
+        return QuorumAdmin(resolve_settings({**settings, **self.given}))
 
     def say(self, text: str) -> None:
         """Print a message for people: on stdout, or on stderr if stdout has JSON."""

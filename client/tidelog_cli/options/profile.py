@@ -103,7 +103,7 @@ def show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the addresses and settings of a profile.
+    """Show the addresses and settings of a profile; passwords and keys are hidden, references to them are not.
 
     Example: tidelog profile show staging
     """
@@ -112,7 +112,7 @@ def show(
     if chosen is None:
         typer.echo(f"no profile in {profile_path()} is the current one; choose one with tidelog profile use", err=True)
         raise typer.Exit(1)
-    settings = profiles.get(chosen).settings
+    settings = profiles.get(chosen).shown_settings
     if as_json:
         print_json({"name": chosen, "settings": settings})
         return

@@ -10,7 +10,8 @@
     [profiles.staging.client]
     "request.timeout.ms" = "5000"
 
-Its path is ``~/.config/tidelog/profile.toml`` (below ``XDG_CONFIG_HOME`` if that is set) or the value of
+A value may be a reference to a config provider, such as ``${file:/path:key}``, which is resolved when the profile is
+used. Its path is ``~/.config/tidelog/profile.toml`` (below ``XDG_CONFIG_HOME`` if that is set) or the value of
 ``TIDELOG_PROFILE``. It may hold credentials, so it is written readable for its owner only. Comments are kept.
 """
 
@@ -26,7 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cluster.config import ClientConfig
-from tidelog_foundation.config import parse_config
+from tidelog_foundation.config import config_keys, describe, parse_config
+from tidelog_foundation.config.providers import has_reference, is_declaration
+from tidelog_foundation.config.settings import HIDDEN, unknown_key
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 FILE_VARIABLE = "TIDELOG_PROFILE"
 _MODE = 0o600
+_SERVERS = "bootstrap.servers"
+_ANY_ADDRESS = "localhost:1"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -47,7 +52,15 @@ class Profile:
     @property
     def settings(self) -> dict[str, str]:
         """The configuration of a client."""
-        return {"bootstrap.servers": self.bootstrap_servers, **self.client}
+        return {_SERVERS: self.bootstrap_servers, **self.client}
+
+    @property
+    def shown_settings(self) -> dict[str, str]:
+        """The configuration of a client without its secrets. References to secrets remain."""
+        secret = {key for info in describe(ClientConfig) if info.secret for key in (info.key, *info.aliases)}
+        return {
+            key: HIDDEN if key in secret and not has_reference(value) else value for key, value in self.settings.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +210,14 @@ def _profile(name: str, table: Mapping[str, Any]) -> Profile:
 
 
 def _check(name: str, profile: Profile) -> None:
+    """Raise ConfigError for an invalid setting. References may have no value yet, so only their keys are checked."""
+    settings = {key: value for key, value in profile.settings.items() if not is_declaration(key)}
+    plain = {key: value for key, value in settings.items() if not has_reference(value)}
+    known = config_keys(ClientConfig)
     try:
-        parse_config(ClientConfig, profile.settings)
+        for key in settings.keys() - known:
+            raise ConfigError(unknown_key(key, known))
+        parse_config(ClientConfig, {_SERVERS: _ANY_ADDRESS, **plain})
     except TidelogError as error:
         raise ConfigError(f"profile {name}: {error.message}") from None
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tidelog_foundation.config.providers import resolve_settings
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
 
 EXIT_DISK_FAILURE = 1
@@ -42,6 +43,8 @@ def run_process(
 ) -> int:
     """Run ``await main(properties)`` on a uvloop until it ends; return the exit code.
 
+    Config providers have replaced the references in the properties.
+
     ``main`` should import slow modules (grpc) itself. Logging goes to stderr at INFO. ``argv`` defaults to the command
     line's arguments; ``program``, the name in messages, defaults to the started file. ``main`` handles SIGTERM from
     before it opens anything; an earlier one ends the process with 0.
@@ -53,7 +56,7 @@ def run_process(
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
     try:
         arguments = _parse_arguments(program, argv)
-        _run(main(load_properties(arguments.file, arguments.override)))
+        _run(main(resolve_settings(load_properties(arguments.file, arguments.override))))
     except TidelogError as error:
         print(f"{program}: {_one_line(error.message)}", file=sys.stderr)
         return EXIT_DISK_FAILURE if error.code is ErrorCode.KAFKA_STORAGE_ERROR else EXIT_CONFIGURATION
@@ -71,6 +74,8 @@ def _end_before_the_start(*_: object) -> None:
 
 def load_properties(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, str]:
     """Return the keys and values of a Java properties file, updated with ``key=value`` overrides.
+
+    References to config providers remain as they are.
 
     Raises:
         ConfigError: the file cannot be read, or an override has no "=".

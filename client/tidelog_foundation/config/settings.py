@@ -23,8 +23,19 @@ from tidelog_foundation.errors import ConfigError
 T = TypeVar("T")
 _METADATA = "tidelog"
 REQUIRED: Any = dataclasses.MISSING
+HIDDEN = "[hidden]"
+"""The text in place of a secret."""
 _BITS = {"SHORT": 16, "INT": 32, "LONG": 64}
 _HINTS: Mapping[str, type] = {"SHORT": int, "INT": int, "LONG": int, "DOUBLE": float, "BOOLEAN": bool}
+
+
+class ProvidedText(str):
+    """A setting's value from a config provider. Its ``repr``, error messages and descriptions do not show it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +216,24 @@ def _parse_value(key: str, value: object, hint: Any, declaration: _Declaration) 
             _check_range(parsed, declaration.config_type)
         if declaration.check is not None and parsed is not None:
             declaration.check(parsed)
-    except (TypeError, ValueError) as error:
-        shown = "[hidden]" if declaration.secret else repr(value)
-        raise ConfigError(f'invalid value {shown} for configuration "{key}": {error}') from error
-    except ConfigError as error:
-        raise ConfigError(f'configuration "{key}": {error.message}') from error
+    except (TypeError, ValueError, ConfigError) as error:
+        if declaration.secret or isinstance(value, ProvidedText):
+            raise ConfigError(
+                f'invalid value {HIDDEN} for configuration "{key}"{_reason_without(value, error)}'
+            ) from None
+        if isinstance(error, ConfigError):
+            raise ConfigError(f'configuration "{key}": {error.message}') from error
+        raise ConfigError(f'invalid value {value!r} for configuration "{key}": {error}') from error
     return parsed
+
+
+def _reason_without(value: object, error: Exception) -> str:
+    """Return the reason of an error, or nothing if it may contain a part of the value.
+
+    The validators' ValueErrors name their limits; a ConfigError is of a parser and quotes what it has read.
+    """
+    is_safe = not isinstance(error, ConfigError) and str(value).strip() not in str(error)
+    return f": {error}" if is_safe else ""
 
 
 def _convert(value: object, hint: Any) -> Any:
@@ -229,7 +252,7 @@ def _convert(value: object, hint: Any) -> Any:
     if hint is int or hint is float:
         return _convert_number(value, hint)
     if hint is str:
-        return str(value).strip()
+        return ProvidedText(value.strip()) if isinstance(value, ProvidedText) else str(value).strip()
     if isinstance(value, hint):
         return value
     raise TypeError(f"must be {_type_name(hint)}")

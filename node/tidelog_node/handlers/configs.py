@@ -15,7 +15,7 @@ from tidelog_foundation.config import TopicConfig, describe, format_value
 from tidelog_foundation.config.broker import BROKER_SYNONYMS, same_meaning
 from tidelog_foundation.config.foreign import foreign_info, is_foreign
 from tidelog_foundation.config.group import COORDINATOR_PREFIX, GroupConfig
-from tidelog_foundation.config.settings import SettingInfo
+from tidelog_foundation.config.settings import ProvidedText, SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.configs import (
     ConfigOperation,
@@ -201,16 +201,21 @@ def _below(layers: _Layers, keys: Sequence[str], first: str) -> list[ConfigSynon
 def _described(
     info: SettingInfo, config: object | None, synonyms: list[ConfigSynonym], *, is_read_only: bool
 ) -> DescribedConfig:
-    value = None if config is None or info.secret else format_value(getattr(config, info.attribute))
-    if info.secret:
-        synonyms = [replace(synonym, value=None) for synonym in synonyms]
+    is_sensitive = info.secret or _is_provided(synonyms)
+    value = None if config is None or is_sensitive else format_value(getattr(config, info.attribute))
+    synonyms = [replace(s, value=None) if info.secret or _is_provided([s]) else s for s in synonyms]
     return DescribedConfig(
         name=info.key,
         value=value,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         is_read_only=is_read_only,
-        is_sensitive=info.secret,
+        is_sensitive=is_sensitive,
         synonyms=tuple(synonyms),
         documentation=info.doc,
         type="PASSWORD" if info.secret and info.config_type == "STRING" else info.config_type,
     )
+
+
+def _is_provided(synonyms: Sequence[ConfigSynonym]) -> bool:
+    """Return True if the first of the values is from a config provider, and thus as secret as a password."""
+    return bool(synonyms) and isinstance(synonyms[0].value, ProvidedText)

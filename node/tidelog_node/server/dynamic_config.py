@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Set
 from tidelog_foundation.config import DynamicBrokerConfig, describe, parse_config
 from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, override_broker_settings
 from tidelog_foundation.config.foreign import warn_of, with_effect
+from tidelog_foundation.config.settings import HIDDEN, ProvidedText, SettingInfo
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.ssl_settings import is_listener_key, listener_ssl_settings
 from tidelog_node.server.config import NodeConfig
@@ -79,7 +80,7 @@ class DynamicNodeConfig:
         before, self.current = self.current, changed
         if changed == before:
             return
-        logger.info("Settings have changed: %s", ", ".join(_differences(before, changed)))
+        logger.info("Settings have changed: %s", ", ".join(_differences(before, changed, settings)))
         for user in self._users:
             user(changed)
 
@@ -94,6 +95,10 @@ def _min_insync_replicas(settings: Mapping[str, str]) -> int:
     return parse_config(DynamicBrokerConfig, given).min_insync_replicas
 
 
-def _differences(before: NodeConfig, after: NodeConfig) -> list[str]:
-    pairs = ((i.key, getattr(before, i.attribute), getattr(after, i.attribute)) for i in _INFOS)
-    return [f"{key} = {new}" for key, old, new in pairs if old != new]
+def _differences(before: NodeConfig, after: NodeConfig, settings: Mapping[str, str]) -> list[str]:
+    pairs = ((i, getattr(before, i.attribute), getattr(after, i.attribute)) for i in _INFOS)
+    return [f"{i.key} = {HIDDEN if _is_hidden(i, settings) else new}" for i, old, new in pairs if old != new]
+
+
+def _is_hidden(info: SettingInfo, settings: Mapping[str, str]) -> bool:
+    return info.secret or isinstance(settings.get(info.key), ProvidedText)

@@ -127,3 +127,42 @@ def test_a_broken_file_does_not_matter_where_the_cluster_is_named(profile_file: 
     assert find_cluster("a:1").is_asked_for
     with pytest.raises(ConfigError, match="is not TOML"):
         find_cluster()
+
+
+def test_profile_keeps_references_and_a_command_uses_their_values(
+    cluster: FakeCluster, tmp_path: Path, profile_file: Path
+) -> None:
+    (tmp_path / "name").write_text("me\n")
+    reference = f"${{dir:{tmp_path}:name}}"
+    created = run("profile", "create", "fake", "-b", cluster.bootstrap_servers, "-X", f"client.id={reference}")
+    assert created.exit_code == 0
+    assert reference in profile_file.read_text()
+    assert run("topic", "list").exit_code == 0
+    (tmp_path / "name").unlink()
+    assert run("profile", "list").exit_code == 0
+    missing = run("topic", "list")
+    assert missing.exit_code == 1
+    assert f'cannot resolve {reference} in configuration "client.id"' in missing.stderr
+
+
+def test_profile_with_a_provider_of_its_own_resolves_references_to_it(cluster: FakeCluster, tmp_path: Path) -> None:
+    (tmp_path / "name").write_text("me")
+    kind = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
+    declared = ("-X", "config.providers=mine", "-X", f"config.providers.mine.class={kind}")
+    settings = (*declared, "-X", f"client.id=${{mine:{tmp_path}:name}}")
+    assert run("profile", "create", "fake", "-b", cluster.bootstrap_servers, *settings).exit_code == 0
+    assert run("topic", "list").exit_code == 0
+
+
+def test_profile_shows_references_to_secrets_and_no_secrets() -> None:
+    run("profile", "create", "a", "-b", "a:1", "-X", "ssl.key.password=canary", "-X", "security.protocol=ssl")
+    run("profile", "create", "b", "-b", "a:1", "-X", "ssl.key.password=${env:KEY_PASSWORD}")
+    assert "canary" not in run("profile", "show", "a").stdout + run("profile", "show", "a", "--json").stdout
+    assert json.loads(run("profile", "show", "a", "--json").stdout)["settings"]["ssl.key.password"] == "[hidden]"
+    assert "${env:KEY_PASSWORD}" in run("profile", "show", "b").stdout
+
+
+def test_unknown_setting_with_a_reference_is_refused(profile_file: Path) -> None:
+    refused = run("profile", "create", "a", "-b", "a:1", "-X", "ssl.key.pasword=${env:KEY_PASSWORD}")
+    assert 'unknown configuration "ssl.key.pasword"; did you mean "ssl.key.password"?' in refused.stderr
+    assert not profile_file.exists()

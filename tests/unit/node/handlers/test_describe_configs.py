@@ -1,11 +1,13 @@
 """A node's description of the settings of topics, of itself and of all nodes."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from tidelog.v1 import log_service_pb2 as log_pb
 from tidelog_foundation.config import TopicConfig, describe
+from tidelog_foundation.config.providers import resolve_settings
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.requests.configs import (
     ConfigResourceName,
@@ -17,6 +19,7 @@ from tidelog_foundation.requests.configs import (
 from tidelog_foundation.requests.topics import DescribeTopicsRequest
 from tidelog_node import handlers
 from tidelog_node.server.config import NodeConfig
+from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_quorum.metadata.records import ConfigRecord
 
 TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
@@ -219,5 +222,24 @@ def test_a_topic_that_is_named_again_is_described_once(cluster_of):
             assert [d.topic.name for d in described.topics] == ["t", "u"]
             known = await handlers.get_metadata(context, log_pb.GetMetadataRequest(topics=named))
             assert [t.name for t in known.topics] == ["t", "u"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("key", ["broker.rack", "log.retention.hours"])
+def test_value_from_a_config_provider_is_described_as_sensitive_and_without_the_value(cluster_of, monkeypatch, key):
+    monkeypatch.setenv("CANARY", "4711")
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            node = cluster.nodes[1]
+            given = resolve_settings({**node.context.settings.file, key: "${env:CANARY}"})
+            node.context = replace(node.context, settings=DynamicNodeConfig(given))
+            [config] = (await ask(node, BROKER, "1", key)).configs
+            assert (config.value, config.source, config.is_sensitive) == (None, IN_FILE, True)
+            assert (config.synonyms[0].value, config.synonyms[0].source) == (None, IN_FILE)
+            await cluster.create_topic(replicas=(1,))
+            for resource in ((BROKER, "1"), (TOPIC, "t")):
+                assert "4711" not in repr(await ask(node, *resource))
 
     asyncio.run(run())
