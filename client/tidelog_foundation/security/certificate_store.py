@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Final
 
 from tidelog_foundation.errors import ConfigError
@@ -28,27 +29,48 @@ _REMINDER: Final = timedelta(days=1)
 _Version = tuple[tuple[int, int, int] | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, for the cached properties.
+@dataclass(frozen=True)
 class TlsMaterial:
-    """The key material of a server and the contexts of its listener and of its own connections."""
+    """The key material of a server, and Python's contexts of its listener and of its own connections."""
 
+    settings: SslSettings
     key: KeyMaterial
     authorities: bytes | None
-    server: ssl.SSLContext
-    client: ssl.SSLContext
+
+    @cached_property
+    def server(self) -> ssl.SSLContext:
+        """The context of accepted connections.
+
+        Raises:
+            ConfigError: The settings contradict each other, or the library does not support a cipher suite.
+        """
+        return server_context(self.settings, self.key, self.authorities)
+
+    @cached_property
+    def client(self) -> ssl.SSLContext:
+        """The context of connections to other servers.
+
+        Raises:
+            ConfigError: As for :attr:`server`.
+        """
+        return client_context(self.settings, self.key, self.authorities)
 
 
 class CertificateStore:
     """The material of one server's TLS settings. ``current`` is replaced as a whole when the files have changed."""
 
-    def __init__(self, name: str, settings: SslSettings) -> None:
+    def __init__(self, name: str, settings: SslSettings, *, has_contexts: bool = True) -> None:
         """Load the material. ``name`` is the listener's, for messages.
+
+        ``has_contexts`` is false for gRPC, which needs none of Python's contexts: they are not made then.
 
         Raises:
             ConfigError: There is no key store, or a store is invalid. The message names the listener.
         """
         self.name = name
         self.settings = settings
+        self._has_contexts = has_contexts
         self._version = self._read_version()
         self.current = self._load()
         self._reminded: datetime | None = None
@@ -96,12 +118,10 @@ class CertificateStore:
                 raise ConfigError("TLS needs ssl.keystore.location, or ssl.keystore.key with its certificate chain")
             authorities = load_authorities(settings)
             check_client_auth(settings, authorities)
-            return TlsMaterial(
-                key,
-                authorities,
-                server_context(settings, key, authorities),
-                client_context(settings, key, authorities),
-            )
+            material = TlsMaterial(settings, key, authorities)
+            if self._has_contexts:
+                material.server, material.client  # noqa: B018  # they raise
+            return material
         except ConfigError as error:
             raise ConfigError(f"listener {self.name}: {error.message}") from error
 

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
+from tidelog_foundation.security.principal import USER, Principal
 
 _RULE: Final = re.compile(
     r"(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))"
@@ -59,6 +60,18 @@ class PrincipalMapping:
                 )
             self._rules.append(_rule(found))
             position = _end_of_gap(rules, found.end())
+
+    def principal_of(self, distinguished_name: str) -> Principal:
+        """Return the principal of a certificate with this subject (Kafka's DefaultKafkaPrincipalBuilder).
+
+        Raises:
+            TidelogError: SASL_AUTHENTICATION_FAILED: no rule matches the name, which the text contains.
+        """
+        name = self.name_of(distinguished_name)
+        if name is None:
+            text = f"no rule of ssl.principal.mapping.rules matches the certificate of {distinguished_name}"
+            raise error_for(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+        return Principal(USER, name)
 
     def name_of(self, distinguished_name: str) -> str | None:
         """Return the name of the principal, or None if no rule matches."""

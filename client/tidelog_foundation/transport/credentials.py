@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 from cryptography import x509
 
-from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
-from tidelog_foundation.security import ANONYMOUS, USER, Principal
+from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.security.certificate_store import CertificateStore, TlsMaterial
 from tidelog_foundation.security.distinguished_name import distinguished_name
 from tidelog_foundation.security.principal_mapping import PrincipalMapping
@@ -60,12 +60,7 @@ def identify_callers(settings: SslSettings) -> Callable[[grpc.aio.ServicerContex
 
     @functools.lru_cache(_KNOWN_PEERS)
     def principal_of(certificate: bytes) -> Principal:
-        subject = distinguished_name(x509.load_pem_x509_certificate(certificate).subject)
-        name = mapping.name_of(subject)
-        if name is None:
-            text = f"no rule of ssl.principal.mapping.rules matches the certificate of {subject}"
-            raise error_for(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
-        return Principal(USER, name)
+        return mapping.principal_of(distinguished_name(x509.load_pem_x509_certificate(certificate).subject))
 
     def identify(rpc: grpc.aio.ServicerContext[Any, Any]) -> Principal:
         found = rpc.auth_context().get(_CERTIFICATE)

@@ -23,8 +23,11 @@ def listener_certificates(settings: DynamicNodeConfig) -> dict[str, CertificateS
         ConfigError: A store is missing or invalid.
     """
     listeners = (*settings.current.all_listeners, settings.current.controller_listener)
-    names = dict.fromkeys(x.name for x in listeners if x.has_tls)
-    return {name: CertificateStore(name, settings.listener_ssl[name]) for name in names}
+    return {
+        x.name: CertificateStore(x.name, settings.listener_ssl[x.name], has_contexts=not x.speaks_grpc)
+        for x in listeners
+        if x.has_tls
+    }
 
 
 def listener_tls(certificates: CertificateStore) -> ListenerTls:

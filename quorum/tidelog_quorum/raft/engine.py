@@ -16,7 +16,9 @@ import grpc.aio
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
+from tidelog_foundation.security import ANONYMOUS
 from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.transport.services import Identify
 from tidelog_quorum.raft.core import commands, events, messages
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.core.raft import Raft
@@ -68,6 +70,7 @@ class TidelogRaft:
         random: RandomSource | None = None,
         resolve: Resolve = resolve_address,
         certificates: CertificateStore | None = None,
+        identify: Identify = lambda _: ANONYMOUS,
     ) -> None:
         self.leader = LeaderAndEpoch(None, 0, False)
         self._me = Introduction(cluster_id, node_id, b"", advertised)
@@ -90,7 +93,7 @@ class TidelogRaft:
         self._failed = asyncio.Event()
         self._writer = StorageWriter(self._on_written, self._fail)
         self._receiver = RaftReceiver(self._on_message)
-        add_raft_service(self._receiver, server)
+        add_raft_service(self._receiver, server, identify)
 
     @property
     def directory_id(self) -> bytes:

@@ -7,7 +7,9 @@ from pathlib import Path
 import grpc.aio
 
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.security import ANONYMOUS
 from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.transport.services import Identify
 from tidelog_quorum.raft.engine import TidelogRaft
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.config import PYSYNCOBJ, QuorumConfig
@@ -17,9 +19,15 @@ _PYSYNCOBJ_FOLDER = "pysyncobj"
 
 
 def build_engine(
-    config: QuorumConfig, server: grpc.aio.Server, certificates: CertificateStore | None = None
+    config: QuorumConfig,
+    server: grpc.aio.Server,
+    certificates: CertificateStore | None = None,
+    identify: Identify = lambda _: ANONYMOUS,
 ) -> RaftEngine:
-    """Return the engine, not started; Tidelog's own adds its service to ``server`` and connects with ``certificates``.
+    """Return the engine, not started.
+
+    Tidelog's own adds its service to ``server`` for callers that ``identify`` accepts, and connects with
+    ``certificates``.
 
     Raises:
         ConfigError: the engine is not installed, rejects the addresses, or the folder has the other engine's log: a
@@ -41,6 +49,7 @@ def build_engine(
         bootstrap=config.bootstrap,
         snapshots=config.snapshot_config(),
         certificates=certificates,
+        identify=identify,
     )
 
 

@@ -55,12 +55,13 @@ async def serve(config: QuorumConfig) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = grpc.aio.server(options=server_options(MAX_FRAME_BYTES), maximum_concurrent_rpcs=MAX_CALLS)
     host, port = config.listener
-    certificates = CertificateStore(GRPC_SSL, config) if config.has_tls else None
+    certificates = CertificateStore(GRPC_SSL, config, has_contexts=False) if config.has_tls else None
     credentials = server_credentials(certificates) if certificates is not None else None
     bind_port(server, host, port, credentials)
     _check_writable(config.metadata_log_dir)
-    engine = build_engine(config, server, certificates)
-    await ControllerServer(config, server, engine, certificates).run(stop)
+    identify: Identify = identify_callers(config) if certificates is not None else lambda _: ANONYMOUS
+    engine = build_engine(config, server, certificates, identify)
+    await ControllerServer(config, server, engine, certificates, identify).run(stop)
 
 
 class ControllerServer:
@@ -72,6 +73,7 @@ class ControllerServer:
         server: grpc.aio.Server,
         engine: RaftEngine,
         certificates: CertificateStore | None = None,
+        identify: Identify = lambda _: ANONYMOUS,
     ) -> None:
         self._config = config
         self._certificates = [certificates] if certificates is not None else []
@@ -83,7 +85,6 @@ class ControllerServer:
         self.quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
         self._connections = BrokerConnections(self.quorum, _monotonic_ms)
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
-        identify: Identify = identify_callers(config) if certificates is not None else lambda _: ANONYMOUS
         for service in self._services(feed):
             service.add_to(server, intake, identify)
         add_servicer(server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], health.aio.HealthServicer())

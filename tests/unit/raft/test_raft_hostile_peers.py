@@ -13,7 +13,8 @@ import pytest
 from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
-from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.security import Principal
 from tidelog_foundation.transport import error_from_rpc, open_channel
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.network import receiver
@@ -98,6 +99,24 @@ def test_receiver_refuses_an_observer_that_cannot_be_reached(new_engines: Engine
             await cluster.settled_leader()
             address = "{}:{}".format(*cluster.addresses[1])
             assert (await refusal(address, hello(9, host, port)))[0] is ErrorCode.INVALID_REQUEST
+
+    asyncio.run(run())
+
+
+def test_receiver_refuses_callers_that_its_listener_does_not_identify() -> None:
+    def identify(_: object) -> Principal:
+        raise error_for(ErrorCode.SASL_AUTHENTICATION_FAILED, "no rule matches")
+
+    async def run() -> None:
+        server = grpc.aio.server()
+        receiver.add_raft_service(receiver.RaftReceiver(lambda *_: None), server, identify)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            code, text = await refusal(f"127.0.0.1:{port}", hello(9))
+            assert (code, text) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "no rule matches")
+        finally:
+            await server.stop(0)
 
     asyncio.run(run())
 

@@ -218,3 +218,15 @@ def test_prefixed_key_replaces_that_of_the_one_listener_of_a_controller() -> Non
     assert with_listener_settings(given, "GRPC_SSL") == {"ssl.client.auth": "required", "node.id": "1"}
     with pytest.raises(ConfigError, match="names none of the listeners: grpc"):
         with_listener_settings(given, "GRPC")
+
+
+def test_store_makes_no_contexts_for_grpc(tmp_path: Path) -> None:
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(ISSUED.write_pem(tmp_path / "key.pem")),
+        "ssl.cipher.suites": "NO_SUCH_SUITE",
+    }
+    parsed = parse_config(SslSettings, settings)
+    with pytest.raises(ConfigError, match="NO_SUCH_SUITE"):
+        CertificateStore("SSL", parsed)
+    assert CertificateStore("GRPC", parsed, has_contexts=False).current.key.subject == "CN=server"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, cast
 
+from tidelog_foundation.log_limit import LogLimit
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_node.event_loop import Pending
 from tidelog_node.handlers.response_budget import ResponseBudget
@@ -21,7 +22,7 @@ from tidelog_node.kafka.protocol.headers import RequestHeader, read_request_head
 from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
 from tidelog_node.kafka.served import Api, Body, Caller, CloseConnection, KafkaNode, Request
-from tidelog_node.kafka.server.limits import ConnectionTimeouts, ListenerLimits, LogLimit, RequestBudgets, Reservation
+from tidelog_node.kafka.server.limits import ConnectionTimeouts, ListenerLimits, RequestBudgets, Reservation
 from tidelog_node.kafka.server.outbox import Outbox
 from tidelog_node.shards.events import ClientIdentity
 

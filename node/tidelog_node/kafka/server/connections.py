@@ -10,8 +10,9 @@ import sys
 from collections import Counter
 from typing import Final
 
+from tidelog_foundation.log_limit import LogLimit
 from tidelog_node.kafka.server.connection import Connection
-from tidelog_node.kafka.server.limits import ListenerLimits, LogLimit
+from tidelog_node.kafka.server.limits import ListenerLimits
 
 _CHECK_INTERVAL_S: Final = 1.0
 _CHECKS_PER_TIME: Final = 4

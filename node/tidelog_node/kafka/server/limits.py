@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -10,8 +9,6 @@ from typing import Final
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 
-_PER_PERIOD: Final = 10
-_PERIOD_S: Final = 10.0
 REQUEST_BYTES: Final = 4 * 1024
 """The memory of a request in progress in addition to its frame: messages, tasks, futures."""
 SMALL_BYTES: Final = 64 * 1024
@@ -115,38 +112,6 @@ class ConnectionTimeouts:
         if now - self.last_active > self._limits.max_idle_s:
             return f"the connection was idle for {self._limits.max_idle_s:g} s"
         return None
-
-
-class LogLimit:
-    """A limit of ten lines per ten seconds. The first line after that states how many were omitted."""
-
-    def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
-        self._logger = logger
-        self._clock = clock
-        self._period_ends = float("-inf")
-        self._passed = 0
-        self._suppressed = 0
-
-    def warning(self, text: str, *values: object) -> None:
-        """Log a line, or count it as omitted."""
-        self.log(logging.WARNING, text, *values)
-
-    def log(self, level: int, text: str, *values: object, error: BaseException | None = None) -> None:
-        """Log a line at this level with the traceback of ``error``, or count it as omitted."""
-        if not self._logger.isEnabledFor(level):
-            return
-        now = self._clock()
-        if now >= self._period_ends:
-            self._period_ends = now + _PERIOD_S
-            self._passed = 0
-        if self._passed >= _PER_PERIOD:
-            self._suppressed += 1
-            return
-        self._passed += 1
-        if self._suppressed:
-            self._logger.log(level, "%d lines like the next were suppressed", self._suppressed)
-            self._suppressed = 0
-        self._logger.log(level, text, *values, exc_info=error)
 
 
 class RequestBudgets:

@@ -12,11 +12,12 @@ from typing import Final
 
 from tidelog_foundation.config.endpoints import NamedListener, format_address
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.log_limit import LogLimit
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.served import Api, KafkaNode
 from tidelog_node.kafka.server.connection import Connection, Served
 from tidelog_node.kafka.server.connections import Connections, max_handshakes
-from tidelog_node.kafka.server.limits import ListenerLimits, LogLimit, RequestBudgets
+from tidelog_node.kafka.server.limits import ListenerLimits, RequestBudgets
 from tidelog_node.kafka.server.tls import Handshakes, ListenerTls, TlsConnection
 
 logger = logging.getLogger(__name__)

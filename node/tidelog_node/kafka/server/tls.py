@@ -17,14 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from tidelog_foundation.security import ANONYMOUS, USER, Principal
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.security.distinguished_name import subject_of
 from tidelog_foundation.security.principal_mapping import PrincipalMapping
 from tidelog_node.kafka.protocol.writer import Buffer
 from tidelog_node.kafka.server.connection import Connection
 from tidelog_node.kafka.server.connections import Connections
-from tidelog_node.kafka.server.limits import LogLimit
 
 _HANDSHAKE_RECORD: Final = 22
 """The first byte of every TLS connection (RFC 8446, section 5.1)."""
@@ -243,7 +244,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._flush()
             self.fail(f"the TLS handshake failed: {_reason(error)}")
             return False
-        except ValueError as error:
+        except (ValueError, TidelogError) as error:
             self.fail(str(error))
             return False
         self._end_handshake()
@@ -253,19 +254,14 @@ class TlsConnection(asyncio.BufferedProtocol):
         return not self._is_closed
 
     def _principal(self) -> Principal:
-        """Return the principal of the client's certificate (Kafka's DefaultKafkaPrincipalBuilder).
+        """Return the principal of the client's certificate.
 
         Raises:
-            ValueError: The certificate has an invalid name, or no rule maps it.
+            ValueError: The certificate has an invalid name.
+            TidelogError: No rule maps it.
         """
         certificate = self._ssl.getpeercert(binary_form=True)
-        if certificate is None:
-            return ANONYMOUS
-        subject = subject_of(certificate)
-        name = self._tls.mapping.name_of(subject)
-        if name is None:
-            raise ValueError(f"no rule of ssl.principal.mapping.rules matches the client's certificate of {subject}")
-        return Principal(USER, name)
+        return ANONYMOUS if certificate is None else self._tls.mapping.principal_of(subject_of(certificate))
 
     def _read(self) -> None:
         """Pass decrypted bytes to the connection as long as it reads."""
