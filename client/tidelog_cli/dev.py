@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog_cli.options.connection import DEFAULT_BOOTSTRAP_SERVERS, parse_pairs
+from tidelog_cli.options.profiles import Profile, write_profile
 from tidelog_cli.output.printing import counted, print_json
 from tidelog_foundation.config.process import stop_signals
 from tidelog_foundation.errors import ErrorCode, error_for
@@ -69,6 +70,14 @@ _Settings = Annotated[
         help="A setting of the servers, such as num.partitions=6. May be repeated.",
     ),
 ]
+_Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="Encrypt every connection, and give every process and the user admin a certificate. The certificates and "
+        "files for clients are in the folder security of the data.",
+    ),
+]
 _AsJson = Annotated[
     bool, typer.Option("--json", help="Print where it is as one JSON document; messages go to the standard error.")
 ]
@@ -80,12 +89,13 @@ def dev(
     port: _Port = None,
     kafka_port: _KafkaPort = None,
     data_dir: _DataDir = None,
+    secure: _Secure = False,
     settings: _Settings = None,
     as_json: _AsJson = False,
 ) -> None:
     """Run a cluster of real processes on this machine until Ctrl-C.
 
-    Example: tidelog dev --controllers 1 --nodes 1 --data-dir ./data
+    Example: tidelog dev --controllers 1 --nodes 1 --data-dir ./data --secure
     """
     from tidelog.testing import LocalCluster  # the servers' dependencies are not imported for the other commands
 
@@ -101,11 +111,13 @@ def dev(
                 node_ports=ports,
                 kafka_ports=kafka_ports,
                 on_busy_port=_report_busy_port,
+                security="ssl" if secure else None,
             ) as cluster:
+                profile = _write_profile(cluster) if secure else None
                 if as_json:
-                    _print_addresses(cluster)
+                    _print_addresses(cluster, profile)
                 else:
-                    _explain(cluster.bootstrap_servers, cluster.kafka_bootstrap_servers, controllers, nodes, data_dir)
+                    _explain(cluster, data_dir, profile)
                 while not stop.wait(0.5):
                     pass
                 typer.echo("stopping", err=as_json)
@@ -116,29 +128,58 @@ def dev(
             raise error_for(ErrorCode._FAIL, f"cannot start the cluster: {str(error).splitlines()[-1]}") from error
 
 
-def _print_addresses(cluster: LocalCluster) -> None:
-    print_json(
-        {
-            "bootstrap_servers": cluster.bootstrap_servers,
-            "kafka_bootstrap_servers": cluster.kafka_bootstrap_servers,
-            "data_dir": str(cluster.data_dir),
-        }
-    )
+def _write_profile(cluster: LocalCluster) -> Path:
+    """Write a profile with the settings of the user admin into a file of its own, and return its path."""
+    settings = cluster.client_settings()
+    profile = Profile(settings.pop("bootstrap.servers"), settings)
+    path = cluster.security.folder / "profile.toml"
+    write_profile("dev", profile, use=True, path=path)
+    return path
 
 
-def _explain(bootstrap_servers: str, kafka_servers: str, controllers: int, nodes: int, data_dir: Path | None) -> None:
-    what = f"{counted(controllers, 'controller')} and {counted(nodes, 'node')}"
+def _print_addresses(cluster: LocalCluster, profile: Path | None) -> None:
+    document: dict[str, object] = {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "kafka_bootstrap_servers": cluster.kafka_bootstrap_servers,
+        "data_dir": str(cluster.data_dir),
+    }
+    if profile is not None:
+        document |= {"profile": str(profile), "client_settings": cluster.client_settings()}
+    print_json(document)
+
+
+def _explain(cluster: LocalCluster, data_dir: Path | None, profile: Path | None) -> None:
+    nodes, bootstrap_servers = len(cluster.nodes), cluster.bootstrap_servers
+    what = f"{counted(len(cluster.controllers), 'controller')} and {counted(nodes, 'node')}"
     where = f"kept in {data_dir}" if data_dir else "removed at the end"
     typer.echo(f"{what} are ready at {bootstrap_servers}; the data is {where}.\n")
     typer.echo("In another terminal:\n")
-    if not bootstrap_servers.startswith(f"{_HOST}:{_DEFAULT_PORT}"):
+    if profile is not None:
+        typer.echo(f"  export TIDELOG_PROFILE={profile}")
+    elif not bootstrap_servers.startswith(f"{_HOST}:{_DEFAULT_PORT}"):
         typer.echo(f"  export TIDELOG_BOOTSTRAP_SERVERS={bootstrap_servers}")
     typer.echo(f"  tidelog topic create hello --partitions 3 --replication-factor {min(nodes, 3)}")
     typer.echo("  echo world | tidelog produce hello")
     typer.echo("  tidelog consume hello --from-beginning --exit-at-end\n")
-    if kafka_servers:
-        typer.echo(f"Clients of Kafka: bootstrap.servers={kafka_servers}\n")
+    if profile is not None:
+        _explain_secured_clients(cluster)
+    elif cluster.kafka_bootstrap_servers:
+        typer.echo(f"Clients of Kafka: bootstrap.servers={cluster.kafka_bootstrap_servers}\n")
     typer.echo("Ctrl-C stops the cluster.")
+
+
+def _explain_secured_clients(cluster: LocalCluster) -> None:
+    from tidelog.testing.security import JAVA_FILE, LIBRDKAFKA_FILE
+
+    folder, kafka_servers = cluster.security.folder, cluster.kafka_bootstrap_servers
+    typer.echo("Settings of Tidelog's clients in Python:\n")
+    for key, value in cluster.client_settings().items():
+        typer.echo(f"  {key}={value}")
+    if kafka_servers:
+        typer.echo("\nClients of Kafka:\n")
+        typer.echo(f"  kcat -F {folder / LIBRDKAFKA_FILE} -L")
+        typer.echo(f"  kafka-topics.sh --bootstrap-server {kafka_servers} --command-config {folder / JAVA_FILE} --list")
+    typer.echo()
 
 
 def _wanted_ports(

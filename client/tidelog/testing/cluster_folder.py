@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.testing.process import PROPERTIES_FILE
+from tidelog_foundation.config.endpoints import speaks_grpc
 from tidelog_foundation.config.process import load_properties
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.waiting import ReportedBlock
@@ -82,8 +83,9 @@ def kept_ports(folder: Path) -> dict[tuple[str, int], Ports]:
 
 
 def _ports_in(listeners: str) -> Ports:
-    ports = {name: int(port) for name, port in _LISTENER.findall(listeners)}
-    return Ports(ports.get("GRPC", 0), ports.get("PLAINTEXT", 0))
+    """Return the ports of a gRPC and of a Kafka listener, whose names are their security protocols."""
+    ports = {speaks_grpc(name): int(port) for name, port in _LISTENER.findall(listeners)}
+    return Ports(ports.get(True, 0), ports.get(False, 0))
 
 
 def _lock_of_members(folder: Path) -> int:

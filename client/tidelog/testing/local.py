@@ -22,12 +22,13 @@ from tidelog.cluster.security import SecurityConfig
 from tidelog.testing.cluster_folder import FolderLocks, Ports, kept_ports, kept_properties
 from tidelog.testing.ports import ClusterPorts, OnBusyPort
 from tidelog.testing.process import Place, ProcessGroup, ProcessHandle
+from tidelog.testing.security import ADMIN, SECURITY_FOLDER, ClusterSecurity, check_protocol
 from tidelog.v1.admin_service_pb2 import DescribeClusterRequest, DescribeClusterResponse
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2 import GetMetadataRequest, GetMetadataResponse, PartitionMetadata
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_foundation.config import config_key, parse_config
-from tidelog_foundation.config.endpoints import DEFAULT_PROTOCOL_MAP, GRPC, GRPC_SSL, parse_protocol_map
+from tidelog_foundation.config.endpoints import DEFAULT_PROTOCOL_MAP, GRPC, GRPC_SSL, PLAINTEXT, parse_protocol_map
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.ssl_settings import is_listener_key
 from tidelog_foundation.transport.channels import open_channel
@@ -65,9 +66,11 @@ class LocalCluster:
     have it; a key that neither has raises ``ConfigError``. A node's data is in its folder ``data``, and with more than
     one of ``log_dirs_per_node`` also in ``data-2``, ``data-3`` and so on. ``place("node", 2)`` and
     ``place("controller", 1)`` return the places of processes that do not run as ordinary processes of this machine.
-    If nodes or controllers have TLS (``listener.security.protocol.map`` with ``GRPC:GRPC_SSL``, and
-    ``controller.listener.names`` of ``GRPC_SSL``), ``client_config`` has the settings with which clients connect:
-    ``security.protocol`` and ``ssl.*``.
+    With ``security="ssl"``, every connection has TLS, and every process and client a certificate of an authority that
+    the cluster creates in ``data_dir``; :meth:`client_settings` has the settings of clients. Without it, if ``config``
+    gives nodes or controllers TLS (``listener.security.protocol.map`` with ``GRPC:GRPC_SSL``, and
+    ``controller.listener.names`` of ``GRPC_SSL``), ``client_config`` has the settings with which the cluster itself
+    connects: ``security.protocol`` and ``ssl.*``.
 
     Needs ``pip install tidelog[node,quorum]``.
     """
@@ -85,11 +88,13 @@ class LocalCluster:
         log_dirs_per_node: int = 1,
         place: Callable[[str, int], Place] | None = None,
         client_config: Mapping[str, object] | None = None,
+        security: str | None = None,
     ) -> None:
         if controllers < 1 or nodes < 0:
             raise ConfigError(f"a cluster needs at least 1 controller and 0 nodes, got {controllers} and {nodes}")
         self.cluster_id = f"local-{uuid.uuid4().hex[:12]}"
-        self._config = {**_internal_topics(nodes), **(config or {})}
+        self._given_config: dict[str, object] = {**_internal_topics(nodes), **(config or {})}
+        self._config = self._given_config
         self._keep_data = data_dir is not None
         self._data_dir = data_dir
         self._counts = (controllers, nodes)
@@ -98,6 +103,10 @@ class LocalCluster:
         self._on_busy_port = on_busy_port
         self._place = place or (lambda *_: Place())
         self._log_dirs = ["data", *(f"data-{n}" for n in range(2, log_dirs_per_node + 1))]
+        if security is not None:
+            check_protocol(security)
+        self._security_protocol = security
+        self._security: ClusterSecurity | None = None
         self._credentials = parse_config(SecurityConfig, client_config or {}).channel_credentials()
         self._group: ProcessGroup | None = None
         self._locks: FolderLocks | None = None
@@ -114,6 +123,26 @@ class LocalCluster:
     def kafka_bootstrap_servers(self) -> str:
         """The addresses of all nodes for Kafka clients, for their ``bootstrap.servers``."""
         return ",".join(node.kafka_address for node in self.nodes.values())
+
+    @property
+    def security(self) -> ClusterSecurity:
+        """The certificates and users of a cluster with security. Raise RuntimeError without it or before the start."""
+        if self._security is None:
+            raise RuntimeError("the cluster has no security or was not started")
+        return self._security
+
+    def client_settings(self, user: str = ADMIN) -> dict[str, str]:
+        """Return the settings with which Tidelog's clients connect, with security as a user of the cluster.
+
+        Raises:
+            ConfigError: there is no such user.
+        """
+        own = self._security.client_settings(user) if self._security else {}
+        return {"bootstrap.servers": self.bootstrap_servers, **own}
+
+    def kafka_client_settings(self, user: str = ADMIN) -> dict[str, str]:
+        """Return the settings with which librdkafka's clients connect, like :meth:`client_settings`."""
+        return {**self.client_settings(user), "bootstrap.servers": self.kafka_bootstrap_servers}
 
     @property
     def failures(self) -> list[str]:
@@ -157,8 +186,13 @@ class LocalCluster:
             self._data_dir = tempfile.mkdtemp(prefix="tidelog-")
         else:
             self._take_up(Path(self._data_dir))
+        if self._security_protocol is not None:
+            self._secure(self._security_protocol)
+            per_module = divide_settings(self._config)
         self._group = ProcessGroup([self._locks.members_fd] if self._locks else [])
         self._configure(self._group, per_module)
+        if self._security is not None:
+            self._security.write_client_files(self.kafka_bootstrap_servers)
         for handle in self._handles():
             handle.start()
 
@@ -193,10 +227,11 @@ class LocalCluster:
             {
                 "node.id": controller_id,
                 "cluster.id": self.cluster_id,
-                "listeners": _listeners(handle, _QUORUM, self._config),
+                "listeners": self._listeners(handle, _QUORUM),
                 "controller.quorum.bootstrap.servers": bootstrap,
                 "metadata.log.dir": directory / "data",
                 **_known_settings(_QUORUM, self._config),
+                **self._process_settings(handle),
             }
         )
         self.controllers[controller_id] = handle
@@ -220,8 +255,27 @@ class LocalCluster:
         """Return the id of the leading controller, or None if there is none."""
         return run_sync(self._controller_leader(), 10)
 
+    def _secure(self, protocol: str) -> None:
+        self._security = ClusterSecurity(protocol, self.data_dir / SECURITY_FOLDER)
+        self._config = {**self._security.common_settings(), **self._given_config}
+        self._credentials = parse_config(SecurityConfig, self._security.client_settings()).channel_credentials()
+
+    def _process_settings(self, handle: ProcessHandle) -> dict[str, object]:
+        if self._security is None:
+            return {}
+        return self._security.process_settings(handle.name.replace(" ", "-"), handle.host)
+
+    def _listeners(self, handle: ProcessHandle, module: str) -> str:
+        if module == _QUORUM:
+            return f"{_controller_protocol(self._config)}://{handle.address}"
+        grpc_name = self._security.grpc_protocol if self._security else GRPC
+        kafka_name = self._security.kafka_protocol if self._security else PLAINTEXT
+        return f"{grpc_name}://{handle.address},{kafka_name}://{handle.kafka_address}"
+
     def _credentials_of(self, handle: ProcessHandle) -> grpc.ChannelCredentials | None:
         """Return the credentials for a process whose gRPC listener has TLS, as far as ``config`` tells."""
+        if self._security is not None:
+            return self._credentials
         if handle in self.controllers.values():
             has_tls = _controller_protocol(self._config) == GRPC_SSL
         else:
@@ -257,12 +311,13 @@ class LocalCluster:
                 {
                     "node.id": node_id,
                     "cluster.id": self.cluster_id,
-                    "listeners": _listeners(handle, module, self._config),
+                    "listeners": self._listeners(handle, module),
                     "controller.quorum.voters": voters,
                     _MODULES[module][1]: ",".join(
                         str(directory / name) for name in (self._log_dirs if module == _NODE else ["data"])
                     ),
                     **per_module[module],
+                    **self._process_settings(handle),
                 }
             )
             target[node_id] = handle
@@ -355,12 +410,6 @@ def _internal_topics(nodes: int) -> dict[str, object]:
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": min(_INTERNAL_MIN_ISR, replicas),
     }
-
-
-def _listeners(handle: ProcessHandle, module: str, config: Mapping[str, object]) -> str:
-    if module == _NODE:
-        return f"{GRPC}://{handle.address},PLAINTEXT://{handle.kafka_address}"
-    return f"{_controller_protocol(config)}://{handle.address}"
 
 
 def _controller_protocol(config: Mapping[str, object]) -> str:

@@ -183,9 +183,10 @@ class ProcessHandle:
         return self.directory / PROPERTIES_FILE
 
     def configure(self, properties: Mapping[str, object]) -> None:
-        """Write the configuration for the next start."""
+        """Write the configuration for the next start. Only the owner can read it, since it may contain passwords."""
         self.directory.mkdir(parents=True, exist_ok=True)
         lines = [f"{key}={value}" for key, value in properties.items()]
+        self.properties_path.touch(0o600)
         self.properties_path.write_text("\n".join(lines) + "\n")
 
     def start(self) -> None:

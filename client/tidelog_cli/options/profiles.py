@@ -89,14 +89,14 @@ def profile_path() -> Path:
     return Path(home).expanduser() / "tidelog" / "profile.toml"
 
 
-def read_profiles() -> Profiles:
-    """Read the file; without a file there are no profiles.
+def read_profiles(path: Path | None = None) -> Profiles:
+    """Read the file, by default :func:`profile_path`; without a file there are no profiles.
 
     Raises:
         TidelogError: INVALID_CONFIG, it is not TOML, or has an unknown key or an invalid value.
         OSError: it cannot be read.
     """
-    path = profile_path()
+    path = path or profile_path()
     try:
         return parse_profiles(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -122,8 +122,10 @@ def parse_profiles(content: Mapping[str, Any]) -> Profiles:
     return Profiles(profiles, current)
 
 
-def write_profile(name: str, profile: Profile, *, use: bool) -> None:
+def write_profile(name: str, profile: Profile, *, use: bool, path: Path | None = None) -> None:
     """Add or replace a profile; the first profile, and any with ``use``, becomes the current one.
+
+    ``path`` is the file of the profiles, by default :func:`profile_path`.
 
     Raises:
         ConfigError: the name, a setting or the file is invalid.
@@ -132,7 +134,8 @@ def write_profile(name: str, profile: Profile, *, use: bool) -> None:
     if not _NAME.fullmatch(name):
         raise ConfigError(f'a profile\'s name has 1 to 64 letters, digits, "-" and "_", not {name!r}')
     _check(name, profile)
-    existing = read_profiles()
+    path = path or profile_path()
+    existing = read_profiles(path)
 
     def change(document: TOMLDocument) -> None:
         import tomlkit
@@ -145,7 +148,7 @@ def write_profile(name: str, profile: Profile, *, use: bool) -> None:
         if use or existing.current is None:
             document["current"] = name
 
-    _rewrite(change)
+    _rewrite(path, change)
 
 
 def use_profile(name: str) -> None:
@@ -155,7 +158,7 @@ def use_profile(name: str) -> None:
     def change(document: TOMLDocument) -> None:
         document["current"] = name
 
-    _rewrite(change)
+    _rewrite(profile_path(), change)
 
 
 def delete_profile(name: str) -> None:
@@ -167,13 +170,12 @@ def delete_profile(name: str) -> None:
         if document.get("current") == name:
             del document["current"]
 
-    _rewrite(change)
+    _rewrite(profile_path(), change)
 
 
-def _rewrite(change: Callable[[TOMLDocument], None]) -> None:
+def _rewrite(path: Path, change: Callable[[TOMLDocument], None]) -> None:
     import tomlkit
 
-    path = profile_path()
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     document = tomlkit.parse(text)
     change(document)

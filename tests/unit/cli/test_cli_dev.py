@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient as KafkaAdminClient
 from typer.testing import CliRunner
 
+from tidelog import AdminClient
 from tidelog.testing.ports import free_ports
 from tidelog_cli.commands import app
 
@@ -70,6 +72,24 @@ def test_dev_prints_steps_that_work_as_printed(tmp_path: Path) -> None:
         assert tidelog(exported, shlex.split(produce), "world\n") == ""
         assert tidelog(exported, shlex.split(consume)) == "world\n"
         assert f"Clients of Kafka: bootstrap.servers=127.0.0.1:{kafka_port}\n" in printed
+
+
+def test_secure_dev_prints_steps_that_work_as_printed(tmp_path: Path) -> None:
+    [port, kafka_port] = free_ports(2)
+    ports = ("--port", str(port), "--kafka-port", str(kafka_port))
+    with running_dev(tmp_path / "out", "--controllers", "1", "--nodes", "1", "--secure", *ports) as printed:
+        exported = dict(re.findall(r"export (\w+)=(\S+)", printed))
+        create, produce, consume = re.findall(r"^  (?:echo \w+ \| )?tidelog (.*)$", printed, re.MULTILINE)
+        assert tidelog(exported, shlex.split(create)) == "created hello\n"
+        assert tidelog(exported, shlex.split(produce), "world\n") == ""
+        assert tidelog(exported, shlex.split(consume)) == "world\n"
+        settings = dict(re.findall(r"^  ([a-z.]+)=(\S+)$", printed, re.MULTILINE))
+        with AdminClient(settings) as admin:
+            assert "hello" in admin.list_topics(timeout=30).topics
+        [file] = re.findall(r"kcat -F (\S+)", printed)
+        kafka = KafkaAdminClient(dict(line.split("=", 1) for line in Path(file).read_text().splitlines()))
+        assert "hello" in kafka.list_topics(timeout=30).topics
+    assert not Path(exported["TIDELOG_PROFILE"]).exists()
 
 
 def test_dev_goes_elsewhere_when_its_ports_are_in_use_and_says_so(tmp_path: Path) -> None:
