@@ -119,6 +119,16 @@ class AdminServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsResponse.FromString,
                 _registered_method=True)
+        self.AlterUserScramCredentials = channel.unary_unary(
+                '/tidelog.v1.AdminService/AlterUserScramCredentials',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.AlterUserScramCredentialsResponse.FromString,
+                _registered_method=True)
+        self.DescribeUserScramCredentials = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeUserScramCredentials',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -235,6 +245,19 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterUserScramCredentials(self, request, context):
+        """Users' credentials for SCRAM (KIP-554).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeUserScramCredentials(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -322,6 +345,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteAcls,
                     request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsResponse.SerializeToString,
+            ),
+            'AlterUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterUserScramCredentials,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.AlterUserScramCredentialsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.AlterUserScramCredentialsResponse.SerializeToString,
+            ),
+            'DescribeUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeUserScramCredentials,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -783,6 +816,60 @@ class AdminService(object):
             '/tidelog.v1.AdminService/DeleteAcls',
             tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__service__pb2.DeleteAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/AlterUserScramCredentials',
+            tidelog_dot_v1_dot_admin__service__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.AlterUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeUserScramCredentials',
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsResponse.FromString,
             options,
             channel_credentials,
             insecure,

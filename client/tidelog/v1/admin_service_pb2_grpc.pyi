@@ -60,6 +60,9 @@ class AdminServiceStub:
     """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer."""
     DescribeAcls: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeAclsRequest, _admin_service_pb2.DescribeAclsResponse]
     DeleteAcls: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteAclsRequest, _admin_service_pb2.DeleteAclsResponse]
+    AlterUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AlterUserScramCredentialsRequest, _admin_service_pb2.AlterUserScramCredentialsResponse]
+    """Users' credentials for SCRAM (KIP-554)."""
+    DescribeUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeUserScramCredentialsRequest, _admin_service_pb2.DescribeUserScramCredentialsResponse]
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -91,6 +94,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer."""
     DescribeAcls: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeAclsRequest, _admin_service_pb2.DescribeAclsResponse]  # type: ignore[assignment]
     DeleteAcls: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteAclsRequest, _admin_service_pb2.DeleteAclsResponse]  # type: ignore[assignment]
+    AlterUserScramCredentials: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AlterUserScramCredentialsRequest, _admin_service_pb2.AlterUserScramCredentialsResponse]  # type: ignore[assignment]
+    """Users' credentials for SCRAM (KIP-554)."""
+    DescribeUserScramCredentials: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeUserScramCredentialsRequest, _admin_service_pb2.DescribeUserScramCredentialsResponse]  # type: ignore[assignment]
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -221,5 +227,20 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.DeleteAclsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DeleteAclsResponse, _abc.Awaitable[_admin_service_pb2.DeleteAclsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def AlterUserScramCredentials(
+        self,
+        request: _admin_service_pb2.AlterUserScramCredentialsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.AlterUserScramCredentialsResponse, _abc.Awaitable[_admin_service_pb2.AlterUserScramCredentialsResponse]]:
+        """Users' credentials for SCRAM (KIP-554)."""
+
+    @_abc_1.abstractmethod
+    def DescribeUserScramCredentials(
+        self,
+        request: _admin_service_pb2.DescribeUserScramCredentialsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DescribeUserScramCredentialsResponse, _abc.Awaitable[_admin_service_pb2.DescribeUserScramCredentialsResponse]]: ...
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

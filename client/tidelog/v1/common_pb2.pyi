@@ -141,6 +141,24 @@ ACL_PERMISSION_TYPE_DENY: AclPermissionType.ValueType  # 2
 ACL_PERMISSION_TYPE_ALLOW: AclPermissionType.ValueType  # 3
 Global___AclPermissionType: _TypeAlias = AclPermissionType  # noqa: Y015
 
+class _ScramMechanism:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ScramMechanismEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ScramMechanism.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SCRAM_MECHANISM_UNKNOWN: _ScramMechanism.ValueType  # 0
+    SCRAM_MECHANISM_SCRAM_SHA_256: _ScramMechanism.ValueType  # 1
+    SCRAM_MECHANISM_SCRAM_SHA_512: _ScramMechanism.ValueType  # 2
+
+class ScramMechanism(_ScramMechanism, metaclass=_ScramMechanismEnumTypeWrapper):
+    """A mechanism of SASL (RFC 5802); the numbers are Kafka's."""
+
+SCRAM_MECHANISM_UNKNOWN: ScramMechanism.ValueType  # 0
+SCRAM_MECHANISM_SCRAM_SHA_256: ScramMechanism.ValueType  # 1
+SCRAM_MECHANISM_SCRAM_SHA_512: ScramMechanism.ValueType  # 2
+Global___ScramMechanism: _TypeAlias = ScramMechanism  # noqa: Y015
+
 @_typing.final
 class Error(_message.Message):
     """An error of one item (a partition, a topic) inside a response that succeeded as a whole. Absent means "no error". A

@@ -5,15 +5,10 @@ Without an authorizer all of it fails with SECURITY_DISABLED, as in Kafka.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.requests import acls as requests
-from tidelog_foundation.requests.request import Request
 from tidelog_foundation.time_slices import TimeSlices
-from tidelog_node.handlers.context import NodeContext, forward, timeout_ms
-
-R = TypeVar("R")
+from tidelog_node.handlers.context import NodeContext, forward_change
 
 
 async def create_acls(context: NodeContext, request: requests.CreateAclsRequest) -> requests.CreateAclsResponse:
@@ -23,7 +18,7 @@ async def create_acls(context: NodeContext, request: requests.CreateAclsRequest)
         TidelogError: SECURITY_DISABLED, or an error of the leading controller that concerns all of them.
     """
     _check_enabled(context, "No Authorizer is configured.")
-    response, remaining_s = await _change(context, request)
+    response, remaining_s = await forward_change(context, request)
     created = [acl for acl, result in zip(request.acls, response.results, strict=True) if result.error is None]
     await context.metadata.wait_until(lambda image: image.acl_ids.keys() >= set(created), remaining_s)
     return response
@@ -48,17 +43,10 @@ async def delete_acls(context: NodeContext, request: requests.DeleteAclsRequest)
         TidelogError: SECURITY_DISABLED, or an error of the leading controller that concerns all of them.
     """
     _check_enabled(context, "No Authorizer is configured.")
-    response, remaining_s = await _change(context, request)
+    response, remaining_s = await forward_change(context, request)
     deleted = {acl for result in response.results for acl in result.deleted}
     await context.metadata.wait_until(lambda image: image.acl_ids.keys().isdisjoint(deleted), remaining_s)
     return response
-
-
-async def _change(context: NodeContext, request: Request[R]) -> tuple[R, float]:
-    """Return the answer of the leading controller, and the rest of the request's timeout in seconds."""
-    deadline_ms = context.clock.monotonic_ms() + timeout_ms(getattr(request, "timeout_ms", 0))
-    response = await forward(context, request)
-    return response, (deadline_ms - context.clock.monotonic_ms()) / 1000
 
 
 def _check_enabled(context: NodeContext, text: str) -> None:

@@ -182,6 +182,19 @@ async def forward(context: NodeContext, request: Request[R]) -> R:
     return await context.controller.ask(request, _timeout_s(request))
 
 
+async def forward_change(context: NodeContext, request: Request[R]) -> tuple[R, float]:
+    """Return the leading controller's answer to a change, and the rest of the request's timeout in seconds.
+
+    In the rest, the caller may wait until this node has the change.
+
+    Raises:
+        TidelogError: See :func:`forward`.
+    """
+    deadline_ms = context.clock.monotonic_ms() + timeout_ms(getattr(request, "timeout_ms", 0))
+    response = await forward(context, request)
+    return response, (deadline_ms - context.clock.monotonic_ms()) / 1000
+
+
 async def change_quorum(context: NodeContext, request: Request[R]) -> R:
     """Change the voters of the quorum, and return when the change is committed.
 

@@ -50,6 +50,8 @@ def admin_service(context: NodeContext) -> Service:
             "CreateAcls": call_of(context, handlers.create_acls),
             "DescribeAcls": call_of(context, handlers.describe_acls),
             "DeleteAcls": call_of(context, handlers.delete_acls),
+            "AlterUserScramCredentials": call_of(context, handlers.alter_user_scram_credentials),
+            "DescribeUserScramCredentials": call_of(context, handlers.describe_user_scram_credentials),
         },
     )
 

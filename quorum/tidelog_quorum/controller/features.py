@@ -6,7 +6,7 @@ Rules for a change, which applies to a whole request or not at all:
 - a lower level needs a downgrade, a higher one an upgrade; ``metadata.version`` never falls below 1;
 - enabling eligible leader replicas writes the cluster-wide ``min.insync.replicas`` that they need and removes those of
   single brokers (KIP-966); disabling them drops them, and is safe only while no partition depends on them;
-- ``metadata.version`` cannot fall below the level of ACLs while there are any.
+- ``metadata.version`` cannot fall below the level of ACLs, or of credentials, while there are any.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tidelog_quorum.metadata.features import (
     ACLS_VERSION,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
+    SECURITY_VERSION,
     SUPPORTED_FEATURES,
 )
 from tidelog_quorum.metadata.image import MetadataImage
@@ -117,9 +118,8 @@ def _records(image: MetadataImage, own: TopicConfig, update: requests.FeatureUpd
             yield from _elr_settings(image, own)
         elif update.upgrade_type != _UNSAFE:
             _check_independent_of_elr(image)
-    if update.name == METADATA_VERSION and update.level < ACLS_VERSION and image.acls:
-        text = f"the metadata log has {len(image.acls)} ACLs, which level {update.level} does not have: delete them"
-        raise error_for(ErrorCode.FEATURE_UPDATE_FAILED, text)
+    if update.name == METADATA_VERSION:
+        _check_records(image, update.level)
     yield FeatureLevelRecord(update.name, update.level)
 
 
@@ -130,6 +130,18 @@ def _elr_settings(image: MetadataImage, own: TopicConfig) -> Iterator[MetadataRe
     for resource, settings in image.configs.items():
         if resource.type is ConfigResourceType.BROKER and resource.name and MIN_INSYNC_REPLICAS in settings:
             yield ConfigRecord(resource.type, resource.name, MIN_INSYNC_REPLICAS, None)
+
+
+def _check_records(image: MetadataImage, level: int) -> None:
+    """Refuse a level of ``metadata.version`` without records that the image needs."""
+    needed = (
+        ("ACLs", ACLS_VERSION, len(image.acls)),
+        ("SCRAM credentials", SECURITY_VERSION, len(image.scram_credentials)),
+    )
+    for what, first_level, count in needed:
+        if count and level < first_level:
+            text = f"the metadata log has {count} {what}, which level {level} does not have: delete them"
+            raise error_for(ErrorCode.FEATURE_UPDATE_FAILED, text)
 
 
 def _check_independent_of_elr(image: MetadataImage) -> None:

@@ -35,6 +35,7 @@ from tidelog_quorum.controller.producer_ids import allocate_producer_ids
 from tidelog_quorum.controller.reassignment import alter_partition_reassignments
 from tidelog_quorum.controller.registration import register_broker, unregister_broker
 from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.scram import alter_user_scram_credentials
 from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.controller.topics import create_topics, delete_topics
 from tidelog_quorum.metadata.features import uses_elr
@@ -62,6 +63,7 @@ _HANDLERS: Mapping[type[Any], Callable[[ControllerState, Any, int], Result[Any]]
         update_features,
         create_acls,
         delete_acls,
+        alter_user_scram_credentials,
     )
 }
 """The handler of each type of request."""

@@ -11,6 +11,7 @@ from tidelog.v1 import metadata_record_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.sasl.scram_credentials import ScramMechanism
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_quorum.metadata.records import (
     AccessControlEntryRecord,
@@ -25,8 +26,10 @@ from tidelog_quorum.metadata.records import (
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 
 
@@ -61,8 +64,8 @@ def from_message(message: pb.MetadataRecord) -> MetadataRecord:
     """Return the record of a message.
 
     Raises:
-        TidelogError: UNSUPPORTED_VERSION, the message has a record of an unknown kind, or a setting of an unknown type
-            of resource.
+        TidelogError: UNSUPPORTED_VERSION, the message has a record of an unknown kind, a setting of an unknown type of
+            resource, or a credential for an unknown mechanism.
     """
     kind = message.WhichOneof("record")
     if kind == "partition":
@@ -72,6 +75,8 @@ def from_message(message: pb.MetadataRecord) -> MetadataRecord:
     record: MetadataRecord = _BY_KIND[kind].from_message(getattr(message, kind))
     if type(record) is ConfigRecord and record.resource_type not in _RESOURCE_TYPES:
         raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"unknown resource type {record.resource_type}")
+    if isinstance(record, UserScramCredentialRecord) and ScramMechanism(record.mechanism) is ScramMechanism.UNKNOWN:
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"unknown SCRAM mechanism {record.mechanism}")
     return record
 
 
@@ -112,6 +117,8 @@ _BY_KIND: dict[str, MessageCodec[Any, Any]] = {
     "no_op": MessageCodec(NoOpRecord, pb.NoOpRecord),
     "access_control_entry": MessageCodec(AccessControlEntryRecord, pb.AccessControlEntryRecord),
     "remove_access_control_entry": MessageCodec(RemoveAccessControlEntryRecord, pb.RemoveAccessControlEntryRecord),
+    "user_scram_credential": MessageCodec(UserScramCredentialRecord, pb.UserScramCredentialRecord),
+    "remove_user_scram_credential": MessageCodec(RemoveUserScramCredentialRecord, pb.RemoveUserScramCredentialRecord),
 }
 _BY_TYPE = {codec.value_type: (kind, codec) for kind, codec in _BY_KIND.items()}
 _RESOURCE_TYPES = frozenset(ConfigResourceType)

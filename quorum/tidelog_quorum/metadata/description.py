@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER, BrokerId
 from tidelog_foundation.requests.acls import DescribeAclsRequest, DescribeAclsResponse
 from tidelog_foundation.requests.cluster import ClusterBroker
 from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.scram import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    ScramCredentialInfo,
+    UserScramCredentialsDescription,
+)
 from tidelog_foundation.requests.topics import (
     ListTopicsRequest,
     ListTopicsResponse,
@@ -15,6 +23,7 @@ from tidelog_foundation.requests.topics import (
     TopicListing,
     TopicMetadata,
 )
+from tidelog_foundation.sasl.scram_credentials import MECHANISMS, CredentialKey
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.registrations import PartitionRegistration
@@ -81,6 +90,28 @@ def cluster_brokers(image: MetadataImage) -> tuple[ClusterBroker, ...]:
 def describe_acls(image: MetadataImage, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """Return the ACLs that match the request's filter."""
     return DescribeAclsResponse(tuple(filter(request.filter.matches, image.acl_ids)))
+
+
+def describe_user_scram_credentials(
+    image: MetadataImage, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Return the credentials of the request's users, or of all, without secrets (KIP-554)."""
+    counts = Counter(request.users) or Counter({key.user for key in image.scram_credentials})
+    found = (scram_credentials_of(image, user, count) for user, count in sorted(counts.items()))
+    return DescribeUserScramCredentialsResponse(tuple(found))
+
+
+def scram_credentials_of(image: MetadataImage, user: str, count: int) -> UserScramCredentialsDescription:
+    """Return the credentials of a user that a request names ``count`` times; more than once is an error."""
+    if count > 1:
+        text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        return UserScramCredentialsDescription(user, error_for(ErrorCode.DUPLICATE_RESOURCE, text))
+    found = ((m, image.scram_credentials.get(CredentialKey(user, m))) for m in MECHANISMS.values())
+    infos = tuple(ScramCredentialInfo(m, credential.iterations) for m, credential in found if credential is not None)
+    if infos:
+        return UserScramCredentialsDescription(user, None, infos)
+    text = f"Attempt to describe a user credential that does not exist: {user}"
+    return UserScramCredentialsDescription(user, error_for(ErrorCode.RESOURCE_NOT_FOUND, text))
 
 
 def _is_offline(image: MetadataImage, partition: PartitionRegistration, replica: BrokerId) -> bool:

@@ -17,6 +17,9 @@ METADATA_VERSION = "metadata.version"
 ACLS_VERSION = 2
 """The first level of ``metadata.version`` with records of ACLs."""
 
+SECURITY_VERSION = 3
+"""The first level of ``metadata.version`` with records of credentials."""
+
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 """At level 1 the controller maintains eligible leader replicas (KIP-966)."""
 
@@ -26,7 +29,7 @@ the producer's epoch (KIP-890)."""
 
 SUPPORTED_FEATURES: Mapping[str, FeatureRange] = MappingProxyType(
     {
-        METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, ACLS_VERSION),
+        METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, SECURITY_VERSION),
         ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1),
         TRANSACTION_VERSION: FeatureRange(TRANSACTION_VERSION, 0, 2),
     }

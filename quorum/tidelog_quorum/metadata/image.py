@@ -18,6 +18,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER, AclId, BrokerEpoch, BrokerId, TopicId, topic_id_text, uuid_text
 from tidelog_foundation.requests.acls import AclBinding
 from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.sasl.scram_credentials import CredentialKey, ScramCredential
 from tidelog_quorum.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
@@ -31,8 +32,10 @@ from tidelog_quorum.metadata.records import (
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration, SharedTuples
 
@@ -95,6 +98,7 @@ class MetadataImage:
     next_producer_id: int = 0
     acls: Mapping[AclId, AclBinding] = field(default_factory=_empty_map)
     acl_ids: Mapping[AclBinding, AclId] = field(default_factory=_empty_map)
+    scram_credentials: Mapping[CredentialKey, ScramCredential] = field(default_factory=_empty_map)
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         """Return the topic with an id, or None."""
@@ -152,6 +156,8 @@ class MetadataImage:
             yield ProducerIdsRecord(NO_BROKER, BrokerEpoch(-1), self.next_producer_id)
         for acl_id, acl in sorted(self.acls.items()):
             yield AccessControlEntryRecord(acl_id, acl)
+        for key, credential in sorted(self.scram_credentials.items()):
+            yield UserScramCredentialRecord.of(key, credential)
 
     def to_records(self) -> list[MetadataRecord]:
         """Return the records of :meth:`iterate_records` as a list."""
@@ -210,6 +216,7 @@ class MetadataImageBuilder:
         self._next_producer_id = base.next_producer_id
         self._acls = _ChangingMap(base.acls)
         self._acl_ids = _ChangingMap(base.acl_ids)
+        self._scram_credentials = _ChangingMap(base.scram_credentials)
         self._partitions: dict[str, dict[int, PartitionRegistration]] = {}
         self._shared = SharedTuples()
 
@@ -234,6 +241,7 @@ class MetadataImageBuilder:
             next_producer_id=self._next_producer_id,
             acls=self._acls.finished(),
             acl_ids=self._acl_ids.finished(),
+            scram_credentials=self._scram_credentials.finished(),
         )
 
     def _replay(self, record: MetadataRecord) -> None:
@@ -266,6 +274,10 @@ class MetadataImageBuilder:
                 self._create_acl(record)
             case RemoveAccessControlEntryRecord():
                 self._remove_acl(record)
+            case UserScramCredentialRecord():
+                self._scram_credentials.changed()[record.key] = record.credential
+            case RemoveUserScramCredentialRecord():
+                self._remove_scram_credential(record)
             case _:
                 assert_never(record)
 
@@ -337,6 +349,11 @@ class MetadataImageBuilder:
         if acl is None:
             raise _fault(f"no ACL {uuid_text(record.id)}")
         del self._acl_ids.changed()[acl]
+
+    def _remove_scram_credential(self, record: RemoveUserScramCredentialRecord) -> None:
+        key = CredentialKey(record.name, record.mechanism)
+        if self._scram_credentials.changed().pop(key, None) is None:
+            raise _fault(f"no credential {key}")
 
     def _topic_name(self, topic_id: TopicId) -> str:
         name = self._topic_names.current.get(topic_id)

@@ -6,7 +6,7 @@ tuple; the first of ``replicas`` is the preferred leader. ``None`` means "unchan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tidelog_foundation.ids import (
@@ -23,6 +23,7 @@ from tidelog_foundation.requests.acls import AclBinding
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.sasl.scram_credentials import CredentialKey, ScramCredential, ScramMechanism
 
 _FIRST_LEADER_EPOCH = LeaderEpoch(0)
 _FIRST_PARTITION_EPOCH = PartitionEpoch(0)
@@ -174,6 +175,42 @@ class RemoveAccessControlEntryRecord:
     id: AclId
 
 
+@dataclass(frozen=True, slots=True)
+class UserScramCredentialRecord:
+    """A user's credential for SCRAM, which replaces the one for the same mechanism (KIP-900)."""
+
+    name: str
+    mechanism: ScramMechanism
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+    @classmethod
+    def of(cls, key: CredentialKey, credential: ScramCredential) -> UserScramCredentialRecord:
+        """Return the record of a credential."""
+        keys = (credential.stored_key, credential.server_key)
+        return cls(key.user, key.mechanism, credential.salt, *keys, credential.iterations)
+
+    @property
+    def key(self) -> CredentialKey:
+        """The user and the mechanism."""
+        return CredentialKey(self.name, self.mechanism)
+
+    @property
+    def credential(self) -> ScramCredential:
+        """The credential."""
+        return ScramCredential(self.salt, self.stored_key, self.server_key, self.iterations)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveUserScramCredentialRecord:
+    """The deletion of a user's credential for SCRAM."""
+
+    name: str
+    mechanism: ScramMechanism
+
+
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -188,4 +225,6 @@ MetadataRecord: TypeAlias = (
     | NoOpRecord
     | AccessControlEntryRecord
     | RemoveAccessControlEntryRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
 )

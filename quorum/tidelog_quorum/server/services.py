@@ -11,14 +11,31 @@ from typing import Any, Protocol, TypeVar, get_type_hints
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.requests import acls, brokers, cluster, configs, features, partitions, quorum, replicas, topics
+from tidelog_foundation.requests import (
+    acls,
+    brokers,
+    cluster,
+    configs,
+    features,
+    partitions,
+    quorum,
+    replicas,
+    scram,
+    topics,
+)
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.request import Request, response_type
 from tidelog_foundation.transport.services import Call, Caller, ErrorDetails, ResponseStream, Service
 from tidelog_quorum.controller.elect_leaders import election_response, election_slices
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.controller.reassignment import list_partition_reassignments
-from tidelog_quorum.metadata.description import cluster_brokers, describe_acls, describe_topic, list_topics
+from tidelog_quorum.metadata.description import (
+    cluster_brokers,
+    describe_acls,
+    describe_topic,
+    describe_user_scram_credentials,
+    list_topics,
+)
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.protocol import RaftEngine
@@ -106,6 +123,12 @@ def admin_service(cluster_id: str, controller: QuorumController) -> Service:
             "CreateAcls": _change(controller, acls.CreateAclsRequest, lambda r: len(r.acls) > _MANY_PARTITIONS),
             "DescribeAcls": _limited(calls.describe_acls, acls.DescribeAclsRequest),
             "DeleteAcls": _change(controller, acls.DeleteAclsRequest, lambda _: True),
+            "AlterUserScramCredentials": _change(
+                controller,
+                scram.AlterUserScramCredentialsRequest,
+                lambda request: len(request.deletions) + len(request.upsertions) > _MANY_PARTITIONS,
+            ),
+            "DescribeUserScramCredentials": _view_in_thread(controller, describe_user_scram_credentials),
         },
         _leader_details(controller),
     )
@@ -224,6 +247,17 @@ def _view(controller: QuorumController, describe: Callable[[MetadataImage, Any],
     """Return a call that describes the leader's image; the annotations have the type of its request."""
     request: type[Request[R]] = get_type_hints(describe)["request"]
     return _limited(lambda asked: controller.read(lambda image: describe(image, asked)), request)
+
+
+def _view_in_thread(controller: QuorumController, describe: Callable[[MetadataImage, Any], R]) -> Call[Any, R]:
+    """Return a call that describes the leader's image in a thread, because that takes long if the image is large."""
+
+    async def answer(asked: Any) -> R:
+        image = await controller.read(lambda image: image)
+        return await asyncio.to_thread(describe, image, asked)
+
+    request: type[Request[R]] = get_type_hints(describe)["request"]
+    return _limited(answer, request)
 
 
 def _limited(answer: Callable[[Any], Awaitable[R]], request: type[Request[R]]) -> Call[Any, R]:

@@ -33,6 +33,8 @@ _LOCK_FILE = "LOCK"
 _PYSYNCOBJ_FOLDER = "pysyncobj"
 _UUID_SIZE = 16
 _TYPE = "type"
+_REDACTED = "(redacted)"
+"""The text in place of secrets, as in Kafka's RecordRedactor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,10 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def record_values(record: pb.MetadataRecord) -> dict[str, Any]:
-    """Return a record's type and all its fields, including those with default values; ids are in Kafka's text form."""
+    """Return a record's type and all its fields, including those with default values; ids are in Kafka's text form.
+
+    Fields with the option ``debug_redact`` are shown without their values.
+    """
     kind = record.WhichOneof("record")
     if kind is None:
         return {_TYPE: "unknown"}
@@ -208,7 +213,9 @@ def _values(message: Message) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
-        if field.is_repeated:
+        if field.GetOptions().debug_redact:
+            shown[field.name] = _REDACTED
+        elif field.is_repeated:
             shown[field.name] = [_value(field, item) for item in value]
         elif not field.has_presence or message.HasField(field.name):
             shown[field.name] = _value(field, value)

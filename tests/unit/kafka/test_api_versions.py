@@ -65,7 +65,7 @@ def test_produce_is_advertised_from_version_0() -> None:
 
 
 def test_features_are_told_with_the_epoch_of_their_image_and_level_0_only_where_it_is_understood() -> None:
-    metadata = SupportedFeature(METADATA_VERSION, 1, 2)
+    metadata = SupportedFeature(METADATA_VERSION, 1, 3)
     elr = SupportedFeature(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1)
     old, new = response(ask(3), 3), response(ask(4), 4)
     assert old.supported_features == [metadata]

@@ -12,6 +12,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.requests.acls import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.sasl.scram_credentials import ScramMechanism
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch
 from tidelog_quorum.metadata.delta import delta_between
 from tidelog_quorum.metadata.image import MetadataImage
@@ -28,8 +29,10 @@ from tidelog_quorum.metadata.records import (
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 
 TOPIC = b"t" * 16
@@ -40,6 +43,7 @@ broker_lists = st.lists(brokers, unique=True, max_size=4).map(tuple)
 names = st.sampled_from(["a", "b", "c.d", "ü"])
 topic_ids = st.sampled_from([bytes([i]) * 16 for i in range(4)])
 indexes = st.integers(0, 3)
+mechanisms = st.sampled_from([ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512])
 acls = st.builds(
     AclBinding,
     st.sampled_from(ResourceType),
@@ -104,6 +108,10 @@ any_record: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(NoOpRecord),
     st.builds(AccessControlEntryRecord, topic_ids, acls),
     st.builds(RemoveAccessControlEntryRecord, topic_ids),
+    st.builds(
+        UserScramCredentialRecord, names, mechanisms, st.binary(max_size=2), st.binary(), st.binary(), st.just(4_096)
+    ),
+    st.builds(RemoveUserScramCredentialRecord, names, mechanisms),
 )
 entries = st.lists(st.lists(any_record, max_size=4), max_size=25)
 
@@ -126,6 +134,12 @@ def test_codec_refuses_an_unknown_record() -> None:
     unknown = b"\x0a\x04\xfa\x06\x01\x00"
     with pytest.raises(TidelogError, match="unknown kind"):
         decode_batch(unknown)
+
+
+def test_codec_refuses_a_credential_for_an_unknown_mechanism() -> None:
+    record = UserScramCredentialRecord("alice", 9, b"s", b"k", b"k", 4_096)
+    with pytest.raises(TidelogError, match="unknown SCRAM mechanism 9"):
+        decode_batch(encode_batch([record]))
 
 
 def test_codec_refuses_bytes_that_are_no_batch() -> None:

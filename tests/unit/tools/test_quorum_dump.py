@@ -13,9 +13,10 @@ from typer.testing import CliRunner, Result
 
 from tidelog_cli.tools.quorum_dump import app
 from tidelog_foundation.errors import ErrorCode
-from tidelog_foundation.ids import AclId, BrokerEpoch, BrokerId, TopicId
+from tidelog_foundation.ids import AclId, BrokerEpoch, BrokerId, TopicId, uuid_text
 from tidelog_foundation.requests.acls import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
+from tidelog_foundation.sasl.scram_credentials import ScramMechanism
 from tidelog_quorum.metadata.batches import frame_batches
 from tidelog_quorum.metadata.codec import encode_batch
 from tidelog_quorum.metadata.records import (
@@ -23,6 +24,7 @@ from tidelog_quorum.metadata.records import (
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from tidelog_quorum.raft.core.commands import Persist
 from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState
@@ -85,6 +87,21 @@ def test_dump_shows_acls_with_their_ids_in_kafkas_form(tmp_path: Path) -> None:
     assert created.startswith("ACCESS_CONTROL_ENTRY_RECORD id=AAECAwQFBgcICQoLDA0ODw acl=(resource_type=")
     assert "principal=User:a host=* operation=ACL_OPERATION_READ" in created
     assert "REMOVE_ACCESS_CONTROL_ENTRY_RECORD id=AAECAwQFBgcICQoLDA0ODw" in lines
+
+
+def test_dump_redacts_the_secrets_of_credentials(tmp_path: Path) -> None:
+    path = tmp_path / f"{7:020d}-{2:010d}.checkpoint"
+    record = UserScramCredentialRecord("alice", ScramMechanism.SCRAM_SHA_256, b"S" * 16, b"T" * 32, b"V" * 32, 4_096)
+    path.write_bytes(b"".join(frame_batches([encode_batch([record])])))
+    for result in dump(path), dump(path, "--json"):
+        assert "alice" in result.stdout
+        secrets = [record.salt, record.stored_key, record.server_key]
+        assert not any(text in result.stdout for secret in secrets for text in (secret.hex(), uuid_text(secret)))
+    [line] = [line.strip() for line in dump(path).stdout.splitlines() if "alice" in line]
+    assert line == (
+        "USER_SCRAM_CREDENTIAL_RECORD name=alice mechanism=SCRAM_MECHANISM_SCRAM_SHA_256 "
+        'salt="(redacted)" stored_key="(redacted)" server_key="(redacted)" iterations=4096'
+    )
 
 
 def test_dump_begins_and_ends_where_it_is_told(log: Path) -> None:

@@ -112,10 +112,14 @@ def spec_of(field: dataclasses.Field[Any]) -> Spec:
 
 
 def _declaration(kind: Kind, default: object) -> Callable[..., Any]:
-    """Return a function that declares a field of a kind. It takes ``default`` and the options of :class:`Spec`."""
+    """Return a function that declares a field of a kind.
 
-    def declare(*, default: object = default, **options: Any) -> Any:
-        return dataclasses.field(default=default, metadata={_METADATA_KEY: Spec(kind, **options)})
+    It takes ``default``, ``is_secret``, which leaves the value out of the message's repr, and the options of
+    :class:`Spec`.
+    """
+
+    def declare(*, default: object = default, is_secret: bool = False, **options: Any) -> Any:
+        return dataclasses.field(default=default, repr=not is_secret, metadata={_METADATA_KEY: Spec(kind, **options)})
 
     return declare
 
