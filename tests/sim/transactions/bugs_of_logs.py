@@ -97,5 +97,5 @@ LOG_BUGS = (
     PlantedBug("a log keeps transactions of truncated records", 200, keep_producers_after_truncation),
     PlantedBug("a log does not check transactional batches", 20, _append_duplicates_again),
     PlantedBug("a log takes markers of any epoch", 300, _take_markers_of_older_epochs),
-    PlantedBug("a log takes markers of former coordinators", 800, _ignore_the_coordinator_epoch),
+    PlantedBug("a log takes markers of former coordinators", 120, _ignore_the_coordinator_epoch),
 )

@@ -318,6 +318,7 @@ class TransactionalProducer(Client):
             if stall_ms:
                 yield stall_ms
             self._committing_ns = self.transactions.now_ns
+        self.transactions.late_markers.note_end(self)
         request = EndTxnRequest(self.transactional_id, self.producer, committed, self.version)
         response = yield from self.ask_shard(request)
         self._complete("ok" if committed else "fail")

@@ -22,6 +22,7 @@ TRANSACTIONS = SEEDS.simulation(
         "fault: killed client",
         "fault: paused client",
         "fault: replaced client",
+        "late marker",
         "leaders",
         "member fenced",
         "read",

@@ -17,6 +17,7 @@ from sim.cluster.replicas import SimulatedPartition
 from sim.cluster.schedule import LEADER, Action, Schedule
 from sim.cluster.serving import Key
 from sim.transactions.clients import Client, GaveUpError, Reader, TransactionalProducer, Work, name_of
+from sim.transactions.late_markers import LateMarkers
 from sim.transactions.members import GROUP_SHARD, NOTHING, Transformer, note_fetched
 from sim.transactions.memberships import GROUP, ClassicMembership, ConsumerMembership, Membership
 from sim.transactions.schedule import INPUTS, OUTPUTS
@@ -58,6 +59,8 @@ class TransactionWorld:
         self._ambushes = 0
         self._is_over = False
         self._nemesis: Nemesis | None = None
+        self._late_dice = random.Random(f"late markers of {schedule.seed}")
+        self.late_markers = LateMarkers(self, self._late_dice, self._act)
 
     # What clients use
 
@@ -84,7 +87,7 @@ class TransactionWorld:
 
     def stable_end(self, key: Key) -> int:
         """Return the last stable offset of a partition's leader, -1 without one."""
-        partition = self._leader(key)
+        partition = self.leader_replica(key)
         return -1 if partition is None else partition.log.last_stable_offset(partition.high_watermark)
 
     def write(self, process: int | str, kind: OpType, f: str, value: Any, **extra: Any) -> Op:
@@ -157,6 +160,10 @@ class TransactionWorld:
         if any(weights):
             for fault in self.dice.choices(faults, weights, k=self.dice.choice([6, 12, 25])):
                 self.world.at(self.world.now_us + self.dice.randrange(self._end_ms) * 1_000, fault)
+        if self._late_dice.random() < 0.5:
+            for _ in range(self._late_dice.choice([3, 6, 12])):
+                at_us = self.world.now_us + self._late_dice.randrange(self._end_ms) * 1_000
+                self.world.at(at_us, self.late_markers.plan)
 
     def settle(self) -> None:
         """After the faults: wait until all transactions have ended, and all that is stable has been read."""
@@ -173,8 +180,11 @@ class TransactionWorld:
         for producer in self._producers:
             if producer.is_up:
                 producer.end_life()
-        self._wait(lambda: not self._behind(), _SETTLING_MS)
-        self.annotate("settled", {"limit_s": (_STOPPING_MS + _SETTLING_MS) / 1_000, "behind": self._behind()})
+        # A transaction may have begun by the fastest clock, and times out by the slowest.
+        clocks_ms = [node.wall_ms() for node in self.cluster.nodes.values()]
+        settling_ms = _SETTLING_MS + max(clocks_ms) - min(clocks_ms)
+        self._wait(lambda: not self._behind(), settling_ms)
+        self.annotate("settled", {"limit_s": (_STOPPING_MS + settling_ms) / 1_000, "behind": self._behind()})
         auditor = _Auditor(self, self._new_number())
         finals = [Reader(self, self._new_number(), from_replicas=each) for each in (False, True)]
         self._wait(lambda: not auditor.is_up and all(reader.is_at_end() for reader in finals), _SETTLING_MS)
@@ -192,13 +202,13 @@ class TransactionWorld:
         found = {}
         for key in self.inputs + self.outputs:
             end, stable = self.cluster.checker.truth(key).high_watermark, self.stable_end(key)
-            partition = self._leader(key)
+            partition = self.leader_replica(key)
             end = end if partition is None else max(end, partition.log.log_end_offset)
             if stable < end:
                 found[name_of(key)] = [max(stable, 0), end]
         return found
 
-    def _leader(self, key: Key) -> SimulatedPartition | None:
+    def leader_replica(self, key: Key) -> SimulatedPartition | None:
         registration = self.cluster.checker.metadata.latest.partition(*key)
         node = None if registration is None else self.cluster.nodes.get(registration.leader)
         return None if node is None or not node.is_up else node.partitions.get(key)
