@@ -14,7 +14,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 
 FAULTS ?= kill,stop,pause,slow,partition,delay,disk,clock
 NATIVE := $(shell find client quorum node -name '*.px[dy]')
 
-.PHONY: help demo test quick lint format proto docs bench bench-kafka sim chaos compat build clean
+.PHONY: help demo test quick lint format proto docs bench bench-kafka sim chaos compat secured build clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -65,6 +65,10 @@ chaos: $(VENV)/.dev ## Put a real cluster under faults and check what its client
 
 compat: $(VENV)/.dev ## Point Kafka's clients, its shell tools, Kafka Streams, Spark's Kafka source and kafka-python's own tests at a cluster (PEER=kafka: at Kafka's)
 	@TIDELOG_COMPAT=1 TIDELOG_COMPAT_PEER=$(or $(PEER),tidelog) $(BIN)/python -m pytest tests/compat --timeout 300 $(ARGS)
+
+secured: $(VENV)/.dev ## Run the contract suite on secured clusters (SECURITY=ssl)
+	@TIDELOG_CONTRACT_SECURITY=$(or $(SECURITY),ssl) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/contract \
+		-k "not fake and not raft_engine" $(ARGS)
 
 build: $(VENV)/.dev ## Build the wheel into dist/
 	@$(PIP) wheel --no-deps --no-build-isolation -w dist .

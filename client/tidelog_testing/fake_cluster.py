@@ -89,6 +89,10 @@ class FakeCluster:
         """``host:port`` for the ``bootstrap.servers`` of Kafka's clients; empty before `start`."""
         return _address(self._storage.kafka_port)
 
+    def client_settings(self) -> dict[str, str]:
+        """Return the settings with which Tidelog's clients connect, as with a ``LocalCluster``."""
+        return {"bootstrap.servers": self.bootstrap_servers}
+
     def start(self) -> None:
         """Start serving. After `stop`, serve the same records at the same addresses, as a restarted process does."""
         run_sync(self._start(), _TIMEOUT_S)

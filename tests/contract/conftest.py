@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from contract_security import SECURITY
 from group_members import Member
 
 from tidelog import AdminClient, Consumer, NewTopic, Producer, TopicPartition
-from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient
+from tidelog.cluster import LATEST_TIMESTAMP
+from tidelog.cluster.config import ClientConfig
 from tidelog.message import Message
 from tidelog.testing import FakeCluster, LocalCluster
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.config import parse_config
 from tidelog_foundation.transport import run_sync
 
 _serial = itertools.count()
@@ -35,8 +38,9 @@ class Deployment:
         cluster.__enter__()
         self.bootstrap_servers = cluster.bootstrap_servers
         self.cluster_id = cluster.cluster_id
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        self.client = ClusterClient(self.bootstrap_servers)
+        self.settings = cluster.client_settings()
+        self.admin = AdminClient(self.settings)
+        self.client = parse_config(ClientConfig, self.settings).cluster_client()
 
     def close(self) -> None:
         self.admin.close()
@@ -56,11 +60,11 @@ class Deployment:
 
     def producer(self, **config: Any) -> Producer:
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        return Producer({"bootstrap.servers": self.bootstrap_servers, **settings})
+        return Producer({**self.settings, **settings})
 
     def consumer(self, **config: Any) -> Consumer:
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        return Consumer({"bootstrap.servers": self.bootstrap_servers, **settings})
+        return Consumer({**self.settings, **settings})
 
     def send(self, topic: str, values: list[bytes | str], partition: int = 0, **config: Any) -> list[Message]:
         """Produce values to one partition; returns the delivered messages, all without an error."""
@@ -138,7 +142,7 @@ def group_cluster(request: pytest.FixtureRequest) -> Iterator[Deployment]:
 
 def _deploy(kind: str, config: dict[str, Any]) -> Deployment:
     if kind == "local":
-        return Deployment(LocalCluster(controllers=1, nodes=1, config=config))
+        return Deployment(LocalCluster(controllers=1, nodes=1, config=config, security=SECURITY))
     return Deployment(FakeCluster())
 
 
@@ -149,7 +153,7 @@ def join(group_cluster: Deployment) -> Iterator[Callable[..., Member]]:
     with contextlib.ExitStack() as open_members:
 
         def make(*topics: str, **config: Any) -> Member:
-            member = Member(group_cluster.bootstrap_servers, group, **config)
+            member = Member(group_cluster.settings, group, **config)
             open_members.callback(member.consumer.close)
             return member.subscribe(*topics) if topics else member
 

@@ -26,7 +26,7 @@ def member(cluster: Deployment, group: str, request: pytest.FixtureRequest) -> I
     """A member that has read and committed one record of the first of two partitions, of which it owns both."""
     topic = cluster.topic(partitions=2)
     cluster.send(topic, [b"a", b"b", b"c"], 0)
-    member = Member(cluster.bootstrap_servers, group, group_protocol=request.param, enable_auto_commit=False)
+    member = Member(cluster.settings, group, group_protocol=request.param, enable_auto_commit=False)
     member.subscribe(topic)
     until([member], lambda: len(member.owned) == 2 and bool(member.messages))
     member.consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
@@ -108,7 +108,7 @@ def test_offsets_of_a_group_that_is_not_there_make_a_simple_group(cluster: Deplo
 
 def test_a_static_member_that_is_removed_leaves_its_partitions_to_others(cluster: Deployment, group: str) -> None:
     topic = cluster.topic(partitions=2)
-    gone = Member(cluster.bootstrap_servers, group, group_instance_id="i-1").subscribe(topic)
+    gone = Member(cluster.settings, group, group_instance_id="i-1").subscribe(topic)
     until([gone], lambda: len(gone.owned) == 2)
     gone.consumer.close()
     removed = cluster.admin.remove_members_from_consumer_group(group, [MemberToRemove("i-1")]).result(20)

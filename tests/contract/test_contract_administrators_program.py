@@ -146,7 +146,7 @@ def test_settings_are_described_and_altered_in_three_ways(group_cluster: Deploym
 def _read(cluster: Deployment, topic: str, group: str, reports: list[Any]) -> Consumer:
     """Return a consumer of the group that has read three records and told its statistics."""
     settings = {
-        "bootstrap.servers": cluster.bootstrap_servers,
+        **cluster.settings,
         "group.id": group,
         "session.timeout.ms": 6000,
         "default.topic.config": {"auto.offset.reset": "smallest"},
@@ -207,7 +207,7 @@ def test_groups_are_listed_described_moved_and_deleted(group_cluster: Deployment
     moved = a.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 2)])])
     assert [o[:2] for o in _offsets(moved[group])] == [(topic, 0)]
 
-    with Consumer({"bootstrap.servers": group_cluster.bootstrap_servers, "group.id": group}) as reader:
+    with Consumer({**group_cluster.settings, "group.id": group}) as reader:
         partitions = [TopicPartition(topic, p) for p in reader.list_topics(topic, timeout=10).topics[topic].partitions]
         (committed,) = reader.committed(partitions, timeout=10)
         assert committed.offset not in (OFFSET_INVALID, 3)

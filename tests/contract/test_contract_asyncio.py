@@ -13,7 +13,7 @@ Deployment = Any
 
 def test_clients_for_asyncio_share_one_loop(cluster: Deployment) -> None:
     async def test() -> None:
-        servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        servers = cluster.settings
         async with AdminClient(servers) as admin, Producer(servers) as producer:
             await admin.create_topics([NewTopic("aio", 2, 1)])["aio"]
             deliveries = [await producer.produce("aio", f"{n}", partition=n % 2) for n in range(100)]

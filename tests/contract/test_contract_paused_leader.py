@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from contract_security import SECURITY
 
 from tidelog import OFFSET_BEGINNING, AdminClient, Consumer, KafkaError, Message, NewTopic, Producer, TopicPartition
 from tidelog.testing import LocalCluster
@@ -25,8 +26,8 @@ def test_producer_and_consumer_go_on_with_the_new_leader_of_a_partition_whose_le
         if error is not None:
             errors.append(error)
 
-    with LocalCluster(controllers=1, nodes=3) as cluster:
-        server = {"bootstrap.servers": cluster.bootstrap_servers}
+    with LocalCluster(controllers=1, nodes=3, security=SECURITY) as cluster:
+        server = cluster.client_settings()
         with AdminClient(server) as admin:
             admin.create_topics([NewTopic("t", 1, 3)])["t"].result(30)
         leader = cluster.leader("t", 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidelog import Consumer, Message, TopicPartition
@@ -15,10 +15,12 @@ _QUICK = {"heartbeat.interval.ms": 100, "session.timeout.ms": 10_000}
 class Member:
     """A consumer of a group. Settings are given with underscores and override those that make it quick."""
 
-    def __init__(self, bootstrap_servers: str, group: str, **config: Any) -> None:
+    def __init__(self, cluster: str | Mapping[str, str], group: str, **config: Any) -> None:
+        """Take the addresses of a cluster, or the settings with which its clients connect."""
+        servers = {"bootstrap.servers": cluster} if isinstance(cluster, str) else cluster
         given = {key if key == "on_commit" else key.replace("_", "."): value for key, value in config.items()}
         quick = {} if given.get("group.protocol") == "consumer" else _QUICK
-        common = {"bootstrap.servers": bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+        common = {**servers, "group.id": group, "auto.offset.reset": "earliest"}
         self.consumer = Consumer({**common, **quick, **given})
         self.told: list[tuple[str, set[Key]]] = []
         self.messages: list[Message] = []
