@@ -87,4 +87,9 @@ def _element(hint: Any, field: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(list(kind))
     if kind is int:
         return st.integers(*_RANGES[field.cpp_type])
-    return {str: st.text(max_size=4), bytes: st.binary(max_size=4), bool: st.booleans(), float: st.floats()}[kind]
+    return {
+        str: st.text(max_size=4),
+        bytes: st.binary(max_size=4),
+        bool: st.booleans(),
+        float: st.floats(allow_nan=False),
+    }[kind]

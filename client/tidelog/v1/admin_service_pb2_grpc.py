@@ -129,6 +129,16 @@ class AdminServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsResponse.FromString,
                 _registered_method=True)
+        self.AlterClientQuotas = channel.unary_unary(
+                '/tidelog.v1.AdminService/AlterClientQuotas',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.AlterClientQuotasRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.AlterClientQuotasResponse.FromString,
+                _registered_method=True)
+        self.DescribeClientQuotas = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeClientQuotas',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -258,6 +268,19 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterClientQuotas(self, request, context):
+        """Client quotas (KIP-546).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeClientQuotas(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -355,6 +378,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeUserScramCredentials,
                     request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsResponse.SerializeToString,
+            ),
+            'AlterClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterClientQuotas,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.AlterClientQuotasRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.AlterClientQuotasResponse.SerializeToString,
+            ),
+            'DescribeClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeClientQuotas,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -870,6 +903,60 @@ class AdminService(object):
             '/tidelog.v1.AdminService/DescribeUserScramCredentials',
             tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__service__pb2.DescribeUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/AlterClientQuotas',
+            tidelog_dot_v1_dot_admin__service__pb2.AlterClientQuotasRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.AlterClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeClientQuotas',
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -63,6 +63,9 @@ class AdminServiceStub:
     AlterUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AlterUserScramCredentialsRequest, _admin_service_pb2.AlterUserScramCredentialsResponse]
     """Users' credentials for SCRAM (KIP-554)."""
     DescribeUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeUserScramCredentialsRequest, _admin_service_pb2.DescribeUserScramCredentialsResponse]
+    AlterClientQuotas: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AlterClientQuotasRequest, _admin_service_pb2.AlterClientQuotasResponse]
+    """Client quotas (KIP-546)."""
+    DescribeClientQuotas: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeClientQuotasRequest, _admin_service_pb2.DescribeClientQuotasResponse]
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -97,6 +100,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     AlterUserScramCredentials: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AlterUserScramCredentialsRequest, _admin_service_pb2.AlterUserScramCredentialsResponse]  # type: ignore[assignment]
     """Users' credentials for SCRAM (KIP-554)."""
     DescribeUserScramCredentials: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeUserScramCredentialsRequest, _admin_service_pb2.DescribeUserScramCredentialsResponse]  # type: ignore[assignment]
+    AlterClientQuotas: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AlterClientQuotasRequest, _admin_service_pb2.AlterClientQuotasResponse]  # type: ignore[assignment]
+    """Client quotas (KIP-546)."""
+    DescribeClientQuotas: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeClientQuotasRequest, _admin_service_pb2.DescribeClientQuotasResponse]  # type: ignore[assignment]
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -242,5 +248,20 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.DescribeUserScramCredentialsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DescribeUserScramCredentialsResponse, _abc.Awaitable[_admin_service_pb2.DescribeUserScramCredentialsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def AlterClientQuotas(
+        self,
+        request: _admin_service_pb2.AlterClientQuotasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.AlterClientQuotasResponse, _abc.Awaitable[_admin_service_pb2.AlterClientQuotasResponse]]:
+        """Client quotas (KIP-546)."""
+
+    @_abc_1.abstractmethod
+    def DescribeClientQuotas(
+        self,
+        request: _admin_service_pb2.DescribeClientQuotasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DescribeClientQuotasResponse, _abc.Awaitable[_admin_service_pb2.DescribeClientQuotasResponse]]: ...
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -24,23 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/common.proto\x12\ntidelog.v1\"&\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\"W\n\x10ListenerEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x19\n\x11security_protocol\x18\x04 \x01(\t\";\n\x10LeaderIdAndEpoch\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\"*\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x89\x02\n\nAclBinding\x12/\n\rresource_type\x18\x01 \x01(\x0e\x32\x18.tidelog.v1.ResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12-\n\x0cpattern_type\x18\x03 \x01(\x0e\x32\x17.tidelog.v1.PatternType\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12+\n\toperation\x18\x06 \x01(\x0e\x32\x18.tidelog.v1.AclOperation\x12\x36\n\x0fpermission_type\x18\x07 \x01(\x0e\x32\x1d.tidelog.v1.AclPermissionType*\xed\x01\n\x0cResourceType\x12\x19\n\x15RESOURCE_TYPE_UNKNOWN\x10\x00\x12\x15\n\x11RESOURCE_TYPE_ANY\x10\x01\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x02\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10\x03\x12\x19\n\x15RESOURCE_TYPE_CLUSTER\x10\x04\x12\"\n\x1eRESOURCE_TYPE_TRANSACTIONAL_ID\x10\x05\x12\"\n\x1eRESOURCE_TYPE_DELEGATION_TOKEN\x10\x06\x12\x16\n\x12RESOURCE_TYPE_USER\x10\x07*\x8a\x01\n\x0bPatternType\x12\x18\n\x14PATTERN_TYPE_UNKNOWN\x10\x00\x12\x14\n\x10PATTERN_TYPE_ANY\x10\x01\x12\x16\n\x12PATTERN_TYPE_MATCH\x10\x02\x12\x18\n\x14PATTERN_TYPE_LITERAL\x10\x03\x12\x19\n\x15PATTERN_TYPE_PREFIXED\x10\x04*\xe4\x03\n\x0c\x41\x63lOperation\x12\x19\n\x15\x41\x43L_OPERATION_UNKNOWN\x10\x00\x12\x15\n\x11\x41\x43L_OPERATION_ANY\x10\x01\x12\x15\n\x11\x41\x43L_OPERATION_ALL\x10\x02\x12\x16\n\x12\x41\x43L_OPERATION_READ\x10\x03\x12\x17\n\x13\x41\x43L_OPERATION_WRITE\x10\x04\x12\x18\n\x14\x41\x43L_OPERATION_CREATE\x10\x05\x12\x18\n\x14\x41\x43L_OPERATION_DELETE\x10\x06\x12\x17\n\x13\x41\x43L_OPERATION_ALTER\x10\x07\x12\x1a\n\x16\x41\x43L_OPERATION_DESCRIBE\x10\x08\x12 \n\x1c\x41\x43L_OPERATION_CLUSTER_ACTION\x10\t\x12\"\n\x1e\x41\x43L_OPERATION_DESCRIBE_CONFIGS\x10\n\x12\x1f\n\x1b\x41\x43L_OPERATION_ALTER_CONFIGS\x10\x0b\x12\"\n\x1e\x41\x43L_OPERATION_IDEMPOTENT_WRITE\x10\x0c\x12\x1f\n\x1b\x41\x43L_OPERATION_CREATE_TOKENS\x10\r\x12!\n\x1d\x41\x43L_OPERATION_DESCRIBE_TOKENS\x10\x0e\x12\"\n\x1e\x41\x43L_OPERATION_TWO_PHASE_COMMIT\x10\x0f*\x8e\x01\n\x11\x41\x63lPermissionType\x12\x1f\n\x1b\x41\x43L_PERMISSION_TYPE_UNKNOWN\x10\x00\x12\x1b\n\x17\x41\x43L_PERMISSION_TYPE_ANY\x10\x01\x12\x1c\n\x18\x41\x43L_PERMISSION_TYPE_DENY\x10\x02\x12\x1d\n\x19\x41\x43L_PERMISSION_TYPE_ALLOW\x10\x03*s\n\x0eScramMechanism\x12\x1b\n\x17SCRAM_MECHANISM_UNKNOWN\x10\x00\x12!\n\x1dSCRAM_MECHANISM_SCRAM_SHA_256\x10\x01\x12!\n\x1dSCRAM_MECHANISM_SCRAM_SHA_512\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/common.proto\x12\ntidelog.v1\"&\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\"W\n\x10ListenerEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x19\n\x11security_protocol\x18\x04 \x01(\t\";\n\x10LeaderIdAndEpoch\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\"*\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x89\x02\n\nAclBinding\x12/\n\rresource_type\x18\x01 \x01(\x0e\x32\x18.tidelog.v1.ResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12-\n\x0cpattern_type\x18\x03 \x01(\x0e\x32\x17.tidelog.v1.PatternType\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12+\n\toperation\x18\x06 \x01(\x0e\x32\x18.tidelog.v1.AclOperation\x12\x36\n\x0fpermission_type\x18\x07 \x01(\x0e\x32\x1d.tidelog.v1.AclPermissionType\"P\n\x0fQuotaEntityPart\x12\x13\n\x0b\x65ntity_type\x18\x01 \x01(\t\x12\x18\n\x0b\x65ntity_name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_entity_name*\xed\x01\n\x0cResourceType\x12\x19\n\x15RESOURCE_TYPE_UNKNOWN\x10\x00\x12\x15\n\x11RESOURCE_TYPE_ANY\x10\x01\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x02\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10\x03\x12\x19\n\x15RESOURCE_TYPE_CLUSTER\x10\x04\x12\"\n\x1eRESOURCE_TYPE_TRANSACTIONAL_ID\x10\x05\x12\"\n\x1eRESOURCE_TYPE_DELEGATION_TOKEN\x10\x06\x12\x16\n\x12RESOURCE_TYPE_USER\x10\x07*\x8a\x01\n\x0bPatternType\x12\x18\n\x14PATTERN_TYPE_UNKNOWN\x10\x00\x12\x14\n\x10PATTERN_TYPE_ANY\x10\x01\x12\x16\n\x12PATTERN_TYPE_MATCH\x10\x02\x12\x18\n\x14PATTERN_TYPE_LITERAL\x10\x03\x12\x19\n\x15PATTERN_TYPE_PREFIXED\x10\x04*\xe4\x03\n\x0c\x41\x63lOperation\x12\x19\n\x15\x41\x43L_OPERATION_UNKNOWN\x10\x00\x12\x15\n\x11\x41\x43L_OPERATION_ANY\x10\x01\x12\x15\n\x11\x41\x43L_OPERATION_ALL\x10\x02\x12\x16\n\x12\x41\x43L_OPERATION_READ\x10\x03\x12\x17\n\x13\x41\x43L_OPERATION_WRITE\x10\x04\x12\x18\n\x14\x41\x43L_OPERATION_CREATE\x10\x05\x12\x18\n\x14\x41\x43L_OPERATION_DELETE\x10\x06\x12\x17\n\x13\x41\x43L_OPERATION_ALTER\x10\x07\x12\x1a\n\x16\x41\x43L_OPERATION_DESCRIBE\x10\x08\x12 \n\x1c\x41\x43L_OPERATION_CLUSTER_ACTION\x10\t\x12\"\n\x1e\x41\x43L_OPERATION_DESCRIBE_CONFIGS\x10\n\x12\x1f\n\x1b\x41\x43L_OPERATION_ALTER_CONFIGS\x10\x0b\x12\"\n\x1e\x41\x43L_OPERATION_IDEMPOTENT_WRITE\x10\x0c\x12\x1f\n\x1b\x41\x43L_OPERATION_CREATE_TOKENS\x10\r\x12!\n\x1d\x41\x43L_OPERATION_DESCRIBE_TOKENS\x10\x0e\x12\"\n\x1e\x41\x43L_OPERATION_TWO_PHASE_COMMIT\x10\x0f*\x8e\x01\n\x11\x41\x63lPermissionType\x12\x1f\n\x1b\x41\x43L_PERMISSION_TYPE_UNKNOWN\x10\x00\x12\x1b\n\x17\x41\x43L_PERMISSION_TYPE_ANY\x10\x01\x12\x1c\n\x18\x41\x43L_PERMISSION_TYPE_DENY\x10\x02\x12\x1d\n\x19\x41\x43L_PERMISSION_TYPE_ALLOW\x10\x03*s\n\x0eScramMechanism\x12\x1b\n\x17SCRAM_MECHANISM_UNKNOWN\x10\x00\x12!\n\x1dSCRAM_MECHANISM_SCRAM_SHA_256\x10\x01\x12!\n\x1dSCRAM_MECHANISM_SCRAM_SHA_512\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESOURCETYPE']._serialized_start=650
-  _globals['_RESOURCETYPE']._serialized_end=887
-  _globals['_PATTERNTYPE']._serialized_start=890
-  _globals['_PATTERNTYPE']._serialized_end=1028
-  _globals['_ACLOPERATION']._serialized_start=1031
-  _globals['_ACLOPERATION']._serialized_end=1515
-  _globals['_ACLPERMISSIONTYPE']._serialized_start=1518
-  _globals['_ACLPERMISSIONTYPE']._serialized_end=1660
-  _globals['_SCRAMMECHANISM']._serialized_start=1662
-  _globals['_SCRAMMECHANISM']._serialized_end=1777
+  _globals['_RESOURCETYPE']._serialized_start=732
+  _globals['_RESOURCETYPE']._serialized_end=969
+  _globals['_PATTERNTYPE']._serialized_start=972
+  _globals['_PATTERNTYPE']._serialized_end=1110
+  _globals['_ACLOPERATION']._serialized_start=1113
+  _globals['_ACLOPERATION']._serialized_end=1597
+  _globals['_ACLPERMISSIONTYPE']._serialized_start=1600
+  _globals['_ACLPERMISSIONTYPE']._serialized_end=1742
+  _globals['_SCRAMMECHANISM']._serialized_start=1744
+  _globals['_SCRAMMECHANISM']._serialized_end=1859
   _globals['_ERROR']._serialized_start=39
   _globals['_ERROR']._serialized_end=77
   _globals['_ENDPOINT']._serialized_start=79
@@ -55,4 +55,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONFIGENTRY']._serialized_end=379
   _globals['_ACLBINDING']._serialized_start=382
   _globals['_ACLBINDING']._serialized_end=647
+  _globals['_QUOTAENTITYPART']._serialized_start=649
+  _globals['_QUOTAENTITYPART']._serialized_end=729
 # @@protoc_insertion_point(module_scope)

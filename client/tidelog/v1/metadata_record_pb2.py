@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.v1 import common_pb2 as tidelog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tidelog/v1/metadata_record.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"\xb7\x07\n\x0eMetadataRecord\x12;\n\x0fregister_broker\x18\x01 \x01(\x0b\x32 .tidelog.v1.RegisterBrokerRecordH\x00\x12?\n\x11unregister_broker\x18\x02 \x01(\x0b\x32\".tidelog.v1.UnregisterBrokerRecordH\x00\x12P\n\x1a\x62roker_registration_change\x18\x03 \x01(\x0b\x32*.tidelog.v1.BrokerRegistrationChangeRecordH\x00\x12(\n\x05topic\x18\x04 \x01(\x0b\x32\x17.tidelog.v1.TopicRecordH\x00\x12\x30\n\tpartition\x18\x05 \x01(\x0b\x32\x1b.tidelog.v1.PartitionRecordH\x00\x12=\n\x10partition_change\x18\x06 \x01(\x0b\x32!.tidelog.v1.PartitionChangeRecordH\x00\x12\x35\n\x0cremove_topic\x18\x07 \x01(\x0b\x32\x1d.tidelog.v1.RemoveTopicRecordH\x00\x12*\n\x06\x63onfig\x18\x08 \x01(\x0b\x32\x18.tidelog.v1.ConfigRecordH\x00\x12\x37\n\rfeature_level\x18\t \x01(\x0b\x32\x1e.tidelog.v1.FeatureLevelRecordH\x00\x12\x35\n\x0cproducer_ids\x18\n \x01(\x0b\x32\x1d.tidelog.v1.ProducerIdsRecordH\x00\x12\'\n\x05no_op\x18\x0b \x01(\x0b\x32\x16.tidelog.v1.NoOpRecordH\x00\x12\x44\n\x14\x61\x63\x63\x65ss_control_entry\x18\x0c \x01(\x0b\x32$.tidelog.v1.AccessControlEntryRecordH\x00\x12Q\n\x1bremove_access_control_entry\x18\r \x01(\x0b\x32*.tidelog.v1.RemoveAccessControlEntryRecordH\x00\x12\x46\n\x15user_scram_credential\x18\x0e \x01(\x0b\x32%.tidelog.v1.UserScramCredentialRecordH\x00\x12S\n\x1cremove_user_scram_credential\x18\x0f \x01(\x0b\x32+.tidelog.v1.RemoveUserScramCredentialRecordH\x00\x42\x08\n\x06record\"B\n\x13MetadataRecordBatch\x12+\n\x07records\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.MetadataRecord\"\xac\x02\n\x14RegisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12&\n\x08\x65ndpoint\x18\x04 \x01(\x0b\x32\x14.tidelog.v1.Endpoint\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x10\n\x08log_dirs\x18\x06 \x03(\x0c\x12\x0e\n\x06\x66\x65nced\x18\x07 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\x08 \x01(\x08\x12*\n\x08\x66\x65\x61tures\x18\t \x03(\x0b\x32\x18.tidelog.v1.FeatureRange\x12/\n\tlisteners\x18\n \x03(\x0b\x32\x1c.tidelog.v1.ListenerEndpoint\"A\n\x16UnregisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\xd5\x01\n\x1e\x42rokerRegistrationChangeRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x06\x66\x65nced\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12#\n\x16in_controlled_shutdown\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12*\n\x08log_dirs\x18\x05 \x01(\x0b\x32\x18.tidelog.v1.DirectoryIdsB\t\n\x07_fencedB\x19\n\x17_in_controlled_shutdown\"-\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"\x9a\x02\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12 \n\x18\x65ligible_leader_replicas\x18\x05 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\x06 \x03(\x05\x12\x0e\n\x06leader\x18\x07 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x08 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\t \x01(\x05\x12\x13\n\x0b\x64irectories\x18\n \x03(\x0c\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x0b \x03(\x05\x12\x19\n\x11removing_replicas\x18\x0c \x03(\x05\"\x18\n\tBrokerIds\x12\x0b\n\x03ids\x18\x01 \x03(\x05\"\x1b\n\x0c\x44irectoryIds\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\"\xa5\x03\n\x15PartitionChangeRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\x13\n\x06leader\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\"\n\x03isr\x18\x04 \x01(\x0b\x32\x15.tidelog.v1.BrokerIds\x12\'\n\x08replicas\x18\x05 \x01(\x0b\x32\x15.tidelog.v1.BrokerIds\x12\x37\n\x18\x65ligible_leader_replicas\x18\x06 \x01(\x0b\x32\x15.tidelog.v1.BrokerIds\x12-\n\x0elast_known_elr\x18\x07 \x01(\x0b\x32\x15.tidelog.v1.BrokerIds\x12-\n\x0b\x64irectories\x18\x08 \x01(\x0b\x32\x18.tidelog.v1.DirectoryIds\x12.\n\x0f\x61\x64\x64ing_replicas\x18\t \x01(\x0b\x32\x15.tidelog.v1.BrokerIds\x12\x30\n\x11removing_replicas\x18\n \x01(\x0b\x32\x15.tidelog.v1.BrokerIdsB\t\n\x07_leader\"%\n\x11RemoveTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\x88\x01\n\x0c\x43onfigRecord\x12\x35\n\rresource_type\x18\x01 \x01(\x0e\x32\x1e.tidelog.v1.ConfigResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"1\n\x12\x46\x65\x61tureLevelRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"V\n\x11ProducerIdsRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"\x0c\n\nNoOpRecord\"K\n\x18\x41\x63\x63\x65ssControlEntryRecord\x12\n\n\x02id\x18\x01 \x01(\x0c\x12#\n\x03\x61\x63l\x18\x02 \x01(\x0b\x32\x16.tidelog.v1.AclBinding\",\n\x1eRemoveAccessControlEntryRecord\x12\n\n\x02id\x18\x01 \x01(\x0c\"\xb1\x01\n\x19UserScramCredentialRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\tmechanism\x18\x02 \x01(\x0e\x32\x1a.tidelog.v1.ScramMechanism\x12\x11\n\x04salt\x18\x03 \x01(\x0c\x42\x03\x80\x01\x01\x12\x17\n\nstored_key\x18\x04 \x01(\x0c\x42\x03\x80\x01\x01\x12\x17\n\nserver_key\x18\x05 \x01(\x0c\x42\x03\x80\x01\x01\x12\x12\n\niterations\x18\x06 \x01(\x05\"^\n\x1fRemoveUserScramCredentialRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\tmechanism\x18\x02 \x01(\x0e\x32\x1a.tidelog.v1.ScramMechanism*\x9b\x01\n\x12\x43onfigResourceType\x12$\n CONFIG_RESOURCE_TYPE_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43ONFIG_RESOURCE_TYPE_TOPIC\x10\x02\x12\x1f\n\x1b\x43ONFIG_RESOURCE_TYPE_BROKER\x10\x04\x12\x1e\n\x1a\x43ONFIG_RESOURCE_TYPE_GROUP\x10 b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tidelog/v1/metadata_record.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"\xee\x07\n\x0eMetadataRecord\x12;\n\x0fregister_broker\x18\x01 \x01(\x0b\x32 .tidelog.v1.RegisterBrokerRecordH\x00\x12?\n\x11unregister_broker\x18\x02 \x01(\x0b\x32\".tidelog.v1.UnregisterBrokerRecordH\x00\x12P\n\x1a\x62roker_registration_change\x18\x03 \x01(\x0b\x32*.tidelog.v1.BrokerRegistrationChangeRecordH\x00\x12(\n\x05topic\x18\x04 \x01(\x0b\x32\x17.tidelog.v1.TopicRecordH\x00\x12\x30\n\tpartition\x18\x05 \x01(\x0b\x32\x1b.tidelog.v1.PartitionRecordH\x00\x12=\n\x10partition_change\x18\x06 \x01(\x0b\x32!.tidelog.v1.PartitionChangeRecordH\x00\x12\x35\n\x0cremove_topic\x18\x07 \x01(\x0b\x32\x1d.tidelog.v1.RemoveTopicRecordH\x00\x12*\n\x06\x63onfig\x18\x08 \x01(\x0b\x32\x18.tidelog.v1.ConfigRecordH\x00\x12\x37\n\rfeature_level\x18\t \x01(\x0b\x32\x1e.tidelog.v1.FeatureLevelRecordH\x00\x12\x35\n\x0cproducer_ids\x18\n \x01(\x0b\x32\x1d.tidelog.v1.ProducerIdsRecordH\x00\x12\'\n\x05no_op\x18\x0b \x01(\x0b\x32\x16.tidelog.v1.NoOpRecordH\x00\x12\x44\n\x14\x61\x63\x63\x65ss_control_entry\x18\x0c \x01(\x0b\x32$.tidelog.v1.AccessControlEntryRecordH\x00\x12Q\n\x1bremove_access_control_entry\x18\r \x01(\x0b\x32*.tidelog.v1.RemoveAccessControlEntryRecordH\x00\x12\x46\n\x15user_scram_credential\x18\x0e \x01(\x0b\x32%.tidelog.v1.UserScramCredentialRecordH\x00\x12S\n\x1cremove_user_scram_credential\x18\x0f \x01(\x0b\x32+.tidelog.v1.RemoveUserScramCredentialRecordH\x00\x12\x35\n\x0c\x63lient_quota\x18\x10 \x01(\x0b\x32\x1d.tidelog.v1.ClientQuotaRecordH\x00\x42\x08\n\x06record\"B\n\x13MetadataRecordBatch\x12+\n\x07records\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.MetadataRecord\"\xac\x02\n\x14RegisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12&\n\x08\x65ndpoint\x18\x04 \x01(\x0b\x32\x14.tidelog.v1.Endpoint\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x10\n\x08log_dirs\x18\x06 \x03(\x0c\x12\x0e\n\x06\x66\x65nced\x18\x07 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\x08 \x01(\x08\x12*\n\x08\x66\x65\x61tures\x18\t \x03(\x0b\x32\x18.tidelog.v1.FeatureRange\x12/\n\tlisteners\x18\n \x03(\x0b\x32\x1c.tidelog.v1.ListenerEndpoint\"A\n\x16UnregisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\xd5\x01\n\x1e\x42rokerRegistrationChangeRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x06\x66\x65nced\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12#\n\x16in_controlled_shutdown\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12*\n\x08log_dirs\x18\x05 \x01(\x0b\x32\x18.tidelog.v1.DirectoryIdsB\t\n\x07_fencedB\x19\n\x17_in_controlled_shutdown\"-\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"\x9a\x02\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12 \n\x18\x65ligible_leader_replicas\x18\x05 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\x06 \x03(\x05\x12\x0e\n\x06leader\x18\x07 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x08 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\t \x01(\x05\x12\x13\n\x0b\x64irectories\x18\n \x03(\x0c\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x0b \x03(\x05\x12\x19\n\x11removing_replicas\x18\x0c \x03(\x05\"\x18\n\tBrokerIds\x12\x0b\n\x03ids\x18\x01 \x03(\x05\"\x1b\n\x0c\x44irectoryIds\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\"\xa5\x03\n\x15PartitionChangeRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\x13\n\x06leader\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\"\n\x03isr\x18\x04 \x01(\x0b\x32\x15.tidelog.v1.BrokerIds\x12\'\n\x08replicas\x18\x05 \x01(\x0b\x32\x15.tidelog.v1.BrokerIds\x12\x37\n\x18\x65ligible_leader_replicas\x18\x06 \x01(\x0b\x32\x15.tidelog.v1.BrokerIds\x12-\n\x0elast_known_elr\x18\x07 \x01(\x0b\x32\x15.tidelog.v1.BrokerIds\x12-\n\x0b\x64irectories\x18\x08 \x01(\x0b\x32\x18.tidelog.v1.DirectoryIds\x12.\n\x0f\x61\x64\x64ing_replicas\x18\t \x01(\x0b\x32\x15.tidelog.v1.BrokerIds\x12\x30\n\x11removing_replicas\x18\n \x01(\x0b\x32\x15.tidelog.v1.BrokerIdsB\t\n\x07_leader\"%\n\x11RemoveTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\x88\x01\n\x0c\x43onfigRecord\x12\x35\n\rresource_type\x18\x01 \x01(\x0e\x32\x1e.tidelog.v1.ConfigResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"1\n\x12\x46\x65\x61tureLevelRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"V\n\x11ProducerIdsRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"\x0c\n\nNoOpRecord\"K\n\x18\x41\x63\x63\x65ssControlEntryRecord\x12\n\n\x02id\x18\x01 \x01(\x0c\x12#\n\x03\x61\x63l\x18\x02 \x01(\x0b\x32\x16.tidelog.v1.AclBinding\",\n\x1eRemoveAccessControlEntryRecord\x12\n\n\x02id\x18\x01 \x01(\x0c\"\xb1\x01\n\x19UserScramCredentialRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\tmechanism\x18\x02 \x01(\x0e\x32\x1a.tidelog.v1.ScramMechanism\x12\x11\n\x04salt\x18\x03 \x01(\x0c\x42\x03\x80\x01\x01\x12\x17\n\nstored_key\x18\x04 \x01(\x0c\x42\x03\x80\x01\x01\x12\x17\n\nserver_key\x18\x05 \x01(\x0c\x42\x03\x80\x01\x01\x12\x12\n\niterations\x18\x06 \x01(\x05\"^\n\x1fRemoveUserScramCredentialRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\tmechanism\x18\x02 \x01(\x0e\x32\x1a.tidelog.v1.ScramMechanism\"l\n\x11\x43lientQuotaRecord\x12+\n\x06\x65ntity\x18\x01 \x03(\x0b\x32\x1b.tidelog.v1.QuotaEntityPart\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\x01\x12\x0e\n\x06remove\x18\x04 \x01(\x08*\x9b\x01\n\x12\x43onfigResourceType\x12$\n CONFIG_RESOURCE_TYPE_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43ONFIG_RESOURCE_TYPE_TOPIC\x10\x02\x12\x1f\n\x1b\x43ONFIG_RESOURCE_TYPE_BROKER\x10\x04\x12\x1e\n\x1a\x43ONFIG_RESOURCE_TYPE_GROUP\x10 b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,44 +38,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_USERSCRAMCREDENTIALRECORD'].fields_by_name['stored_key']._serialized_options = b'\200\001\001'
   _globals['_USERSCRAMCREDENTIALRECORD'].fields_by_name['server_key']._loaded_options = None
   _globals['_USERSCRAMCREDENTIALRECORD'].fields_by_name['server_key']._serialized_options = b'\200\001\001'
-  _globals['_CONFIGRESOURCETYPE']._serialized_start=3223
-  _globals['_CONFIGRESOURCETYPE']._serialized_end=3378
+  _globals['_CONFIGRESOURCETYPE']._serialized_start=3388
+  _globals['_CONFIGRESOURCETYPE']._serialized_end=3543
   _globals['_METADATARECORD']._serialized_start=74
-  _globals['_METADATARECORD']._serialized_end=1025
-  _globals['_METADATARECORDBATCH']._serialized_start=1027
-  _globals['_METADATARECORDBATCH']._serialized_end=1093
-  _globals['_REGISTERBROKERRECORD']._serialized_start=1096
-  _globals['_REGISTERBROKERRECORD']._serialized_end=1396
-  _globals['_UNREGISTERBROKERRECORD']._serialized_start=1398
-  _globals['_UNREGISTERBROKERRECORD']._serialized_end=1463
-  _globals['_BROKERREGISTRATIONCHANGERECORD']._serialized_start=1466
-  _globals['_BROKERREGISTRATIONCHANGERECORD']._serialized_end=1679
-  _globals['_TOPICRECORD']._serialized_start=1681
-  _globals['_TOPICRECORD']._serialized_end=1726
-  _globals['_PARTITIONRECORD']._serialized_start=1729
-  _globals['_PARTITIONRECORD']._serialized_end=2011
-  _globals['_BROKERIDS']._serialized_start=2013
-  _globals['_BROKERIDS']._serialized_end=2037
-  _globals['_DIRECTORYIDS']._serialized_start=2039
-  _globals['_DIRECTORYIDS']._serialized_end=2066
-  _globals['_PARTITIONCHANGERECORD']._serialized_start=2069
-  _globals['_PARTITIONCHANGERECORD']._serialized_end=2490
-  _globals['_REMOVETOPICRECORD']._serialized_start=2492
-  _globals['_REMOVETOPICRECORD']._serialized_end=2529
-  _globals['_CONFIGRECORD']._serialized_start=2532
-  _globals['_CONFIGRECORD']._serialized_end=2668
-  _globals['_FEATURELEVELRECORD']._serialized_start=2670
-  _globals['_FEATURELEVELRECORD']._serialized_end=2719
-  _globals['_PRODUCERIDSRECORD']._serialized_start=2721
-  _globals['_PRODUCERIDSRECORD']._serialized_end=2807
-  _globals['_NOOPRECORD']._serialized_start=2809
-  _globals['_NOOPRECORD']._serialized_end=2821
-  _globals['_ACCESSCONTROLENTRYRECORD']._serialized_start=2823
-  _globals['_ACCESSCONTROLENTRYRECORD']._serialized_end=2898
-  _globals['_REMOVEACCESSCONTROLENTRYRECORD']._serialized_start=2900
-  _globals['_REMOVEACCESSCONTROLENTRYRECORD']._serialized_end=2944
-  _globals['_USERSCRAMCREDENTIALRECORD']._serialized_start=2947
-  _globals['_USERSCRAMCREDENTIALRECORD']._serialized_end=3124
-  _globals['_REMOVEUSERSCRAMCREDENTIALRECORD']._serialized_start=3126
-  _globals['_REMOVEUSERSCRAMCREDENTIALRECORD']._serialized_end=3220
+  _globals['_METADATARECORD']._serialized_end=1080
+  _globals['_METADATARECORDBATCH']._serialized_start=1082
+  _globals['_METADATARECORDBATCH']._serialized_end=1148
+  _globals['_REGISTERBROKERRECORD']._serialized_start=1151
+  _globals['_REGISTERBROKERRECORD']._serialized_end=1451
+  _globals['_UNREGISTERBROKERRECORD']._serialized_start=1453
+  _globals['_UNREGISTERBROKERRECORD']._serialized_end=1518
+  _globals['_BROKERREGISTRATIONCHANGERECORD']._serialized_start=1521
+  _globals['_BROKERREGISTRATIONCHANGERECORD']._serialized_end=1734
+  _globals['_TOPICRECORD']._serialized_start=1736
+  _globals['_TOPICRECORD']._serialized_end=1781
+  _globals['_PARTITIONRECORD']._serialized_start=1784
+  _globals['_PARTITIONRECORD']._serialized_end=2066
+  _globals['_BROKERIDS']._serialized_start=2068
+  _globals['_BROKERIDS']._serialized_end=2092
+  _globals['_DIRECTORYIDS']._serialized_start=2094
+  _globals['_DIRECTORYIDS']._serialized_end=2121
+  _globals['_PARTITIONCHANGERECORD']._serialized_start=2124
+  _globals['_PARTITIONCHANGERECORD']._serialized_end=2545
+  _globals['_REMOVETOPICRECORD']._serialized_start=2547
+  _globals['_REMOVETOPICRECORD']._serialized_end=2584
+  _globals['_CONFIGRECORD']._serialized_start=2587
+  _globals['_CONFIGRECORD']._serialized_end=2723
+  _globals['_FEATURELEVELRECORD']._serialized_start=2725
+  _globals['_FEATURELEVELRECORD']._serialized_end=2774
+  _globals['_PRODUCERIDSRECORD']._serialized_start=2776
+  _globals['_PRODUCERIDSRECORD']._serialized_end=2862
+  _globals['_NOOPRECORD']._serialized_start=2864
+  _globals['_NOOPRECORD']._serialized_end=2876
+  _globals['_ACCESSCONTROLENTRYRECORD']._serialized_start=2878
+  _globals['_ACCESSCONTROLENTRYRECORD']._serialized_end=2953
+  _globals['_REMOVEACCESSCONTROLENTRYRECORD']._serialized_start=2955
+  _globals['_REMOVEACCESSCONTROLENTRYRECORD']._serialized_end=2999
+  _globals['_USERSCRAMCREDENTIALRECORD']._serialized_start=3002
+  _globals['_USERSCRAMCREDENTIALRECORD']._serialized_end=3179
+  _globals['_REMOVEUSERSCRAMCREDENTIALRECORD']._serialized_start=3181
+  _globals['_REMOVEUSERSCRAMCREDENTIALRECORD']._serialized_end=3275
+  _globals['_CLIENTQUOTARECORD']._serialized_start=3277
+  _globals['_CLIENTQUOTARECORD']._serialized_end=3385
 # @@protoc_insertion_point(module_scope)

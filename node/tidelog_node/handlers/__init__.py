@@ -1,6 +1,7 @@
 """One file per API: functions of a request and the node's context that return the response."""
 
 from tidelog_node.handlers.acls import create_acls, delete_acls, describe_acls
+from tidelog_node.handlers.client_quotas import alter_client_quotas, describe_client_quotas
 from tidelog_node.handlers.configs import describe_configs, incremental_alter_configs, topic_settings
 from tidelog_node.handlers.context import AdminController, NodeContext, change_quorum, forward
 from tidelog_node.handlers.fetch import begin_fetch

@@ -52,6 +52,8 @@ def admin_service(context: NodeContext) -> Service:
             "DeleteAcls": call_of(context, handlers.delete_acls),
             "AlterUserScramCredentials": call_of(context, handlers.alter_user_scram_credentials),
             "DescribeUserScramCredentials": call_of(context, handlers.describe_user_scram_credentials),
+            "AlterClientQuotas": call_of(context, handlers.alter_client_quotas),
+            "DescribeClientQuotas": call_of(context, handlers.describe_client_quotas),
         },
     )
 

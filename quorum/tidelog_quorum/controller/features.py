@@ -6,7 +6,7 @@ Rules for a change, which applies to a whole request or not at all:
 - a lower level needs a downgrade, a higher one an upgrade; ``metadata.version`` never falls below 1;
 - enabling eligible leader replicas writes the cluster-wide ``min.insync.replicas`` that they need and removes those of
   single brokers (KIP-966); disabling them drops them, and is safe only while no partition depends on them;
-- ``metadata.version`` cannot fall below the level of ACLs, or of credentials, while there are any.
+- ``metadata.version`` cannot fall below the level of ACLs, credentials or client quotas while there are any.
 """
 
 from __future__ import annotations
@@ -137,6 +137,7 @@ def _check_records(image: MetadataImage, level: int) -> None:
     needed = (
         ("ACLs", ACLS_VERSION, len(image.acls)),
         ("SCRAM credentials", SECURITY_VERSION, len(image.scram_credentials)),
+        ("entities with client quotas", SECURITY_VERSION, len(image.client_quotas)),
     )
     for what, first_level, count in needed:
         if count and level < first_level:

@@ -24,6 +24,7 @@ from tidelog_foundation.requests.request import Request
 from tidelog_quorum.controller.acls import create_acls, delete_acls
 from tidelog_quorum.controller.alter_partition import alter_partition
 from tidelog_quorum.controller.brokers import expire_sessions, fence_refused, heartbeat
+from tidelog_quorum.controller.client_quotas import alter_client_quotas
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.configs import incremental_alter_configs
 from tidelog_quorum.controller.create_partitions import create_partitions
@@ -64,6 +65,7 @@ _HANDLERS: Mapping[type[Any], Callable[[ControllerState, Any, int], Result[Any]]
         create_acls,
         delete_acls,
         alter_user_scram_credentials,
+        alter_client_quotas,
     )
 }
 """The handler of each type of request."""

@@ -16,6 +16,7 @@ from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_quorum.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -119,6 +120,7 @@ _BY_KIND: dict[str, MessageCodec[Any, Any]] = {
     "remove_access_control_entry": MessageCodec(RemoveAccessControlEntryRecord, pb.RemoveAccessControlEntryRecord),
     "user_scram_credential": MessageCodec(UserScramCredentialRecord, pb.UserScramCredentialRecord),
     "remove_user_scram_credential": MessageCodec(RemoveUserScramCredentialRecord, pb.RemoveUserScramCredentialRecord),
+    "client_quota": MessageCodec(ClientQuotaRecord, pb.ClientQuotaRecord),
 }
 _BY_TYPE = {codec.value_type: (kind, codec) for kind, codec in _BY_KIND.items()}
 _RESOURCE_TYPES = frozenset(ConfigResourceType)

@@ -9,6 +9,7 @@ from tidelog_foundation.ids import NO_BROKER, BrokerId
 from tidelog_foundation.requests.acls import DescribeAclsRequest, DescribeAclsResponse
 from tidelog_foundation.requests.cluster import ClusterBroker
 from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from tidelog_foundation.requests.scram import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -26,6 +27,7 @@ from tidelog_foundation.requests.topics import (
 from tidelog_foundation.sasl.scram_credentials import MECHANISMS, CredentialKey
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
+from tidelog_quorum.metadata.quota_filter import QuotaFilter, describe_entity
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -112,6 +114,17 @@ def scram_credentials_of(image: MetadataImage, user: str, count: int) -> UserScr
         return UserScramCredentialsDescription(user, None, infos)
     text = f"Attempt to describe a user credential that does not exist: {user}"
     return UserScramCredentialsDescription(user, error_for(ErrorCode.RESOURCE_NOT_FOUND, text))
+
+
+def describe_client_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    """Return the client quotas that match the request's filter.
+
+    Raises:
+        TidelogError: INVALID_REQUEST or UNSUPPORTED_VERSION: The filter is invalid.
+    """
+    wanted = QuotaFilter(request.components, strict=request.strict)
+    found = [describe_entity(each, limits) for each, limits in image.client_quotas.items() if wanted.matches(each)]
+    return DescribeClientQuotasResponse(tuple(found))
 
 
 def _is_offline(image: MetadataImage, partition: PartitionRegistration, replica: BrokerId) -> bool:

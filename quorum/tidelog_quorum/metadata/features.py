@@ -18,7 +18,7 @@ ACLS_VERSION = 2
 """The first level of ``metadata.version`` with records of ACLs."""
 
 SECURITY_VERSION = 3
-"""The first level of ``metadata.version`` with records of credentials."""
+"""The first level of ``metadata.version`` with records of client quotas, SCRAM credentials and delegation tokens."""
 
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 """At level 1 the controller maintains eligible leader replicas (KIP-966)."""

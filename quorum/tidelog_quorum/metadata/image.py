@@ -18,10 +18,12 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER, AclId, BrokerEpoch, BrokerId, TopicId, topic_id_text, uuid_text
 from tidelog_foundation.requests.acls import AclBinding
 from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.quotas import QuotaEntity
 from tidelog_foundation.sasl.scram_credentials import CredentialKey, ScramCredential
 from tidelog_quorum.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -99,6 +101,7 @@ class MetadataImage:
     acls: Mapping[AclId, AclBinding] = field(default_factory=_empty_map)
     acl_ids: Mapping[AclBinding, AclId] = field(default_factory=_empty_map)
     scram_credentials: Mapping[CredentialKey, ScramCredential] = field(default_factory=_empty_map)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_empty_map)
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         """Return the topic with an id, or None."""
@@ -158,6 +161,9 @@ class MetadataImage:
             yield AccessControlEntryRecord(acl_id, acl)
         for key, credential in sorted(self.scram_credentials.items()):
             yield UserScramCredentialRecord.of(key, credential)
+        for entity in sorted(self.client_quotas, key=_quota_order):
+            for key, limit in sorted(self.client_quotas[entity].items()):
+                yield ClientQuotaRecord(entity, key, limit)
 
     def to_records(self) -> list[MetadataRecord]:
         """Return the records of :meth:`iterate_records` as a list."""
@@ -168,6 +174,7 @@ class MetadataImage:
         assert {t.topic_id: t.name for t in self.topics.values()} == dict(self.topic_names)
         assert {acl: acl_id for acl_id, acl in self.acls.items()} == dict(self.acl_ids)
         assert len(self.acls) == len(self.acl_ids)
+        assert all(self.client_quotas.values()), "an entity without a quota"
         for topic, index, partition in self.partitions():
             where = f"{topic.name}-{index}: {partition}"
             isr, elr, replicas = partition.isr, partition.eligible_leader_replicas, partition.replicas
@@ -217,6 +224,7 @@ class MetadataImageBuilder:
         self._acls = _ChangingMap(base.acls)
         self._acl_ids = _ChangingMap(base.acl_ids)
         self._scram_credentials = _ChangingMap(base.scram_credentials)
+        self._client_quotas = _ChangingMap(base.client_quotas)
         self._partitions: dict[str, dict[int, PartitionRegistration]] = {}
         self._shared = SharedTuples()
 
@@ -242,6 +250,7 @@ class MetadataImageBuilder:
             acls=self._acls.finished(),
             acl_ids=self._acl_ids.finished(),
             scram_credentials=self._scram_credentials.finished(),
+            client_quotas=self._client_quotas.finished(),
         )
 
     def _replay(self, record: MetadataRecord) -> None:
@@ -278,6 +287,8 @@ class MetadataImageBuilder:
                 self._scram_credentials.changed()[record.key] = record.credential
             case RemoveUserScramCredentialRecord():
                 self._remove_scram_credential(record)
+            case ClientQuotaRecord():
+                self._change_quota(record)
             case _:
                 assert_never(record)
 
@@ -355,6 +366,17 @@ class MetadataImageBuilder:
         if self._scram_credentials.changed().pop(key, None) is None:
             raise _fault(f"no credential {key}")
 
+    def _change_quota(self, record: ClientQuotaRecord) -> None:
+        quotas = self._client_quotas.changed()
+        limits = dict(quotas.get(record.entity, {}))
+        if record.remove:
+            limits.pop(record.key, None)
+        else:
+            limits[record.key] = record.value
+        quotas[record.entity] = MappingProxyType(limits)
+        if not limits:
+            del quotas[record.entity]
+
     def _topic_name(self, topic_id: TopicId) -> str:
         name = self._topic_names.current.get(topic_id)
         if name is None:
@@ -371,6 +393,10 @@ class MetadataImageBuilder:
 def _copy(mapping: Mapping[K, V]) -> dict[K, V]:
     # An order of magnitude faster than dict(mapping), which goes through the proxy for each key.
     return mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
+
+
+def _quota_order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
+    return [(part.entity_type, part.entity_name is not None, part.entity_name or "") for part in entity]
 
 
 def _with_directories(partition: PartitionRegistration) -> PartitionRegistration:

@@ -23,6 +23,7 @@ from tidelog_foundation.requests.acls import AclBinding
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_foundation.requests.features import FeatureRange
+from tidelog_foundation.requests.quotas import QuotaEntity
 from tidelog_foundation.sasl.scram_credentials import CredentialKey, ScramCredential, ScramMechanism
 
 _FIRST_LEADER_EPOCH = LeaderEpoch(0)
@@ -211,6 +212,15 @@ class RemoveUserScramCredentialRecord:
     mechanism: ScramMechanism
 
 
+class ClientQuotaRecord:
+    """A limit of an entity, set or removed (KIP-546)."""
+
+    entity: QuotaEntity
+    key: str
+    value: float = 0.0
+    remove: bool = False
+
+
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -227,4 +237,5 @@ MetadataRecord: TypeAlias = (
     | RemoveAccessControlEntryRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | ClientQuotaRecord
 )

@@ -19,6 +19,7 @@ from tidelog_foundation.requests import (
     features,
     partitions,
     quorum,
+    quotas,
     replicas,
     scram,
     topics,
@@ -32,6 +33,7 @@ from tidelog_quorum.controller.reassignment import list_partition_reassignments
 from tidelog_quorum.metadata.description import (
     cluster_brokers,
     describe_acls,
+    describe_client_quotas,
     describe_topic,
     describe_user_scram_credentials,
     list_topics,
@@ -129,6 +131,10 @@ def admin_service(cluster_id: str, controller: QuorumController) -> Service:
                 lambda request: len(request.deletions) + len(request.upsertions) > _MANY_PARTITIONS,
             ),
             "DescribeUserScramCredentials": _view_in_thread(controller, describe_user_scram_credentials),
+            "AlterClientQuotas": _change(
+                controller, quotas.AlterClientQuotasRequest, lambda r: len(r.alterations) > _MANY_PARTITIONS
+            ),
+            "DescribeClientQuotas": _limited(calls.describe_client_quotas, quotas.DescribeClientQuotasRequest),
         },
         _leader_details(controller),
     )
@@ -176,6 +182,15 @@ class AdminCalls:
         if len(image.acls) > _MANY_PARTITIONS:
             return await asyncio.to_thread(describe_acls, image, request)
         return describe_acls(image, request)
+
+    async def describe_client_quotas(
+        self, request: quotas.DescribeClientQuotasRequest
+    ) -> quotas.DescribeClientQuotasResponse:
+        """Describe client quotas, in a thread if there are many."""
+        image = await self._controller.read(lambda image: image)
+        if len(image.client_quotas) > _MANY_PARTITIONS:
+            return await asyncio.to_thread(describe_client_quotas, image, request)
+        return describe_client_quotas(image, request)
 
     async def describe_cluster(self, _: cluster.DescribeClusterRequest) -> cluster.DescribeClusterResponse:
         """Describe the brokers and voters that this controller knows."""

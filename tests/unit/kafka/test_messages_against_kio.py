@@ -57,6 +57,7 @@ def any_value(spec: Spec, version: int, draw: random.Random, *, may_be_null: boo
     some: dict[Kind, object] = {
         Kind.BOOLEAN: draw.random() < 0.5,
         Kind.UUID: draw.randbytes(16),
+        Kind.FLOAT64: draw.uniform(0, 1e9),
         Kind.STRING: draw.choice(("a", "topic-1", "ä" * 70)),
         Kind.BYTES: memoryview(draw.randbytes(draw.choice((1, 200)))),
     }

@@ -12,6 +12,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.requests.acls import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.quotas import entity_of
 from tidelog_foundation.sasl.scram_credentials import ScramMechanism
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch
 from tidelog_quorum.metadata.delta import delta_between
@@ -19,6 +20,7 @@ from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -54,6 +56,7 @@ acls = st.builds(
     st.sampled_from(AclOperation),
     st.sampled_from(AclPermissionType),
 )
+quota_entities = st.dictionaries(names, st.none() | names, min_size=1, max_size=2).map(entity_of)
 
 any_record: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(
@@ -112,6 +115,7 @@ any_record: st.SearchStrategy[MetadataRecord] = st.one_of(
         UserScramCredentialRecord, names, mechanisms, st.binary(max_size=2), st.binary(), st.binary(), st.just(4_096)
     ),
     st.builds(RemoveUserScramCredentialRecord, names, mechanisms),
+    st.builds(ClientQuotaRecord, quota_entities, names, st.floats(allow_nan=False), st.booleans()),
 )
 entries = st.lists(st.lists(any_record, max_size=4), max_size=25)
 

@@ -34,6 +34,7 @@ _FIXED: dict[Kind, tuple[_Read, _Write]] = {
     Kind.UINT16: (Reader.uint16, Writer.uint16),
     Kind.INT32: (Reader.int32, Writer.int32),
     Kind.INT64: (Reader.int64, Writer.int64),
+    Kind.FLOAT64: (Reader.float64, Writer.float64),
     Kind.UUID: (Reader.uuid, Writer.uuid),
 }
 

@@ -9,6 +9,7 @@ _INT16: Final = Struct(">h").unpack_from
 _UINT16: Final = Struct(">H").unpack_from
 _INT32: Final = Struct(">i").unpack_from
 _INT64: Final = Struct(">q").unpack_from
+_FLOAT64: Final = Struct(">d").unpack_from
 MAX_ELEMENTS: Final = 100_000
 """The maximum number of elements in all arrays of one message together.
 
@@ -79,6 +80,11 @@ class Reader:
     def int64(self) -> int:
         """Read eight bytes."""
         value: int = _INT64(self.view, self.advance(8))[0]
+        return value
+
+    def float64(self) -> float:
+        """Read eight bytes as an IEEE 754 number."""
+        value: float = _FLOAT64(self.view, self.advance(8))[0]
         return value
 
     def uuid(self) -> bytes:

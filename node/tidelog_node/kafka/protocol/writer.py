@@ -11,6 +11,7 @@ _INT16: Final = Struct(">h").pack
 _UINT16: Final = Struct(">H").pack
 _INT32: Final = Struct(">i").pack
 _INT64: Final = Struct(">q").pack
+_FLOAT64: Final = Struct(">d").pack
 _BY_REFERENCE: Final = 4_096
 """Blobs of at least this size are not copied."""
 
@@ -54,6 +55,10 @@ class Writer:
     def int64(self, value: int) -> None:
         """Write eight bytes."""
         self.buffer += _INT64(value)
+
+    def float64(self, value: float) -> None:
+        """Write eight bytes of an IEEE 754 number."""
+        self.buffer += _FLOAT64(value)
 
     def uuid(self, value: bytes) -> None:
         """Write sixteen bytes, or sixteen zeros for no bytes.
