@@ -162,8 +162,8 @@ class MetadataImage:
         for key, credential in sorted(self.scram_credentials.items()):
             yield UserScramCredentialRecord.of(key, credential)
         for entity in sorted(self.client_quotas, key=_quota_order):
-            for key, limit in sorted(self.client_quotas[entity].items()):
-                yield ClientQuotaRecord(entity, key, limit)
+            for quota, limit in sorted(self.client_quotas[entity].items()):
+                yield ClientQuotaRecord(entity, quota, limit)
 
     def to_records(self) -> list[MetadataRecord]:
         """Return the records of :meth:`iterate_records` as a list."""

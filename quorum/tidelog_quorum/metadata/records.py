@@ -212,6 +212,7 @@ class RemoveUserScramCredentialRecord:
     mechanism: ScramMechanism
 
 
+@dataclass(frozen=True, slots=True)
 class ClientQuotaRecord:
     """A limit of an entity, set or removed (KIP-546)."""
 
