@@ -33,6 +33,8 @@ class TransactionalCalls:
     Errors are KafkaExceptions. If ``retriable()``, call the same method again: it waits for the same operation. If
     ``txn_requires_abort()``, call :meth:`abort_transaction` and begin the transaction again. If ``fatal()``, create
     another producer. Any other error means that the call does not fit the producer's state, and changes nothing.
+    If a callback raises, the call still waits for its operation. It then raises the operation's error, or the
+    callback's exception if the operation has succeeded.
 
     A ``timeout`` is in seconds; -1 means ``transaction.timeout.ms``, or twice that in :meth:`init_transactions`. The
     calls serve delivery callbacks while they wait.
@@ -181,16 +183,37 @@ class TransactionalCalls:
     def _complete(self, start: Start, timeout: float, factor: int = 1) -> Operation:
         timeout_s = operation_timeout_s(self._config, timeout, factor)
         operation = self._start(start)
-        deadline = time.monotonic() + timeout_s
-        if self._wait_for(lambda: operation.is_done, timeout_s):
-            # The callbacks of the transaction's records.
-            self._wait_for(lambda: not self._reports.left, max(deadline - time.monotonic(), 0))
-        return self._outcome(operation, timeout_s)
+        raised = self._wait_until_done(operation, time.monotonic() + timeout_s)
+        if raised is None:
+            return self._outcome(operation, timeout_s)
+        if not operation.is_done or operation.error is not None:
+            try:
+                return self._outcome(operation, timeout_s)
+            except TidelogError as error:
+                raise error from raised
+        raised.add_note(f"{operation.action.value} has succeeded; this exception comes from a callback")
+        raise raised
+
+    def _wait_until_done(self, operation: Operation, deadline: float) -> Exception | None:
+        """Wait for an operation and for the callbacks of the transaction's records.
+
+        Return the first exception of a callback, which must not hide the outcome of the operation.
+        """
+        first: Exception | None = None
+        while True:
+            try:
+                if self._wait_for(lambda: operation.is_done, max(deadline - time.monotonic(), 0)):
+                    self._wait_for(lambda: not self._reports.left, max(deadline - time.monotonic(), 0))
+            except Exception as error:  # noqa: BLE001 whatever the application's callbacks raise
+                first = first or error
+            else:
+                return first
 
     def _outcome(self, operation: Operation, timeout_s: float) -> Operation:
         self._lifetime.check()
         with self._lock:
             assert self._manager is not None
+            self._manager.give_up(operation)
             self._manager.acknowledge(operation)
         if not operation.is_done:
             reason = f"; the last error was {operation.last_error}" if operation.last_error else ""

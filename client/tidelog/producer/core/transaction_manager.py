@@ -216,6 +216,19 @@ class TransactionManager:
         if self._operation is operation and operation.is_done:
             self._operation = None
 
+    def give_up(self, operation: Operation) -> None:
+        """Record that the caller's time for an operation is over.
+
+        Offsets of a topic that is still unknown fail the transaction, as in librdkafka: the topic may have been
+        deleted, and a repeated call would never end.
+        """
+        error = operation.last_error
+        is_unknown = error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_current = self._operation is operation and not operation.is_done and self._state is State.IN_TRANSACTION
+        if operation.action is Action.SEND_OFFSETS and is_unknown and is_current:
+            assert error is not None
+            self._fail_transaction(error)
+
     def poll(self, now_ms: float) -> list[Command | Ask]:
         """Return the next request, if one is due, and the records that have failed."""
         self._note_failure()

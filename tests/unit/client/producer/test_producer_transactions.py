@@ -152,6 +152,53 @@ def test_call_that_did_not_complete_in_time_states_the_last_error(cluster: FakeC
         producer.init_transactions(10)
 
 
+def test_exception_of_a_callback_does_not_hide_that_the_transaction_is_committed(cluster: FakeCluster) -> None:
+    def fail(_error: Any, message: Any) -> None:
+        raise ValueError(f"callback {message.value().decode()}")
+
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "raises"}) as producer:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for value in ("0", "1"):
+            producer.produce("t", value, on_delivery=fail)
+        with pytest.raises(ValueError, match="callback 0") as caught:
+            producer.commit_transaction(30)
+        assert caught.value.__notes__ == ["commit_transaction() has succeeded; this exception comes from a callback"]
+        producer.begin_transaction()
+        producer.abort_transaction(30)
+
+
+def test_exception_of_a_callback_does_not_hide_that_a_commit_failed(cluster: FakeCluster) -> None:
+    def fail(_error: Any, _message: Any) -> None:
+        raise ValueError("callback")
+
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "fails"}) as producer:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        cluster.fail_next("Produce", ErrorCode.INVALID_RECORD)
+        producer.produce("t", "value", on_delivery=fail)
+        with pytest.raises(KafkaException, match="INVALID_RECORD") as caught:
+            producer.commit_transaction(30)
+        assert caught.value.error.txn_requires_abort()
+        assert isinstance(caught.value.__cause__, ValueError)
+        producer.abort_transaction(30)
+
+
+def test_offsets_of_an_unknown_topic_require_an_abort_when_the_time_is_over(cluster: FakeCluster) -> None:
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "deleted"}) as producer:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PARTITION") as caught:
+            producer.send_offsets_to_transaction(
+                [TopicPartition("deleted", 0, 5)], ConsumerGroupMetadata("g", -1, "", None), 0.5
+            )
+        assert caught.value.error.txn_requires_abort()
+        assert not caught.value.error.retriable()
+        producer.abort_transaction(30)
+        producer.begin_transaction()
+        producer.abort_transaction(30)
+
+
 def test_error_keeps_its_flags() -> None:
     error = KafkaError(KafkaError._FAIL, "text", fatal=True, retriable=True, txn_requires_abort=True)
     assert (error.fatal(), error.retriable(), error.txn_requires_abort()) == (True, True, True)
