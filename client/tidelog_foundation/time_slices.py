@@ -37,7 +37,8 @@ class TimeSlices:
 
     async def give_way(self) -> None:
         """Let all ready tasks run, then begin the next slice when it is this work's turn."""
-        await _turns_of_loop().next()
+        turns = _turns_of_loop()
+        await (asyncio.sleep(0) if turns is None else turns.next())
         self._end_s = time.perf_counter() + SLICE_S
 
     async def of(self, items: Iterable[T]) -> AsyncIterator[T]:
@@ -99,5 +100,10 @@ class _Turns:
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
 
 
-def _turns_of_loop() -> _Turns:
-    return _TURNS.setdefault(asyncio.get_running_loop(), _Turns())
+def _turns_of_loop() -> _Turns | None:
+    """Return the turns of the running event loop; None in simulated time, which runs one work to its end."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return _TURNS.setdefault(loop, _Turns())

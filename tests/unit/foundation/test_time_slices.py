@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tidelog_foundation.time_slices import TimeSlices
 
 WORKERS = 20
@@ -45,3 +47,10 @@ def test_work_goes_on_when_those_before_it_are_cancelled() -> None:
         return [worker.cancelled() for worker in workers]
 
     assert asyncio.run(main()) == [True] * (WORKERS - 1) + [False]
+
+
+def test_work_without_an_event_loop_gives_way_and_goes_on() -> None:
+    steps = TimeSlices().give_way()
+    assert steps.send(None) is None
+    with pytest.raises(StopIteration):
+        steps.send(None)
