@@ -1,7 +1,8 @@
 """The latest results in ``docs/performance.md`` and README: ``python -m benchmarks.page``.
 
-It replaces the text between pairs of markers: on the page with the tables of ``results/latest.json`` and
-``results/kafka.json``, in README with a short comparison with Kafka. It also draws the plots.
+It replaces the text between pairs of markers: on the page with the tables of ``results/latest.json``,
+``results/kafka.json`` and ``results/kafka-transactions.json``, in README with a short comparison with Kafka. It also
+draws the plots.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ _REPOSITORY = Path(__file__).parent.parent
 PAGE = _REPOSITORY / "docs" / "performance.md"
 README = _REPOSITORY / "README.md"
 
-_TABLES = {"results": LATEST, "results next to Kafka": KAFKA}
+KAFKA_TRANSACTIONS = KAFKA.with_name("kafka-transactions.json")
+_TABLES = {
+    "results": LATEST,
+    "results next to Kafka": KAFKA,
+    "results of transactions next to Kafka": KAFKA_TRANSACTIONS,
+}
 _COMPARED = {
     "cold start of 3+3 to the first acknowledged record": "Cold start of 3 controllers and 3 nodes",
     "memory of 3+3, idle: resident": "Memory of the idle cluster",
