@@ -54,15 +54,14 @@ from tidelog.admin.resources import (
     ResourceType,
     ScramMechanism,
 )
-from tidelog.admin.security import (
-    AclBinding,
-    AclBindingFilter,
+from tidelog.admin.scram import (
     ScramCredentialInfo,
     UserScramCredentialAlteration,
     UserScramCredentialDeletion,
     UserScramCredentialsDescription,
     UserScramCredentialUpsertion,
 )
+from tidelog.admin.security import AclBinding, AclBindingFilter
 from tidelog.admin.topics import (
     DescribeClusterResult,
     NewPartitions,

@@ -15,6 +15,7 @@ from tidelog.admin.offsets import OffsetAdmin
 from tidelog.admin.quorum import QuorumOperations
 from tidelog.admin.reassignments import ReplicaAdmin
 from tidelog.admin.records import RecordAdmin
+from tidelog.admin.scram import ScramAdmin
 from tidelog.admin.security import SecurityAdmin
 from tidelog.admin.topics import TopicAdmin
 from tidelog.admin.transactions import TransactionAdmin
@@ -31,6 +32,7 @@ class AdminOperations(
     RecordAdmin,
     ReplicaAdmin,
     SecurityAdmin,
+    ScramAdmin,
     TopicAdmin,
     TransactionAdmin,
 ):

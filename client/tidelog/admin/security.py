@@ -1,24 +1,18 @@
-"""ACLs and SCRAM credentials, with confluent-kafka's names.
-
-Tidelog has no authentication yet, so the operations on credentials fail with a text that says so. Their types exist,
-because programs that set up a cluster import these names even if they never use them.
-"""
+"""ACLs, with confluent-kafka's names."""
 
 from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 
 from tidelog.admin.operations import Future, Operations, Outcomes, timeout_in_ms
-from tidelog.admin.resources import AclOperation, AclPermissionType, ResourcePatternType, ResourceType, ScramMechanism
+from tidelog.admin.resources import AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from tidelog.cluster.answers import error_of
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import common_pb2 as common_pb
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
-K = TypeVar("K", bound=Hashable)
 E = TypeVar("E", bound=enum.Enum)
 
 
@@ -113,51 +107,8 @@ class AclBindingFilter(AclBinding):
     _OPTIONAL = frozenset(("name", "principal", "host"))
 
 
-class ScramCredentialInfo:
-    """A credential's mechanism and its number of iterations."""
-
-    def __init__(self, mechanism: ScramMechanism, iterations: int) -> None:
-        self.mechanism = mechanism
-        self.iterations = iterations
-
-
-class UserScramCredentialsDescription:
-    """The credentials of a user."""
-
-    def __init__(self, user: str, scram_credential_infos: Sequence[ScramCredentialInfo]) -> None:
-        self.user = user
-        self.scram_credential_infos = list(scram_credential_infos)
-
-
-class UserScramCredentialAlteration:
-    """A change of a user's credentials."""
-
-    def __init__(self, user: str) -> None:
-        self.user = user
-
-
-class UserScramCredentialUpsertion(UserScramCredentialAlteration):
-    """A credential to set; without a ``salt``, a random one is used."""
-
-    def __init__(
-        self, user: str, scram_credential_info: ScramCredentialInfo, password: bytes, salt: bytes | None = None
-    ) -> None:
-        super().__init__(user)
-        self.scram_credential_info = scram_credential_info
-        self.password = password
-        self.salt = salt
-
-
-class UserScramCredentialDeletion(UserScramCredentialAlteration):
-    """A credential to delete."""
-
-    def __init__(self, user: str, mechanism: ScramMechanism) -> None:
-        super().__init__(user)
-        self.mechanism = mechanism
-
-
 class SecurityAdmin(Operations):
-    """Operations on ACLs and credentials. Those on credentials fail."""
+    """Operations on ACLs."""
 
     def create_acls(
         self, acls: Iterable[AclBinding], *, request_timeout: float | None = None
@@ -214,26 +165,6 @@ class SecurityAdmin(Operations):
 
         return self._futures(wanted, delete())
 
-    def describe_user_scram_credentials(
-        self, users: Iterable[str] | None = None, *, request_timeout: float | None = None
-    ) -> Any:
-        """Return a future for each user, or one future for all users (None); each fails with UNSUPPORTED_VERSION."""
-        futures: dict[str, Future[Any]] = self._refused([""] if users is None else users, _no_scram())
-        return futures[""] if users is None else futures
-
-    def alter_user_scram_credentials(
-        self, alterations: Iterable[UserScramCredentialAlteration], *, request_timeout: float | None = None
-    ) -> dict[str, Future[None]]:
-        """Return a future for each user; each fails with UNSUPPORTED_VERSION."""
-        return self._refused([alteration.user for alteration in alterations], _no_scram())
-
-    def _refused(self, keys: Iterable[K], error: TidelogError) -> dict[K, Future[Any]]:
-        self._lifetime.check()
-        futures: dict[K, Future[Any]] = {key: Future() for key in keys}
-        for future in futures.values():
-            future.set_exception(error)
-        return futures
-
 
 def _parts_of(acl: AclBinding) -> dict[str, Any]:
     """Return the fields of the message of an ACL or a filter."""
@@ -262,8 +193,3 @@ def _from_proto(acl: common_pb.AclBinding) -> AclBinding:
 
 def _change_ms(request_timeout: float | None) -> int:
     return int(timeout_in_ms(request_timeout) or 0)
-
-
-def _no_scram() -> TidelogError:
-    text = "there are no SCRAM credentials: Tidelog has no authentication yet"
-    return error_for(ErrorCode.UNSUPPORTED_VERSION, text)

@@ -58,18 +58,50 @@ def test_access_rules_are_refused_as_by_a_cluster_without_an_authorizer(admin: A
     assert {error.str().partition(" on the")[0].rstrip(".") for error in refusals} == {"No Authorizer is configured"}
 
 
-def test_scram_credentials_are_refused(admin: AdminClient) -> None:
-    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-    changes = [
-        UserScramCredentialUpsertion("u", credential, b"secret"),
-        UserScramCredentialDeletion("v", ScramMechanism.SCRAM_SHA_512),
+SHA_256 = ScramMechanism.SCRAM_SHA_256
+CREDENTIAL = ScramCredentialInfo(SHA_256, 4096)
+PLAIN_TEXT: Any = "secret"
+
+
+@pytest.mark.parametrize(
+    ("alterations", "error", "text"),
+    [
+        ((), TypeError, "must be a list, not tuple"),
+        ([], ValueError, "at least one alteration"),
+        (["u"], TypeError, "an alteration must be a UserScramCredentialUpsertion"),
+        ([UserScramCredentialDeletion("", SHA_256)], ValueError, "user's name must not be empty"),
+        ([UserScramCredentialDeletion("u", PLAIN_TEXT)], TypeError, "mechanism must be ScramMechanism, not str"),
+        ([UserScramCredentialUpsertion("u", CREDENTIAL, PLAIN_TEXT)], TypeError, "password must be bytes, not str"),
+        ([UserScramCredentialUpsertion("u", CREDENTIAL, b"")], ValueError, "password must not be empty"),
+        ([UserScramCredentialUpsertion("u", CREDENTIAL, b"p", b"")], ValueError, "salt must not be empty"),
+        (
+            [UserScramCredentialUpsertion("u", ScramCredentialInfo(SHA_256, 0), b"p")],
+            ValueError,
+            "iterations must be positive, not 0",
+        ),
+    ],
+)
+def test_scram_alterations_are_checked_before_they_are_sent(
+    admin: AdminClient, alterations: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text) as caught:
+        admin.alter_user_scram_credentials(alterations)
+    assert "secret" not in str(caught.value)
+
+
+def test_scram_descriptions_are_of_lists_of_users(admin: AdminClient) -> None:
+    for users, error in (("u", TypeError), ([1], TypeError), ([""], ValueError)):
+        with pytest.raises(error):
+            admin.describe_user_scram_credentials(users)  # type: ignore[call-overload]
+
+
+def test_scram_credentials_of_a_user_that_is_named_twice_are_refused(admin: AdminClient) -> None:
+    twice: list[Any] = [UserScramCredentialUpsertion("u", CREDENTIAL, b"p")] * 2
+    refusals = [
+        _refusal(admin.alter_user_scram_credentials(twice)["u"]),
+        _refusal(admin.describe_user_scram_credentials(["u", "u"])["u"]),
     ]
-    altered = admin.alter_user_scram_credentials(changes)
-    described = admin.describe_user_scram_credentials(["u"])
-    refusals = [*altered.values(), described["u"], admin.describe_user_scram_credentials()]
-    assert altered.keys() == {"u", "v"}
-    assert {_refusal(future).code() for future in refusals} == {KafkaError.UNSUPPORTED_VERSION}
-    assert "no authentication yet" in _refusal(altered["u"]).str()
+    assert {error.code() for error in refusals} == {KafkaError.DUPLICATE_RESOURCE}
 
 
 def test_synonyms_are_by_name_and_in_order(admin: AdminClient) -> None:
