@@ -36,6 +36,7 @@ _HOMES = {
     "group": _Home("tidelog_cli.groups.group", _TOPICS),
     "transaction": _Home("tidelog_cli.transactions.transaction", _TOPICS),
     "acl": _Home("tidelog_cli.acls.acl", _TOPICS),
+    "user": _Home("tidelog_cli.users.user", _TOPICS),
     "config": _Home("tidelog_cli.config", _TOPICS),
     "partition": _Home("tidelog_cli.partitions.partition", _TOPICS),
     "cluster": _Home("tidelog_cli.cluster", _CLUSTER),

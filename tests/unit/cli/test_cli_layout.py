@@ -164,6 +164,7 @@ DANGEROUS = (
     ("cluster", "features", "downgrade", "metadata.version=1", "--unsafe"),
     ("transaction", "force-terminate", "payments"),
     ("acl", "delete", "--topic", "kept"),
+    ("user", "delete", "alice"),
 )
 
 
