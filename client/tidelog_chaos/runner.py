@@ -128,15 +128,15 @@ class _Run:
         """Run all phases."""
         with contextlib.ExitStack() as stack:
             history = stack.enter_context(HistoryWriter(self._settings.output / HISTORY))
-            servers = {"bootstrap.servers": self._driver.bootstrap_servers}
+            servers = self._driver.client_settings
             admin = stack.enter_context(AdminClient(servers))
             meter = Meter()
             prefix = f"chaos-{self._settings.seed}-{int(time.time())}"
             workload = _WORKLOADS[self._settings.workload](
                 self._settings.queue,
                 self._library,
-                self._clients_servers,
-                servers["bootstrap.servers"],
+                self._driver.kafka_client_settings if self._library.is_kafkas else servers,
+                servers,
                 admin,
                 prefix,
                 history,
@@ -155,10 +155,6 @@ class _Run:
                 lambda: nemesis.active,
             )
             self._run_phases(history, workload, watch, nemesis, recorder)
-
-    @property
-    def _clients_servers(self) -> str:
-        return self._driver.kafka_bootstrap_servers if self._library.is_kafkas else self._driver.bootstrap_servers
 
     def _run_phases(
         self, history: HistoryWriter, workload: Workload, watch: Watch, nemesis: Nemesis, recorder: Recorder

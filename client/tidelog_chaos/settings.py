@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 from tidelog_chaos.drivers.driver import FaultDriver
 from tidelog_chaos.faults.plan import name_of
 from tidelog_chaos.workload import WorkloadSettings, check_clients, load_library
+from tidelog_foundation.config.settings import HIDDEN
 from tidelog_foundation.errors import ConfigError
 
 DRIVERS = ("local", "netns", "kubernetes", "none")
 WORKLOADS = ("queue", "subscribe", "transactions")
+_SECRET = re.compile(r"password|secret|jaas|key\.pem$|keystore\.key$")
+"""The keys of settings of clients and servers whose values are secret."""
 OWN_CLUSTER = ("local", "netns")
 """Drivers that start a cluster of their own."""
 _GROUP_SERVERS = {
@@ -64,6 +68,8 @@ class RunSettings:
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     disk_mib: int = 512
     keep_data: bool = False
+    secure: bool = False
+    """Whether the connections of a run's own cluster are encrypted and authenticated."""
 
     @property
     def fault_names(self) -> tuple[str, ...]:
@@ -76,8 +82,11 @@ class RunSettings:
         return self.output / "cluster"
 
     def as_json(self) -> dict[str, Any]:
-        """Return all settings for ``run.json``."""
-        return {**asdict(self), "output": str(self.output)}
+        """Return all settings for ``run.json``, without passwords and keys."""
+        shown: dict[str, Any] = {**asdict(self), "output": str(self.output), "servers": _without_secrets(self.servers)}
+        for client in ("producer", "consumer"):
+            shown["queue"][client] = _without_secrets(shown["queue"][client])
+        return shown
 
 
 def make_driver(settings: RunSettings) -> FaultDriver:
@@ -98,15 +107,16 @@ def make_driver(settings: RunSettings) -> FaultDriver:
 def _driver(settings: RunSettings) -> FaultDriver:
     # Each driver is imported on demand: they need different parts of Tidelog.
     own = (settings.data_dir, settings.controllers, settings.nodes, _servers(settings), settings.fault_names)
+    security = "ssl" if settings.secure else None
     match settings.driver:
         case "local":
             from tidelog_chaos.drivers.local import LocalDriver
 
-            return LocalDriver(*own, disk_mib=settings.disk_mib)
+            return LocalDriver(*own, disk_mib=settings.disk_mib, security=security)
         case "netns":
             from tidelog_chaos.drivers.netns import NetnsDriver
 
-            return NetnsDriver(*own, disk_mib=settings.disk_mib)
+            return NetnsDriver(*own, disk_mib=settings.disk_mib, security=security)
         case "kubernetes":
             from tidelog_chaos.drivers.kubernetes import KubernetesDriver
 
@@ -115,6 +125,10 @@ def _driver(settings: RunSettings) -> FaultDriver:
             )
         case _:
             return FaultDriver(settings.bootstrap_servers, settings.kafka_bootstrap_servers)
+
+
+def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: HIDDEN if _SECRET.search(key) else value for key, value in settings.items()}
 
 
 def _servers(settings: RunSettings) -> Mapping[str, object]:
@@ -142,6 +156,8 @@ def _check(settings: RunSettings) -> None:
             raise ConfigError(f"the driver {settings.driver} needs --bootstrap-servers of the cluster")
         if settings.servers:
             raise ConfigError(f"the driver {settings.driver} cannot change the settings of the servers")
+        if settings.secure:
+            raise ConfigError(f"the driver {settings.driver} starts no cluster that could be secured: no --secure")
     library = load_library(settings.client)
     _check_kafka_servers(settings, is_kafkas=library.is_kafkas)
     check_clients(settings.queue, library, settings.workload)

@@ -27,7 +27,7 @@ def chaos(output: Path, *options: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("driver", "faults", "options"),
     [
-        ("local", "kill,stop,pause,slow,disk,clock,reassign", []),
+        ("local", "kill,stop,pause,slow,disk,clock,reassign,certificates", ["--secure"]),
         ("netns", "kill,pause,partition,delay,disk", ["--workload", "subscribe", "--crash-interval", "4s"]),
         (
             "netns",
@@ -55,11 +55,28 @@ def test_chaos_run_finds_nothing_wrong_with_a_cluster_under_mixed_faults(
     command = [*TIDELOG, "chaos", "check", str(output)]
     again = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert again.returncode == 0, again.stdout
+    assert not [path for path in output.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
     lines = (output / "metrics.jsonl").read_text().splitlines()
     assert sum(json.loads(line)["sends"]["ok"] for line in lines) == run["outcome"]["sends"]["ok"]
     assert any(json.loads(line)["faults"] for line in lines)
     group = verdict["statistics"]["group"]
     assert not options or (group["drained"] and group["generations"] > 1), group
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.parametrize("client", ["tidelog", "confluent-kafka"])
+def test_renewed_and_invalid_certificates_disturb_no_client(tmp_path: Path, client: str) -> None:
+    output = tmp_path / "run"
+    options = ["--client", client, "--faults", "certificates", "--interval", "1s..2s", "--crash-interval", "2s"]
+    done = chaos(output, "--secure", "--duration", "15s", "--seed", "5", *options)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    run = read(output / "run.json")
+    assert run["outcome"]["sends"]["ok"] > 500
+    assert run["outcome"]["sends"]["fail"] == 0
+    logs = "".join(path.read_text() for path in (output / "logs").iterdir())
+    assert "uses the new certificate of" in logs
+    assert "The changed certificates of listener" in logs
 
 
 @pytest.mark.chaos

@@ -24,7 +24,9 @@ class FakeDriver(FaultDriver):
         self.broken = set(broken)
         self.log: list[str] = []
         self.down: set[Member] = set()
-        self.hurt: dict[str, set[Member]] = {name: set() for name in ("pause", "slow", "delay", "disk", "clock")}
+        self.hurt: dict[str, set[Member]] = {
+            name: set() for name in ("pause", "slow", "delay", "disk", "clock", "certificate")
+        }
         self.current_cut: Cut = frozenset()
         self.most_cut = 0
 
@@ -46,12 +48,14 @@ class FakeDriver(FaultDriver):
     def kill(self, member: Member) -> None:
         self._do("kill", member)
         assert member not in self.down, f"{member} is killed twice"
+        assert member not in self.hurt["certificate"], f"{member} cannot start again with its certificate"
         self.hurt["pause"].discard(member)
         self.down.add(member)
 
     def stop(self, member: Member) -> None:
         self._do("stop", member)
         assert not self.down, "a controlled stop among other faults"
+        assert member not in self.hurt["certificate"], f"{member} cannot start again with its certificate"
         self.down.add(member)
 
     def revive(self, member: Member) -> None:
@@ -93,7 +97,8 @@ class FakeDriver(FaultDriver):
 
     def damage(self, member: Member, kind: str, dice: random.Random) -> str | None:
         self._do(f"damage-{kind}", member)
-        assert self.down == {member}, "a log is damaged while another node is down, or while its own runs"
+        nodes = {down for down in self.down if down.kind == "node"}
+        assert nodes == {member}, "a log is damaged while another node is down, or while its own runs"
         return "something"
 
     def skew(self, member: Member, ms: int) -> None:
@@ -101,6 +106,13 @@ class FakeDriver(FaultDriver):
             self._begin("clock", member)
         else:
             self.hurt["clock"].discard(member)
+
+    def renew_certificate(self, member: Member) -> None:
+        self._do("renew the certificate of", member)
+        self.hurt["certificate"].discard(member)
+
+    def spoil_certificate(self, member: Member, kind: str) -> None:
+        self._begin("certificate", member)
 
     def _begin(self, fault: str, member: Member) -> None:
         self._do(fault, member)

@@ -7,6 +7,7 @@ new certificates.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ SECURITY_FOLDER: Final = "security"
 """The folder's name in a cluster's data directory."""
 LIBRDKAFKA_FILE, JAVA_FILE = "librdkafka.conf", "client.properties"
 _MODE, _FOLDER_MODE = 0o600, 0o700
+_LIFETIME = timedelta(days=365)
 
 
 class ClusterSecurity:
@@ -68,11 +70,25 @@ class ClusterSecurity:
 
     def process_settings(self, name: str, host: str) -> dict[str, object]:
         """Issue the certificate of a process, such as ``node-1``, and return the settings of its own."""
+        return {"ssl.keystore.location": str(self.issue(name, host))}
+
+    def issue(self, name: str, host: str, valid_for: timedelta = _LIFETIME) -> Path:
+        """Issue a new certificate of a process; a running process takes it over. Return the file."""
         from tidelog_foundation.security.authority import LOOPBACK
 
         hosts = dict.fromkeys((*LOOPBACK, host))
-        store = self._authority.issue(name, list(hosts)).write_pem(self._store(name))
-        return {"ssl.keystore.location": str(store)}
+        return self._authority.issue(name, list(hosts), valid_for).write_pem(self._store(name))
+
+    def spoil(self, name: str, kind: str) -> None:
+        """Replace the certificate of a process by one that has ``expired``, or by half of its file (``broken``)."""
+        if kind == "expired":
+            self.issue(name, "localhost", timedelta(days=-1))
+            return
+        store = self._store(name)
+        half = store.with_suffix(".half")
+        half.touch(_MODE)
+        half.write_bytes(store.read_bytes()[: store.stat().st_size // 2])
+        half.replace(store)
 
     def client_settings(self, user: str = ADMIN) -> dict[str, str]:
         """Return the settings with which clients of Tidelog and of librdkafka connect as a user.

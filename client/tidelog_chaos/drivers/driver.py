@@ -70,6 +70,16 @@ class FaultDriver:
         return self._kafka_bootstrap_servers
 
     @property
+    def client_settings(self) -> Mapping[str, str]:
+        """The settings with which Tidelog's clients connect."""
+        return {"bootstrap.servers": self.bootstrap_servers}
+
+    @property
+    def kafka_client_settings(self) -> Mapping[str, str]:
+        """The settings with which Kafka's clients connect, by librdkafka's names."""
+        return {"bootstrap.servers": self.kafka_bootstrap_servers}
+
+    @property
     def members(self) -> Sequence[Member]:
         """The processes that faults may hit."""
         return ()
@@ -147,6 +157,14 @@ class FaultDriver:
         """Move the wall clock of the process ahead of the machine's, or behind if negative; 0 heals."""
         if ms:
             raise _not_refused("clock")
+
+    def renew_certificate(self, member: Member) -> None:
+        """Give the process a new certificate, which it must use without a restart."""
+        raise _not_refused("certificates")
+
+    def spoil_certificate(self, member: Member, kind: str) -> None:
+        """Replace the process's certificate by an ``expired`` or a ``broken`` one, which it must refuse."""
+        raise _not_refused("certificates")
 
     def failures(self) -> Mapping[Member, str]:
         """Return how processes ended that this run did not end."""

@@ -29,8 +29,9 @@ _NETWORK = "all processes share this machine's loopback: use --driver netns"
 class LocalDriver(FaultDriver):
     """A :class:`~tidelog.testing.LocalCluster` in ``data_dir`` with faults.
 
-    With ``disk-full`` among the ``faults`` each node has a disk of ``disk_mib`` MiB in memory, with ``clock`` each
-    process a clock of its own. ConfigError refuses an unknown setting of ``config`` at once.
+    With ``security``, all connections are encrypted and authenticated, as in a ``LocalCluster``. With ``disk-full``
+    among the ``faults`` each node has a disk of ``disk_mib`` MiB in memory, with ``clock`` each process a clock of its
+    own. ConfigError refuses an unknown setting of ``config`` at once.
     """
 
     def __init__(
@@ -41,14 +42,16 @@ class LocalDriver(FaultDriver):
         config: Mapping[str, object],
         faults: Sequence[str],
         disk_mib: int = 512,
+        security: str | None = None,
     ) -> None:
         super().__init__()
         divide_settings(config)
         self._data_dir = data_dir
-        self._cluster = LocalCluster(controllers, nodes, data_dir, config, place=self._place)
+        self._cluster = LocalCluster(controllers, nodes, data_dir, config, place=self._place, security=security)
         self._members = [Member("controller", i + 1) for i in range(controllers)]
         self._members += [Member("node", i + 1) for i in range(nodes)]
         self._faults = faults
+        self._is_secured = security is not None
         self._disk_mib = disk_mib
         self._disks: dict[Member, SmallDisk] = {}
         self._slowed: dict[Member, DutyCycle] = {}
@@ -62,6 +65,16 @@ class LocalDriver(FaultDriver):
     def kafka_bootstrap_servers(self) -> str:
         """The addresses of all nodes' Kafka listeners."""
         return self._cluster.kafka_bootstrap_servers
+
+    @property
+    def client_settings(self) -> Mapping[str, str]:
+        """The settings of the cluster's administrator."""
+        return self._cluster.client_settings()
+
+    @property
+    def kafka_client_settings(self) -> Mapping[str, str]:
+        """The settings of the cluster's administrator."""
+        return self._cluster.kafka_client_settings()
 
     @property
     def members(self) -> Sequence[Member]:
@@ -153,6 +166,14 @@ class LocalDriver(FaultDriver):
         if "clock" in self._faults:
             write_skew(self._clock_file(member), ms)
 
+    def renew_certificate(self, member: Member) -> None:
+        """Replace the file of the process's certificate and key."""
+        self._cluster.security.issue(_name(member), self._process(member).host)
+
+    def spoil_certificate(self, member: Member, kind: str) -> None:
+        """Replace that file by an expired certificate, or by half of the file."""
+        self._cluster.security.spoil(_name(member), kind)
+
     def failures(self) -> Mapping[Member, str]:
         """Return how processes ended by themselves, with their last output."""
         found = {member: self._process(member).failure for member in self._members}
@@ -175,6 +196,8 @@ class LocalDriver(FaultDriver):
         match fault:
             case "partition" | "delay":
                 return _NETWORK
+            case "certificates" if not self._is_secured:
+                return "the processes have no certificates without --secure"
             case "disk-full" if not is_isolated():
                 reason = why_not(network=False)
                 return reason and f"a small disk needs a file system of its own: {reason}"
@@ -193,13 +216,17 @@ class LocalDriver(FaultDriver):
         return self._directory(member) / "clock"
 
     def _directory(self, member: Member) -> Path:
-        return self._data_dir / f"{member.kind}-{member.id}"
+        return self._data_dir / _name(member)
 
     def _process(self, member: Member) -> ProcessHandle:
         return (self._cluster.controllers if member.kind == "controller" else self._cluster.nodes)[member.id]
 
     def _processes(self) -> list[ProcessHandle]:
         return [*self._cluster.controllers.values(), *self._cluster.nodes.values()]
+
+
+def _name(member: Member) -> str:
+    return f"{member.kind}-{member.id}"
 
 
 _PERIOD_S = 0.1

@@ -37,8 +37,9 @@ class NetnsDriver(LocalDriver):
         config: Mapping[str, object],
         faults: Sequence[str],
         disk_mib: int = 512,
+        security: str | None = None,
     ) -> None:
-        super().__init__(data_dir, controllers, nodes, config, faults, disk_mib)
+        super().__init__(data_dir, controllers, nodes, config, faults, disk_mib, security)
         self._cut: Cut = frozenset()
         self._lines: dict[Member, DelayLine] = {}
 

@@ -91,6 +91,7 @@ class Strikes:
             "disk-corrupt": self._damage,
             "clock": self._skew,
             "reassign": self._reassign,
+            "certificates": self._change_certificates,
         }[planned.fault]
         return begin(planned, random.Random(planned.seed))
 
@@ -271,6 +272,19 @@ class Strikes:
         if move is None:
             return None
         return ActiveFault(planned, f"move {move}", frozenset(), lambda: self._mover.undo(move))
+
+    def _change_certificates(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
+        """Renew certificates, or spoil one: its process keeps the old one, and could not start again."""
+        if planned.kind in ("expired", "broken"):
+            members = self._pick_free("any", dice)
+            for member in members:
+                self._driver.spoil_certificate(member, planned.kind)
+            text = f"give {_names(members)} a certificate that is {planned.kind}"
+            return self._fault(planned, text, members, _each(self._driver.renew_certificate, members))
+        members = self._free(planned, dice)
+        for member in members:
+            self._driver.renew_certificate(member)
+        return self._fault(planned, f"renew the certificate of {_names(members)}", members, lambda: None)
 
     def _skew(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
         if any(fault.planned.fault == "clock" for fault in self._active):

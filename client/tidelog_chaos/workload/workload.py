@@ -13,7 +13,7 @@ import itertools
 import random
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tidelog.admin import AdminClient
@@ -38,8 +38,8 @@ class Workload(ABC):
         self,
         settings: WorkloadSettings,
         library: Library,
-        clients_servers: str,
-        bootstrap_servers: str,
+        clients_servers: Mapping[str, str],
+        servers: Mapping[str, str],
         admin: AdminClient,
         prefix: str,
         history: HistoryWriter,
@@ -50,8 +50,8 @@ class Workload(ABC):
         self._admin = admin
         self._prefix = prefix
         self._dice = random.Random(seed)
-        self._clients_servers = {"bootstrap.servers": clients_servers}
-        self._servers = {"bootstrap.servers": bootstrap_servers}
+        self._clients_servers = clients_servers
+        self._servers = servers
         topic = {"min.insync.replicas": str(min(2, settings.replication_factor)), **settings.topic}
         self._create = functools.partial(
             create_topics, admin, partitions=settings.partitions, factor=settings.replication_factor, config=topic

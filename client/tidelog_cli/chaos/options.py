@@ -28,8 +28,8 @@ class PlanOptions:
         typer.Option(
             "--faults",
             metavar="NAME,...",
-            help="kill, stop, pause, slow, partition, delay, disk (disk-full and disk-corrupt), clock, reassign; one "
-            "kind of a fault as partition:ring; or none.",
+            help="kill, stop, pause, slow, partition, delay, disk (disk-full and disk-corrupt), clock, reassign, "
+            "certificates (with --secure); one kind of a fault as partition:ring; or none.",
         ),
     ] = "kill,pause"
     duration: Annotated[
@@ -140,6 +140,10 @@ class ClusterOptions:
     disk_size: Annotated[
         int, typer.Option("--disk-size", min=64, metavar="MIB", help="The disks of disk-full, in memory.")
     ] = 512
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="Encrypt and authenticate all connections of the cluster, as tidelog dev does."),
+    ] = False
     keep_data: Annotated[
         bool, typer.Option("--keep-data", help="Keep the cluster's data also when nothing was found.")
     ] = False

@@ -27,7 +27,7 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST_KEYS = 48
 _LEAST_WRITES_PER_KEY = 1_000
 
-_OF_OWN_CLUSTERS = ("controllers", "nodes", "disk_size", "keep_data")
+_OF_OWN_CLUSTERS = ("controllers", "nodes", "disk_size", "keep_data", "secure")
 _OF_KUBERNETES = ("namespace", "selector", "context", "image")
 
 
@@ -58,6 +58,8 @@ def run(
     tidelog chaos run --workload transactions --faults kill,pause
 
     tidelog chaos run --client confluent-kafka --faults kill,stop,pause
+
+    tidelog chaos run --secure --faults kill,certificates
 
     tidelog chaos run --driver kubernetes -b tidelog:9094 --faults kill
     """
@@ -91,6 +93,7 @@ def _run_settings(plan: PlanOptions, load: LoadOptions, cluster: ClusterOptions)
         ),
         disk_mib=cluster.disk_size,
         keep_data=cluster.keep_data,
+        secure=cluster.secure,
     )
 
 

@@ -24,6 +24,7 @@ from tidelog_foundation.security.certificate_store import CertificateStore, watc
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import bind_port
+from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.transport.services import add_servicer
 from tidelog_foundation.waiting import ReportedWait
@@ -167,6 +168,7 @@ class Node:
         self._transport = _replica_transport(config, inter_broker)
         self._node_calls = _node_calls(config, inter_broker)
         self._health = health.aio.HealthServicer()
+        self._health_port = HealthPort(config.health_listener, self._health)
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
         self.context: NodeContext | None = None
@@ -251,6 +253,7 @@ class Node:
         finally:
             await self._kafka.stop(0)
             await self._server.stop(0)
+            await self._health_port.stop()
             await self._transport.close()
             await self._node_calls.close()
             await self._controller.close()
@@ -364,6 +367,7 @@ class Node:
         add_servicer(self._server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
+        await self._health_port.start()
         node = KafkaNode(context, self._groups)
         await self._kafka.serve(node, all_apis(), requests)
         self._lifecycle.note_serving()

@@ -13,6 +13,7 @@ from tidelog_foundation.config.endpoints import (
     parse_listener,
     parse_voters,
 )
+from tidelog_foundation.config.health import HealthSettings
 from tidelog_foundation.config.settings import config_key, setting_of
 from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_quorum.controller.config import ControllerConfig
@@ -25,7 +26,7 @@ _ANY_HOST = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig(ControllerConfig, SslSettings):
+class QuorumConfig(ControllerConfig, HealthSettings, SslSettings):
     """The properties of ``tidelog-quorum``, including those that govern the controller's decisions.
 
     Raises:

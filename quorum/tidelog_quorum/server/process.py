@@ -23,6 +23,7 @@ from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.credentials import identify_callers, server_credentials
+from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.transport.services import Identify, Service, add_servicer
 from tidelog_foundation.waiting import watch_waits
@@ -87,7 +88,9 @@ class ControllerServer:
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
         for service in self._services(feed):
             service.add_to(server, intake, identify)
-        add_servicer(server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], health.aio.HealthServicer())
+        checks = health.aio.HealthServicer()
+        add_servicer(server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], checks)
+        self._health_port = HealthPort(config.health_listener, checks)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set.
@@ -109,6 +112,7 @@ class ControllerServer:
         """
         await self._engine.start(self.quorum)
         await self._server.start()
+        await self._health_port.start()
         logger.info("controller %s serves on %s", self._config.node_id, format_address(*self._config.listener))
 
     async def run_until(self, stop: asyncio.Event) -> None:
@@ -121,6 +125,7 @@ class ControllerServer:
         # still learn the leader from it.
         await self._engine.stop()
         await self._server.stop(_STOP_GRACE_S)
+        await self._health_port.stop()
         logger.info("controller %s has stopped", self._config.node_id)
 
     def _services(self, feed: MetadataFeed) -> list[Service]:

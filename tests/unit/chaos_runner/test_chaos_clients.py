@@ -191,8 +191,8 @@ def test_workload_writes_a_valid_history_of_all_that_its_clients_did(fake: FakeC
     path = tmp_path / "history.jsonl"
     settings = WorkloadSettings(rate_per_s=300, replication_factor=1, writes_per_key=60, crash_interval_s=0.6)
     meter = Meter()
-    servers = fake.bootstrap_servers
-    with HistoryWriter(path) as history, AdminClient({"bootstrap.servers": servers}) as admin:
+    servers = fake.client_settings()
+    with HistoryWriter(path) as history, AdminClient(servers) as admin:
         workload = QueueWorkload(
             settings, load_library("tidelog"), servers, servers, admin, "chaos", history, meter, seed=1
         )
@@ -259,9 +259,9 @@ class FatalConsumer:
 
 
 def test_member_goes_on_with_a_new_consumer_when_one_is_at_its_end(fake: FakeCluster, tmp_path: Path) -> None:
-    library, servers, path = FatalLibrary(), fake.bootstrap_servers, tmp_path / "h.jsonl"
+    library, servers, path = FatalLibrary(), fake.client_settings(), tmp_path / "h.jsonl"
     settings = WorkloadSettings(replication_factor=1, producers=1, consumers=1, crash_interval_s=0)
-    with HistoryWriter(path) as history, AdminClient({"bootstrap.servers": servers}) as admin:
+    with HistoryWriter(path) as history, AdminClient(servers) as admin:
         workload = SubscribeWorkload(settings, library, servers, servers, admin, "chaos", history, Meter(), seed=1)
         workload.start()
         _wait(lambda: library.consumers > 1)
@@ -272,9 +272,9 @@ def test_member_goes_on_with_a_new_consumer_when_one_is_at_its_end(fake: FakeClu
 
 
 def test_writer_goes_on_with_a_new_producer_when_one_is_at_its_end(fake: FakeCluster, tmp_path: Path) -> None:
-    library, servers = FatalLibrary(), fake.bootstrap_servers
+    library, servers = FatalLibrary(), fake.client_settings()
     settings = WorkloadSettings(replication_factor=1, producers=1, consumers=1, crash_interval_s=0)
-    with HistoryWriter(tmp_path / "h.jsonl") as history, AdminClient({"bootstrap.servers": servers}) as admin:
+    with HistoryWriter(tmp_path / "h.jsonl") as history, AdminClient(servers) as admin:
         workload = QueueWorkload(settings, library, servers, servers, admin, "chaos", history, Meter(), seed=1)
         workload.start()
         _wait(lambda: library.made > 2)
@@ -290,8 +290,8 @@ def test_group_polls_and_commits_everything_and_its_history_says_so(
     settings = WorkloadSettings(
         rate_per_s=300, replication_factor=1, writes_per_key=60, crash_interval_s=0, consumers=3, consumer=own
     )
-    servers = fake.bootstrap_servers
-    with HistoryWriter(path) as history, AdminClient({"bootstrap.servers": servers}) as admin:
+    servers = fake.client_settings()
+    with HistoryWriter(path) as history, AdminClient(servers) as admin:
         workload = SubscribeWorkload(
             settings, load_library("tidelog"), servers, servers, admin, "chaos", history, Meter(), seed=4
         )

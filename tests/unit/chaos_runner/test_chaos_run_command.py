@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from tidelog_chaos.drivers import FaultDriver
 from tidelog_chaos.runner import run_chaos
 from tidelog_chaos.settings import RunSettings, make_driver
+from tidelog_chaos.workload import WorkloadSettings
 from tidelog_cli.chaos.run import parse_duration, parse_interval
 from tidelog_cli.commands import app
 from tidelog_foundation.errors import ConfigError
@@ -118,3 +119,15 @@ def test_run_command_says_what_to_install_for_clients_that_are_not_there(
     result = CliRunner().invoke(app, ["chaos", "run", "--output", str(tmp_path / "run"), *CONFLUENT])
     assert result.exit_code == 1
     assert "the client confluent-kafka is not installed: pip install confluent-kafka" in " ".join(result.output.split())
+
+
+def test_settings_of_a_run_are_written_without_secrets_and_certificates_need_a_secured_cluster(tmp_path: Path) -> None:
+    secret = {"ssl.key.password": "canary", "ssl.key.pem": "canary"}
+    queue = WorkloadSettings(producer={**secret, "linger.ms": "1"}, consumer=secret)
+    servers = {"listener.name.ssl.ssl.keystore.password": "canary", "ssl.keystore.key": "canary"}
+    shown = RunSettings(output=tmp_path, queue=queue, servers=servers).as_json()
+    assert "canary" not in json.dumps(shown)
+    assert shown["queue"]["producer"]["linger.ms"] == "1"
+    with pytest.raises(ConfigError, match="certificates: the processes have no certificates without --secure"):
+        make_driver(RunSettings(output=tmp_path, faults=("certificates",)))
+    make_driver(RunSettings(output=tmp_path, faults=("certificates",), secure=True))

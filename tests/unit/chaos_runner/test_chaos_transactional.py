@@ -66,7 +66,7 @@ def run(admin: AdminClient, path: Path, seconds: float, bug: str = "") -> tuple[
     MemoryWorkload.cluster = cluster
     with HistoryWriter(path) as history:
         library = MemoryLibrary(cluster)
-        workload = MemoryWorkload(_SETTINGS, library, "m:1", "m:1", admin, "chaos", history, Meter(), seed=3)
+        workload = MemoryWorkload(_SETTINGS, library, {}, {}, admin, "chaos", history, Meter(), seed=3)
         workload.start()
         deadline_s = time.monotonic() + seconds
         while time.monotonic() < deadline_s and workload.failed is None:

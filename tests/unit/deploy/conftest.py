@@ -99,7 +99,7 @@ def _generated(folder: Path) -> list[Manifest]:
     for entry in kustomization.get("replicas", []):
         _one(manifests, "StatefulSet", entry["name"])["spec"]["replicas"] = entry["count"]
     for entry in kustomization.get("patches", []):
-        for manifest in (m for m in manifests if m["kind"] == entry["target"]["kind"]):
+        for manifest in (m for m in manifests if _is_target(m, entry["target"])):
             _patch(manifest, yaml.safe_load((folder / entry["path"]).read_text()))
     return manifests
 
@@ -119,15 +119,24 @@ def _config_map(folder: Path, entry: dict[str, Any]) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": entry["name"]}, "data": data}
 
 
+def _is_target(manifest: Manifest, target: dict[str, str]) -> bool:
+    return manifest["kind"] == target["kind"] and target.get("name") in (None, manifest["metadata"]["name"])
+
+
 def _patch(manifest: Manifest, operations: list[dict[str, Any]]) -> None:
     for operation in operations:
-        assert operation["op"] == "replace", operation
         *parents, last = operation["path"].removeprefix("/").split("/")
         place: Any = manifest
         for part in parents:
             place = place[int(part)] if isinstance(place, list) else place[part]
-        assert last in place, f"nothing to replace at {operation['path']}"
-        place[last] = copy.deepcopy(operation["value"])
+        value = copy.deepcopy(operation["value"])
+        if isinstance(place, list) and (operation["op"], last) == ("add", "-"):
+            place.append(value)
+            continue
+        assert operation["op"] == "replace", operation
+        index = int(last) if isinstance(place, list) else last
+        assert isinstance(index, int) or index in place, f"nothing to replace at {operation['path']}"
+        place[index] = value
 
 
 def _one(manifests: list[Manifest], kind: str, name: str) -> Manifest:
@@ -175,6 +184,7 @@ def _problems(manifests: list[Manifest]) -> Iterator[str]:
         yield from _volume_problems(stateful_set, manifests)
         yield from _container_problems(stateful_set)
         yield from _setting_problems(stateful_set, manifests)
+        yield from _certificate_problems(stateful_set, manifests)
 
 
 def _schema_problems(manifests: list[Manifest]) -> Iterator[str]:
@@ -182,6 +192,9 @@ def _schema_problems(manifests: list[Manifest]) -> Iterator[str]:
     for name in sorted({n for n in names if names.count(n) > 1}):
         yield f"{name}: declared twice"
     for manifest in manifests:
+        # The schemas of cert-manager's resources are not among those of Kubernetes.
+        if manifest["apiVersion"] == "cert-manager.io/v1":
+            continue
         if (problem := _schema_problem(json.dumps(manifest))) is not None:
             yield f"{_title(manifest)}: {problem}"
 
@@ -299,6 +312,24 @@ def _setting_problems(stateful_set: Manifest, manifests: list[Manifest]) -> Iter
             # A new ext4 volume has lost+found at its top, so data must live one level below.
             if not any(Path(mount) in Path(directory).parents for mount in durable):
                 yield f"{title}: {pod.name} keeps data in {directory}, which is not below a claimed volume"
+
+
+def _certificate_problems(stateful_set: Manifest, manifests: list[Manifest]) -> Iterator[str]:
+    """The certificate of a mounted Secret has the names by which others connect to the pods, in namespace tidelog."""
+    name, volumes = stateful_set["metadata"]["name"], stateful_set["spec"]["template"]["spec"]["volumes"]
+    secrets = {volume["secret"]["secretName"] for volume in volumes if "secret" in volume}
+    for certificate in (m for m in manifests if m["kind"] == "Certificate"):
+        if certificate["spec"]["secretName"] not in secrets:
+            continue
+        names = certificate["spec"]["dnsNames"]
+        for pod in _pods(manifests, name):
+            voters = [address.partition("@")[2] for address in pod.settings["controller.quorum.voters"].split(",")]
+            advertised = _by_listener(pod.settings.get("advertised.listeners", "")).values() or voters
+            for address in advertised:
+                host = address.rpartition(":")[0].replace(".production.", ".tidelog.")
+                wildcard = "*." + host.partition(".")[2]
+                if host not in names and (wildcard not in names or wildcard.count(".") < 2):
+                    yield f"{_title(certificate)}: has no name for {host}"
 
 
 def _advertised_problems(title: str, pod: Pod, bound: dict[str, str]) -> Iterator[str]:

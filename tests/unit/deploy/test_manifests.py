@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-KUSTOMIZATIONS = ("base", "overlays/dev")
+KUSTOMIZATIONS = ("base", "overlays/dev", "overlays/secured", "overlays/cert-manager")
 Manifests = list[dict[str, Any]]
 
 
@@ -194,6 +194,23 @@ def test_checker_names_the_problem_of_a_broken_manifest(
     manifests = render("base")
     break_it(manifests)
     assert any(expected in problem for problem in problems(manifests)), problems(manifests)
+
+
+def test_checker_names_a_certificate_without_the_name_of_a_pod(render: Any, problems: Any) -> None:
+    manifests = render("overlays/cert-manager")
+    for name in ("tidelog-quorum", "tidelog-node"):
+        _manifest(manifests, "Certificate", name)["spec"]["dnsNames"].pop(0)
+    found = problems(manifests)
+    assert "Certificate/tidelog-quorum: has no name for tidelog-quorum-1.tidelog-quorum" in found
+    assert "Certificate/tidelog-node: has no name for tidelog-node-101.tidelog-node.tidelog.svc" in found
+
+
+@pytest.mark.parametrize("name", ["tidelog-quorum", "tidelog-node"])
+def test_secured_pods_have_no_open_listener(name: str, render: Any, pods: Any) -> None:
+    for pod in pods(render("overlays/secured"), name):
+        listeners = {listener.partition("://")[0] for listener in pod.settings["listeners"].split(",")}
+        assert listeners <= {"GRPC_SSL", "SSL"}
+        assert pod.settings["ssl.client.auth"] == "required"
 
 
 def test_image_is_that_of_the_version(render: Any, repository: Path) -> None:

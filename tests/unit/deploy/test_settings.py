@@ -15,7 +15,7 @@ from tidelog_quorum.server.config import QuorumConfig
 
 CASES = [
     (kustomization, name, config)
-    for kustomization in ("base", "overlays/dev")
+    for kustomization in ("base", "overlays/dev", "overlays/secured")
     for name, config in (("tidelog-quorum", QuorumConfig), ("tidelog-node", NodeConfig))
 ]
 
