@@ -12,6 +12,7 @@ from tidelog_foundation.requests.features import DescribeFeaturesRequest, Featur
 from tidelog_foundation.requests.partitions import ListPartitionReassignmentsRequest
 from tidelog_foundation.requests.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
+from tidelog_foundation.security import ANONYMOUS
 from tidelog_node.event_loop import SystemClock
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.apis.registry import all_apis
@@ -46,12 +47,12 @@ def versions_of(request_class):
     return range(first, last + 1)
 
 
-async def ask(node, request, version, response_class):
+async def ask(node, request, version, response_class, principal=ANONYMOUS):
     """Send a request in this version as bytes to a KafkaNode, and return the decoded response."""
     writer = Writer()
     encode(request, writer, version)
     reader = Reader(memoryview(b"".join(writer.chunks())))
-    caller = Caller("PLAINTEXT", ClientIdentity("test", "127.0.0.1"), version)
+    caller = Caller("PLAINTEXT", ClientIdentity("test", "127.0.0.1"), version, principal)
     api = all_apis()[request.API_KEY]
     assert api.versions == request.VERSIONS == response_class.VERSIONS
     body = await api.begin(node, Request(caller, 1, reader))
@@ -136,6 +137,7 @@ class AdminNode:
         self.controller.begin_brokers(*broker_ids or (1,))
         clock = SystemClock()
         self.settings = DynamicNodeConfig(PROPERTIES)
+        self.principal = ANONYMOUS
         self.node = KafkaNode(
             context=NodeContext(
                 broker_id=1,
@@ -150,6 +152,7 @@ class AdminNode:
                 throttles=ReplicationThrottles(clock),
                 settings=self.settings,
                 producer_ids=None,
+                token_key=config.get("delegation_token_secret_key"),
             ),
             groups=None,
         )
@@ -159,7 +162,7 @@ class AdminNode:
         return self.cache.image
 
     def ask(self, request, version, response_class):
-        return asyncio.run(ask(self.node, request, version, response_class))
+        return asyncio.run(ask(self.node, request, version, response_class, self.principal))
 
     def create(self, name="t", assignments=((1,),), configs=None):
         """Create a topic without the protocol."""

@@ -2209,3 +2209,205 @@ class QuotaValue(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QuotaValue: _TypeAlias = QuotaValue  # noqa: Y015
+
+@_typing.final
+class IssuedToken(_message.Message):
+    """A token and its HMAC, which is secret."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    HMAC_FIELD_NUMBER: _builtins.int
+    hmac: _builtins.bytes
+    @_builtins.property
+    def token(self) -> _common_pb2.DelegationToken: ...
+    def __init__(
+        self,
+        *,
+        token: _common_pb2.DelegationToken | None = ...,
+        hmac: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hmac", b"hmac", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IssuedToken: _TypeAlias = IssuedToken  # noqa: Y015
+
+@_typing.final
+class CreateDelegationTokenRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RENEWERS_FIELD_NUMBER: _builtins.int
+    MAX_LIFETIME_MS_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    max_lifetime_ms: _builtins.int
+    """-1 means delegation.token.max.lifetime.ms, which is also the limit."""
+    @_builtins.property
+    def renewers(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Principal]: ...
+    @_builtins.property
+    def owner(self) -> _common_pb2.Principal:
+        """Absent: the caller."""
+
+    def __init__(
+        self,
+        *,
+        renewers: _abc.Iterable[_common_pb2.Principal] | None = ...,
+        max_lifetime_ms: _builtins.int = ...,
+        owner: _common_pb2.Principal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_lifetime_ms", b"max_lifetime_ms", "owner", b"owner", "renewers", b"renewers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateDelegationTokenRequest: _TypeAlias = CreateDelegationTokenRequest  # noqa: Y015
+
+@_typing.final
+class CreateDelegationTokenResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def token(self) -> Global___IssuedToken: ...
+    def __init__(
+        self,
+        *,
+        token: Global___IssuedToken | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateDelegationTokenResponse: _TypeAlias = CreateDelegationTokenResponse  # noqa: Y015
+
+@_typing.final
+class RenewDelegationTokenRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HMAC_FIELD_NUMBER: _builtins.int
+    RENEW_PERIOD_MS_FIELD_NUMBER: _builtins.int
+    hmac: _builtins.bytes
+    renew_period_ms: _builtins.int
+    """-1 means delegation.token.expiry.time.ms, which is also the limit."""
+    def __init__(
+        self,
+        *,
+        hmac: _builtins.bytes = ...,
+        renew_period_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hmac", b"hmac", "renew_period_ms", b"renew_period_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewDelegationTokenRequest: _TypeAlias = RenewDelegationTokenRequest  # noqa: Y015
+
+@_typing.final
+class RenewDelegationTokenResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPIRY_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    expiry_timestamp_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        expiry_timestamp_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expiry_timestamp_ms", b"expiry_timestamp_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewDelegationTokenResponse: _TypeAlias = RenewDelegationTokenResponse  # noqa: Y015
+
+@_typing.final
+class ExpireDelegationTokenRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HMAC_FIELD_NUMBER: _builtins.int
+    EXPIRY_TIME_PERIOD_MS_FIELD_NUMBER: _builtins.int
+    hmac: _builtins.bytes
+    expiry_time_period_ms: _builtins.int
+    """A negative period removes the token."""
+    def __init__(
+        self,
+        *,
+        hmac: _builtins.bytes = ...,
+        expiry_time_period_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expiry_time_period_ms", b"expiry_time_period_ms", "hmac", b"hmac"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpireDelegationTokenRequest: _TypeAlias = ExpireDelegationTokenRequest  # noqa: Y015
+
+@_typing.final
+class ExpireDelegationTokenResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPIRY_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    expiry_timestamp_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        expiry_timestamp_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expiry_timestamp_ms", b"expiry_timestamp_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpireDelegationTokenResponse: _TypeAlias = ExpireDelegationTokenResponse  # noqa: Y015
+
+@_typing.final
+class DescribeDelegationTokenRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OWNERS_FIELD_NUMBER: _builtins.int
+    ALL_OWNERS_FIELD_NUMBER: _builtins.int
+    all_owners: _builtins.bool
+    @_builtins.property
+    def owners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Principal]: ...
+    def __init__(
+        self,
+        *,
+        owners: _abc.Iterable[_common_pb2.Principal] | None = ...,
+        all_owners: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_owners", b"all_owners", "owners", b"owners"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeDelegationTokenRequest: _TypeAlias = DescribeDelegationTokenRequest  # noqa: Y015
+
+@_typing.final
+class DescribeDelegationTokenResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKENS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedCompositeFieldContainer[Global___IssuedToken]: ...
+    def __init__(
+        self,
+        *,
+        tokens: _abc.Iterable[Global___IssuedToken] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeDelegationTokenResponse: _TypeAlias = DescribeDelegationTokenResponse  # noqa: Y015

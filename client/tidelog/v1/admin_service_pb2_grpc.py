@@ -139,6 +139,26 @@ class AdminServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasResponse.FromString,
                 _registered_method=True)
+        self.CreateDelegationToken = channel.unary_unary(
+                '/tidelog.v1.AdminService/CreateDelegationToken',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.CreateDelegationTokenRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.CreateDelegationTokenResponse.FromString,
+                _registered_method=True)
+        self.RenewDelegationToken = channel.unary_unary(
+                '/tidelog.v1.AdminService/RenewDelegationToken',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.RenewDelegationTokenRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.RenewDelegationTokenResponse.FromString,
+                _registered_method=True)
+        self.ExpireDelegationToken = channel.unary_unary(
+                '/tidelog.v1.AdminService/ExpireDelegationToken',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.ExpireDelegationTokenRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.ExpireDelegationTokenResponse.FromString,
+                _registered_method=True)
+        self.DescribeDelegationToken = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeDelegationToken',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -281,6 +301,31 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateDelegationToken(self, request, context):
+        """Delegation tokens (KIP-48, KIP-373). Only nodes serve them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenewDelegationToken(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExpireDelegationToken(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeDelegationToken(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -388,6 +433,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeClientQuotas,
                     request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasResponse.SerializeToString,
+            ),
+            'CreateDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateDelegationToken,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.CreateDelegationTokenRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.CreateDelegationTokenResponse.SerializeToString,
+            ),
+            'RenewDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewDelegationToken,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.RenewDelegationTokenRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.RenewDelegationTokenResponse.SerializeToString,
+            ),
+            'ExpireDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExpireDelegationToken,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.ExpireDelegationTokenRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.ExpireDelegationTokenResponse.SerializeToString,
+            ),
+            'DescribeDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeDelegationToken,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -957,6 +1022,114 @@ class AdminService(object):
             '/tidelog.v1.AdminService/DescribeClientQuotas',
             tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__service__pb2.DescribeClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/CreateDelegationToken',
+            tidelog_dot_v1_dot_admin__service__pb2.CreateDelegationTokenRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.CreateDelegationTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/RenewDelegationToken',
+            tidelog_dot_v1_dot_admin__service__pb2.RenewDelegationTokenRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.RenewDelegationTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExpireDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/ExpireDelegationToken',
+            tidelog_dot_v1_dot_admin__service__pb2.ExpireDelegationTokenRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.ExpireDelegationTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeDelegationToken',
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeDelegationTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -66,6 +66,11 @@ class AdminServiceStub:
     AlterClientQuotas: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AlterClientQuotasRequest, _admin_service_pb2.AlterClientQuotasResponse]
     """Client quotas (KIP-546)."""
     DescribeClientQuotas: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeClientQuotasRequest, _admin_service_pb2.DescribeClientQuotasResponse]
+    CreateDelegationToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateDelegationTokenRequest, _admin_service_pb2.CreateDelegationTokenResponse]
+    """Delegation tokens (KIP-48, KIP-373). Only nodes serve them."""
+    RenewDelegationToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RenewDelegationTokenRequest, _admin_service_pb2.RenewDelegationTokenResponse]
+    ExpireDelegationToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ExpireDelegationTokenRequest, _admin_service_pb2.ExpireDelegationTokenResponse]
+    DescribeDelegationToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeDelegationTokenRequest, _admin_service_pb2.DescribeDelegationTokenResponse]
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -103,6 +108,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     AlterClientQuotas: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AlterClientQuotasRequest, _admin_service_pb2.AlterClientQuotasResponse]  # type: ignore[assignment]
     """Client quotas (KIP-546)."""
     DescribeClientQuotas: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeClientQuotasRequest, _admin_service_pb2.DescribeClientQuotasResponse]  # type: ignore[assignment]
+    CreateDelegationToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateDelegationTokenRequest, _admin_service_pb2.CreateDelegationTokenResponse]  # type: ignore[assignment]
+    """Delegation tokens (KIP-48, KIP-373). Only nodes serve them."""
+    RenewDelegationToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RenewDelegationTokenRequest, _admin_service_pb2.RenewDelegationTokenResponse]  # type: ignore[assignment]
+    ExpireDelegationToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ExpireDelegationTokenRequest, _admin_service_pb2.ExpireDelegationTokenResponse]  # type: ignore[assignment]
+    DescribeDelegationToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeDelegationTokenRequest, _admin_service_pb2.DescribeDelegationTokenResponse]  # type: ignore[assignment]
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -263,5 +273,34 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.DescribeClientQuotasRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DescribeClientQuotasResponse, _abc.Awaitable[_admin_service_pb2.DescribeClientQuotasResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreateDelegationToken(
+        self,
+        request: _admin_service_pb2.CreateDelegationTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateDelegationTokenResponse, _abc.Awaitable[_admin_service_pb2.CreateDelegationTokenResponse]]:
+        """Delegation tokens (KIP-48, KIP-373). Only nodes serve them."""
+
+    @_abc_1.abstractmethod
+    def RenewDelegationToken(
+        self,
+        request: _admin_service_pb2.RenewDelegationTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RenewDelegationTokenResponse, _abc.Awaitable[_admin_service_pb2.RenewDelegationTokenResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ExpireDelegationToken(
+        self,
+        request: _admin_service_pb2.ExpireDelegationTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ExpireDelegationTokenResponse, _abc.Awaitable[_admin_service_pb2.ExpireDelegationTokenResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeDelegationToken(
+        self,
+        request: _admin_service_pb2.DescribeDelegationTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DescribeDelegationTokenResponse, _abc.Awaitable[_admin_service_pb2.DescribeDelegationTokenResponse]]: ...
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

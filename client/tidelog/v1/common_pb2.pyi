@@ -3,8 +3,10 @@
 isort:skip_file
 Types shared by several services."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -391,3 +393,69 @@ class QuotaEntityPart(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__entity_name) -> _WhichOneofReturnType__entity_name | None: ...
 
 Global___QuotaEntityPart: _TypeAlias = QuotaEntityPart  # noqa: Y015
+
+@_typing.final
+class Principal(_message.Message):
+    """An authenticated identity, such as User:alice."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Principal: _TypeAlias = Principal  # noqa: Y015
+
+@_typing.final
+class DelegationToken(_message.Message):
+    """A delegation token (KIP-48), without its HMAC. Times are in milliseconds since 1970."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    REQUESTER_FIELD_NUMBER: _builtins.int
+    RENEWERS_FIELD_NUMBER: _builtins.int
+    ISSUE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    EXPIRY_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.str
+    issue_timestamp_ms: _builtins.int
+    expiry_timestamp_ms: _builtins.int
+    max_timestamp_ms: _builtins.int
+    @_builtins.property
+    def owner(self) -> Global___Principal: ...
+    @_builtins.property
+    def requester(self) -> Global___Principal: ...
+    @_builtins.property
+    def renewers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Principal]: ...
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.str = ...,
+        owner: Global___Principal | None = ...,
+        requester: Global___Principal | None = ...,
+        renewers: _abc.Iterable[Global___Principal] | None = ...,
+        issue_timestamp_ms: _builtins.int = ...,
+        expiry_timestamp_ms: _builtins.int = ...,
+        max_timestamp_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "requester", b"requester"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expiry_timestamp_ms", b"expiry_timestamp_ms", "issue_timestamp_ms", b"issue_timestamp_ms", "max_timestamp_ms", b"max_timestamp_ms", "owner", b"owner", "renewers", b"renewers", "requester", b"requester", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelegationToken: _TypeAlias = DelegationToken  # noqa: Y015

@@ -10,6 +10,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tidelog.v1 import common_pb2 as _common_pb2
 from tidelog.v1 import raft_service_pb2 as _raft_service_pb2
 import builtins as _builtins
@@ -22,6 +23,25 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _TokenOperation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TokenOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TokenOperation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOKEN_OPERATION_UNKNOWN: _TokenOperation.ValueType  # 0
+    TOKEN_OPERATION_CREATE: _TokenOperation.ValueType  # 1
+    TOKEN_OPERATION_RENEW: _TokenOperation.ValueType  # 2
+    TOKEN_OPERATION_EXPIRE: _TokenOperation.ValueType  # 3
+
+class TokenOperation(_TokenOperation, metaclass=_TokenOperationEnumTypeWrapper): ...
+
+TOKEN_OPERATION_UNKNOWN: TokenOperation.ValueType  # 0
+TOKEN_OPERATION_CREATE: TokenOperation.ValueType  # 1
+TOKEN_OPERATION_RENEW: TokenOperation.ValueType  # 2
+TOKEN_OPERATION_EXPIRE: TokenOperation.ValueType  # 3
+Global___TokenOperation: _TypeAlias = TokenOperation  # noqa: Y015
 
 @_typing.final
 class RegisterBrokerRequest(_message.Message):
@@ -679,3 +699,68 @@ class AllocateProducerIdsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AllocateProducerIdsResponse: _TypeAlias = AllocateProducerIdsResponse  # noqa: Y015
+
+@_typing.final
+class AlterDelegationTokenRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    REQUESTER_FIELD_NUMBER: _builtins.int
+    PERIOD_MS_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    RENEWERS_FIELD_NUMBER: _builtins.int
+    HMAC_FIELD_NUMBER: _builtins.int
+    operation: Global___TokenOperation.ValueType
+    period_ms: _builtins.int
+    """The lifetime or period of the client's request; its default if it is not positive, except for EXPIRE."""
+    hmac: _builtins.bytes
+    """For RENEW and EXPIRE."""
+    @_builtins.property
+    def requester(self) -> _common_pb2.Principal: ...
+    @_builtins.property
+    def owner(self) -> _common_pb2.Principal:
+        """For CREATE."""
+
+    @_builtins.property
+    def renewers(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Principal]: ...
+    def __init__(
+        self,
+        *,
+        operation: Global___TokenOperation.ValueType = ...,
+        requester: _common_pb2.Principal | None = ...,
+        period_ms: _builtins.int = ...,
+        owner: _common_pb2.Principal | None = ...,
+        renewers: _abc.Iterable[_common_pb2.Principal] | None = ...,
+        hmac: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "requester", b"requester"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hmac", b"hmac", "operation", b"operation", "owner", b"owner", "period_ms", b"period_ms", "renewers", b"renewers", "requester", b"requester"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterDelegationTokenRequest: _TypeAlias = AlterDelegationTokenRequest  # noqa: Y015
+
+@_typing.final
+class AlterDelegationTokenResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    EXPIRY_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    expiry_timestamp_ms: _builtins.int
+    """Negative if the token is removed."""
+    @_builtins.property
+    def token(self) -> _common_pb2.DelegationToken: ...
+    def __init__(
+        self,
+        *,
+        token: _common_pb2.DelegationToken | None = ...,
+        expiry_timestamp_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expiry_timestamp_ms", b"expiry_timestamp_ms", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterDelegationTokenResponse: _TypeAlias = AlterDelegationTokenResponse  # noqa: Y015

@@ -69,6 +69,11 @@ class ControllerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsResponse.FromString,
                 _registered_method=True)
+        self.AlterDelegationToken = channel.unary_unary(
+                '/tidelog.v1.ControllerService/AlterDelegationToken',
+                request_serializer=tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServiceServicer(object):
@@ -124,6 +129,13 @@ class ControllerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterDelegationToken(self, request, context):
+        """Changes a delegation token for a client that the node has authenticated (KIP-48).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -161,6 +173,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.AllocateProducerIds,
                     request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsResponse.SerializeToString,
+            ),
+            'AlterDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterDelegationToken,
+                    request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -352,6 +369,33 @@ class ControllerService(object):
             '/tidelog.v1.ControllerService/AllocateProducerIds',
             tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsRequest.SerializeToString,
             tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.ControllerService/AlterDelegationToken',
+            tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__service__pb2.AlterDelegationTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,8 @@ class ControllerServiceStub:
     """Streams the committed metadata log from an offset on, without end. Any controller serves it."""
     AllocateProducerIds: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AllocateProducerIdsRequest, _controller_service_pb2.AllocateProducerIdsResponse]
     """Allocates a block of unique producer ids to a broker (KIP-730)."""
+    AlterDelegationToken: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AlterDelegationTokenRequest, _controller_service_pb2.AlterDelegationTokenResponse]
+    """Changes a delegation token for a client that the node has authenticated (KIP-48)."""
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
@@ -70,6 +72,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """Streams the committed metadata log from an offset on, without end. Any controller serves it."""
     AllocateProducerIds: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AllocateProducerIdsRequest, _controller_service_pb2.AllocateProducerIdsResponse]  # type: ignore[assignment]
     """Allocates a block of unique producer ids to a broker (KIP-730)."""
+    AlterDelegationToken: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AlterDelegationTokenRequest, _controller_service_pb2.AlterDelegationTokenResponse]  # type: ignore[assignment]
+    """Changes a delegation token for a client that the node has authenticated (KIP-48)."""
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -129,5 +133,13 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_service_pb2.AllocateProducerIdsResponse, _abc.Awaitable[_controller_service_pb2.AllocateProducerIdsResponse]]:
         """Allocates a block of unique producer ids to a broker (KIP-730)."""
+
+    @_abc_1.abstractmethod
+    def AlterDelegationToken(
+        self,
+        request: _controller_service_pb2.AlterDelegationTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.AlterDelegationTokenResponse, _abc.Awaitable[_controller_service_pb2.AlterDelegationTokenResponse]]:
+        """Changes a delegation token for a client that the node has authenticated (KIP-48)."""
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

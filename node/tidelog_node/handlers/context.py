@@ -127,6 +127,8 @@ class NodeContext:
     """The coordinator of groups, to which markers of their offsets go; None for a node that coordinates none."""
     transactions: TransactionCoordinator | None = None
     """The coordinator of transactions; None for a node that coordinates none, such as a simulated one."""
+    token_key: str | None = field(default=None, repr=False)
+    """The secret key of delegation tokens; None in a cluster without them."""
     has_authorizer: bool = False
     """True if an authorizer decides about requests, so that ACLs have an effect."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tidelog_foundation.config import any_of, at_least, between, endpoints, int_setting, not_empty, one_of, setting
 from tidelog_foundation.config.health import HealthSettings
+from tidelog_foundation.sasl.token_settings import TokenKey
 from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_node.handlers.context import VerificationSettings
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, SELECTORS
@@ -19,7 +20,7 @@ _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings):
+class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, TokenKey):
     """The settings in the properties file of ``tidelog-node``, including those that can change at run time.
 
     Raises:

@@ -350,6 +350,7 @@ class Node:
             transactions=self._transactions,
             verifier=self._verifier,
             verification=lambda: self._settings.current.verification_settings(),
+            token_key=self._config.delegation_token_secret_key,
         )
         self._transactions.connect(NodeMarkerSender(context, self._node_calls))
         request_limit = self._config.queued_max_request_bytes

@@ -17,7 +17,15 @@ from tidelog_foundation.requests.request import Request, response_type
 from tidelog_foundation.transport.services import Call, Caller, Service, types_of
 from tidelog_node import handlers
 from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
-from tidelog_node.handlers import NodeContext, group_members, group_offsets, groups, transactions
+from tidelog_node.handlers import (
+    NodeContext,
+    delegation_tokens,
+    group_members,
+    group_offsets,
+    groups,
+    transactions,
+)
+from tidelog_node.handlers.delegation_tokens import TokenCaller
 from tidelog_node.shards.events import ClientIdentity
 
 Q = TypeVar("Q")
@@ -29,6 +37,11 @@ def admin_service(context: NodeContext) -> Service:
 
     def forwarded(request: type[Request[R]]) -> Call[Request[R], R]:
         return Call(lambda asked, _: handlers.forward(context, asked), request, response_type(request))
+
+    def token_call(handler: Callable[[NodeContext, Q, TokenCaller], Awaitable[R]]) -> Call[Q, R]:
+        return Call(
+            lambda request, caller: handler(context, request, TokenCaller(caller.principal)), *types_of(handler)
+        )
 
     return Service(
         admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
@@ -54,6 +67,10 @@ def admin_service(context: NodeContext) -> Service:
             "DescribeUserScramCredentials": call_of(context, handlers.describe_user_scram_credentials),
             "AlterClientQuotas": call_of(context, handlers.alter_client_quotas),
             "DescribeClientQuotas": call_of(context, handlers.describe_client_quotas),
+            "CreateDelegationToken": token_call(delegation_tokens.create_delegation_token),
+            "RenewDelegationToken": token_call(delegation_tokens.renew_delegation_token),
+            "ExpireDelegationToken": token_call(delegation_tokens.expire_delegation_token),
+            "DescribeDelegationToken": token_call(delegation_tokens.describe_delegation_token),
         },
     )
 

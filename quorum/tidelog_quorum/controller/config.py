@@ -9,6 +9,7 @@ from functools import partial
 from tidelog_foundation.config import TopicConfig, at_least, not_empty, setting
 from tidelog_foundation.config.group import ConsumerGroupLimits
 from tidelog_foundation.config.settings import setting_of
+from tidelog_foundation.sasl.token_settings import TokenKey
 
 _limit = partial(setting_of, ConsumerGroupLimits)
 
@@ -54,6 +55,18 @@ class ControllerConfig:
         "controller moves leadership back to a node.",
         at_least(0),
         config_type="INT",
+    )
+    delegation_token_secret_key: str | None = setting_of(TokenKey, "delegation_token_secret_key")
+    delegation_token_max_lifetime_ms: int = setting(
+        7 * 24 * 3_600_000, "The longest lifetime of a delegation token, in milliseconds, and its default.", at_least(1)
+    )
+    delegation_token_expiry_time_ms: int = setting(
+        24 * 3_600_000,
+        "The time after which a delegation token expires if it is not renewed, in milliseconds.",
+        at_least(1),
+    )
+    delegation_token_expiry_check_interval_ms: int = setting(
+        3_600_000, "The interval at which expired delegation tokens are removed, in milliseconds.", at_least(1)
     )
 
     group_consumer_session_timeout_ms: int = _limit("group_consumer_session_timeout_ms")

@@ -138,6 +138,7 @@ def _check_records(image: MetadataImage, level: int) -> None:
         ("ACLs", ACLS_VERSION, len(image.acls)),
         ("SCRAM credentials", SECURITY_VERSION, len(image.scram_credentials)),
         ("entities with client quotas", SECURITY_VERSION, len(image.client_quotas)),
+        ("delegation tokens", SECURITY_VERSION, len(image.delegation_tokens)),
     )
     for what, first_level, count in needed:
         if count and level < first_level:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from tidelog_foundation.ids import TopicId
+from tidelog_foundation.sasl.token_hmacs import TokenHmacs
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.elections import rules_of
 from tidelog_quorum.controller.partition_change import ElectionRules
@@ -21,7 +22,8 @@ class ControllerState:
     """The images, the soft state of a leading controller, and the settings of its own file: plain data.
 
     ``own`` are the default settings of topics and ``limits`` those of groups. ``topic_ids`` yields the ids of new
-    topics and ACLs, each of them once. ``queue`` has the partitions to settle.
+    topics, ACLs and delegation tokens, each of them once. ``queue`` has the partitions to settle. ``token_hmacs`` is
+    None without a secret key of delegation tokens.
     """
 
     def __init__(self, config: ControllerConfig, topic_ids: Iterator[TopicId]) -> None:
@@ -30,6 +32,8 @@ class ControllerState:
         self.limits = config.group_limits()
         self.load = ClusterLoad()
         self.topic_ids = topic_ids
+        secret_key = config.delegation_token_secret_key
+        self.token_hmacs = None if secret_key is None else TokenHmacs(secret_key)
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
         self.queue = PartitionQueue(self.own)
         self.committed = MetadataImage()

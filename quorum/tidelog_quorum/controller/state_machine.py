@@ -28,6 +28,7 @@ from tidelog_quorum.controller.client_quotas import alter_client_quotas
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.configs import incremental_alter_configs
 from tidelog_quorum.controller.create_partitions import create_partitions
+from tidelog_quorum.controller.delegation_tokens import alter_delegation_token, remove_expired_tokens
 from tidelog_quorum.controller.directories import assign_replicas_to_directories
 from tidelog_quorum.controller.elect_leaders import elect_leaders
 from tidelog_quorum.controller.features import bootstrap, update_features
@@ -66,6 +67,8 @@ _HANDLERS: Mapping[type[Any], Callable[[ControllerState, Any, int], Result[Any]]
         delete_acls,
         alter_user_scram_credentials,
         alter_client_quotas,
+        alter_delegation_token,
+        remove_expired_tokens,
     )
 }
 """The handler of each type of request."""

@@ -18,6 +18,7 @@ from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
@@ -26,6 +27,7 @@ from tidelog_quorum.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -121,6 +123,8 @@ _BY_KIND: dict[str, MessageCodec[Any, Any]] = {
     "user_scram_credential": MessageCodec(UserScramCredentialRecord, pb.UserScramCredentialRecord),
     "remove_user_scram_credential": MessageCodec(RemoveUserScramCredentialRecord, pb.RemoveUserScramCredentialRecord),
     "client_quota": MessageCodec(ClientQuotaRecord, pb.ClientQuotaRecord),
+    "delegation_token": MessageCodec(DelegationTokenRecord, pb.DelegationTokenRecord),
+    "remove_delegation_token": MessageCodec(RemoveDelegationTokenRecord, pb.RemoveDelegationTokenRecord),
 }
 _BY_TYPE = {codec.value_type: (kind, codec) for kind, codec in _BY_KIND.items()}
 _RESOURCE_TYPES = frozenset(ConfigResourceType)

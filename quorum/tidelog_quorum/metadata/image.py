@@ -18,6 +18,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER, AclId, BrokerEpoch, BrokerId, TopicId, topic_id_text, uuid_text
 from tidelog_foundation.requests.acls import AclBinding
 from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.delegation_tokens import DelegationToken
 from tidelog_foundation.requests.quotas import QuotaEntity
 from tidelog_foundation.sasl.scram_credentials import CredentialKey, ScramCredential
 from tidelog_quorum.metadata.records import (
@@ -25,6 +26,7 @@ from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
@@ -33,6 +35,7 @@ from tidelog_quorum.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -102,6 +105,7 @@ class MetadataImage:
     acl_ids: Mapping[AclBinding, AclId] = field(default_factory=_empty_map)
     scram_credentials: Mapping[CredentialKey, ScramCredential] = field(default_factory=_empty_map)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_empty_map)
+    delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=_empty_map)
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         """Return the topic with an id, or None."""
@@ -164,6 +168,8 @@ class MetadataImage:
         for entity in sorted(self.client_quotas, key=_quota_order):
             for quota, limit in sorted(self.client_quotas[entity].items()):
                 yield ClientQuotaRecord(entity, quota, limit)
+        for _, token in sorted(self.delegation_tokens.items()):
+            yield DelegationTokenRecord(token)
 
     def to_records(self) -> list[MetadataRecord]:
         """Return the records of :meth:`iterate_records` as a list."""
@@ -225,6 +231,7 @@ class MetadataImageBuilder:
         self._acl_ids = _ChangingMap(base.acl_ids)
         self._scram_credentials = _ChangingMap(base.scram_credentials)
         self._client_quotas = _ChangingMap(base.client_quotas)
+        self._delegation_tokens = _ChangingMap(base.delegation_tokens)
         self._partitions: dict[str, dict[int, PartitionRegistration]] = {}
         self._shared = SharedTuples()
 
@@ -251,6 +258,7 @@ class MetadataImageBuilder:
             acl_ids=self._acl_ids.finished(),
             scram_credentials=self._scram_credentials.finished(),
             client_quotas=self._client_quotas.finished(),
+            delegation_tokens=self._delegation_tokens.finished(),
         )
 
     def _replay(self, record: MetadataRecord) -> None:
@@ -289,6 +297,10 @@ class MetadataImageBuilder:
                 self._remove_scram_credential(record)
             case ClientQuotaRecord():
                 self._change_quota(record)
+            case DelegationTokenRecord():
+                self._delegation_tokens.changed()[record.token.token_id] = record.token
+            case RemoveDelegationTokenRecord():
+                self._remove_delegation_token(record)
             case _:
                 assert_never(record)
 
@@ -376,6 +388,10 @@ class MetadataImageBuilder:
         quotas[record.entity] = MappingProxyType(limits)
         if not limits:
             del quotas[record.entity]
+
+    def _remove_delegation_token(self, record: RemoveDelegationTokenRecord) -> None:
+        if self._delegation_tokens.changed().pop(record.token_id, None) is None:
+            raise _fault(f"no delegation token {record.token_id}")
 
     def _topic_name(self, topic_id: TopicId) -> str:
         name = self._topic_names.current.get(topic_id)

@@ -22,6 +22,7 @@ from tidelog_foundation.ids import (
 from tidelog_foundation.requests.acls import AclBinding
 from tidelog_foundation.requests.addresses import Endpoint, ListenerEndpoint
 from tidelog_foundation.requests.configs import ConfigResourceType
+from tidelog_foundation.requests.delegation_tokens import DelegationToken
 from tidelog_foundation.requests.features import FeatureRange
 from tidelog_foundation.requests.quotas import QuotaEntity
 from tidelog_foundation.sasl.scram_credentials import CredentialKey, ScramCredential, ScramMechanism
@@ -222,6 +223,20 @@ class ClientQuotaRecord:
     remove: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class DelegationTokenRecord:
+    """A delegation token (KIP-900): a new one, or a known one with another expiry."""
+
+    token: DelegationToken
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDelegationTokenRecord:
+    """The removal of a delegation token."""
+
+    token_id: str
+
+
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -239,4 +254,6 @@ MetadataRecord: TypeAlias = (
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
     | ClientQuotaRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
 )

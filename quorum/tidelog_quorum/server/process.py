@@ -37,9 +37,11 @@ from tidelog_quorum.server.engines import build_engine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 from tidelog_quorum.server.services import admin_service, controller_service, quorum_service
+from tidelog_quorum.server.token_expiry import watch_expired_tokens
 
 logger = logging.getLogger(__name__)
 _STOP_GRACE_S = 0.2
+_TOKEN_CHECK_INTERVAL_MS = 3_600_000
 _QUEUED_REQUEST_BYTES = 64 * 1024**2
 """The total size of large requests in progress; those that wait may take a quarter of it."""
 
@@ -117,7 +119,8 @@ class ControllerServer:
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Expire sessions and watch the engine until ``stop`` is set. Raises what ended either, in a group."""
-        await _run_until(stop, self.quorum, self._engine, self._connections, self._certificates)
+        interval_ms = self._config.delegation_token_expiry_check_interval_ms
+        await _run_until(stop, self.quorum, self._engine, self._connections, self._certificates, interval_ms)
 
     async def stop(self) -> None:
         """Hand the leadership over and end every connection."""
@@ -143,10 +146,13 @@ async def _run_until(
     engine: RaftEngine,
     connections: BrokerConnections,
     certificates: Sequence[CertificateStore] = (),
+    token_check_interval_ms: int = _TOKEN_CHECK_INTERVAL_MS,
 ) -> None:
     with ungrouped():
         async with asyncio.TaskGroup() as tasks:
             expiry = tasks.create_task(quorum.run(), name="expire-sessions")
+            removal = watch_expired_tokens(quorum, token_check_interval_ms)
+            tokens = tasks.create_task(removal, name="expired-tokens")
             examiner = tasks.create_task(connections.run(), name="broken-connections")
             failure = tasks.create_task(engine.wait_failed(), name="raft-failure")
             leaderless = watch_waits("a leader of the quorum", lambda: _leaderless(engine))
@@ -155,6 +161,7 @@ async def _run_until(
             await stop.wait()
             renewal.cancel()
             expiry.cancel()
+            tokens.cancel()
             examiner.cancel()
             failure.cancel()
             watch.cancel()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, get_type_hints
+from typing import Any, NoReturn, Protocol, TypeVar, get_type_hints
 
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog_foundation.config.endpoints import format_address
@@ -16,6 +16,7 @@ from tidelog_foundation.requests import (
     brokers,
     cluster,
     configs,
+    delegation_tokens,
     features,
     partitions,
     quorum,
@@ -44,6 +45,7 @@ from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.broker_connections import BrokerConnections, address_of_peer
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
+from tidelog_quorum.server.token_expiry import wall_clock_ms
 
 R = TypeVar("R")
 
@@ -79,6 +81,11 @@ def controller_service(
             async for response in responses:
                 yield response
 
+    async def alter_token(
+        request: delegation_tokens.AlterDelegationTokenRequest,
+    ) -> delegation_tokens.AlterDelegationTokenResponse:
+        return await controller.handle(replace(request, time_ms=wall_clock_ms()))
+
     return Service(
         controller_service_pb2.DESCRIPTOR.services_by_name["ControllerService"],
         {
@@ -93,6 +100,7 @@ def controller_service(
                 controller_service_pb2.FollowMetadataResponse,
             ),
             "AllocateProducerIds": _change(controller, brokers.AllocateProducerIdsRequest),
+            "AlterDelegationToken": _limited(alter_token, delegation_tokens.AlterDelegationTokenRequest),
         },
         _leader_details(controller),
     )
@@ -135,6 +143,10 @@ def admin_service(cluster_id: str, controller: QuorumController) -> Service:
                 controller, quotas.AlterClientQuotasRequest, lambda r: len(r.alterations) > _MANY_PARTITIONS
             ),
             "DescribeClientQuotas": _limited(calls.describe_client_quotas, quotas.DescribeClientQuotasRequest),
+            "CreateDelegationToken": _limited(_change_token, delegation_tokens.CreateDelegationTokenRequest),
+            "RenewDelegationToken": _limited(_change_token, delegation_tokens.RenewDelegationTokenRequest),
+            "ExpireDelegationToken": _limited(_change_token, delegation_tokens.ExpireDelegationTokenRequest),
+            "DescribeDelegationToken": _limited(_change_token, delegation_tokens.DescribeDelegationTokenRequest),
         },
         _leader_details(controller),
     )
@@ -329,6 +341,10 @@ def _named_partitions(topics: Iterable[_Topic]) -> int:
 async def _describe_configs(_: configs.DescribeConfigsRequest) -> configs.DescribeConfigsResponse:
     text = "a controller does not know what the nodes' own files set: ask a node"
     raise error_for(ErrorCode.UNSUPPORTED_VERSION, text)
+
+
+async def _change_token(_: object) -> NoReturn:
+    raise error_for(ErrorCode.UNSUPPORTED_VERSION, "nodes, not controllers, serve requests for delegation tokens")
 
 
 def _describe_topics(image: MetadataImage, request: topics.DescribeTopicsRequest) -> topics.DescribeTopicsResponse:
