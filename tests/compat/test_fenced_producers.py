@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from compat.clients.client import wait_for
-from compat.clients.transactional import SDK, WRITERS, TransactionalProducer
+from compat.clients.transactional import OURS, WRITERS, TransactionalProducer
 from compat.cluster import Deployment
 from compat.transactions import begin, committed_values, pairs, producer, refused, some, stable_offset
 
@@ -14,21 +14,21 @@ FENCED = {
     "kafka-python": "ProducerFencedError",
     "aiokafka": "ProducerFenced",
     "java": "ProducerFencedException",
-    SDK: "_FENCED",
+    **dict.fromkeys(OURS, "_FENCED"),
 }
 """The error of each client that has a newer producer, at the end of a transaction."""
-REFUSED = {**FENCED, "java": "InvalidProducerEpochException", SDK: "INVALID_PRODUCER_EPOCH"}
+REFUSED = {**FENCED, "java": "InvalidProducerEpochException", **dict.fromkeys(OURS, "INVALID_PRODUCER_EPOCH")}
 """The error of a record. Java's client and ours learn at the end of the transaction whether it was a newer producer."""
 AT_ITS_END_ALONE = ("kafka-python", "aiokafka")
 """After the error these refuse every call with a general one."""
 
 QUICK_MS = 1_000
 """A transaction.timeout.ms."""
-TOO_LATE = {**FENCED, "java": "InvalidTxnStateException", SDK: "INVALID_TXN_STATE"}
+TOO_LATE = {**FENCED, "java": "InvalidTxnStateException", **dict.fromkeys(OURS, "INVALID_TXN_STATE")}
 """The error of a commit after the coordinator has aborted the transaction."""
 LATE_RECORD = {**REFUSED, "kafka-python": "InvalidProducerEpochError"}
 """The error of a record then."""
-RECOVERING = ("java", SDK)
+RECOVERING = ("java", *OURS)
 """These go on with the same producer after it (KIP-588)."""
 
 

@@ -6,7 +6,7 @@ import time
 
 import confluent_kafka
 import pytest
-from compat.clients.transactional import SDK, WRITERS
+from compat.clients.transactional import OURS, WRITERS
 from compat.cluster import Deployment
 from compat.transactions import committed_values, producer, refused, some
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -19,7 +19,7 @@ LEFT = {
     "confluent-kafka": "UNKNOWN_MEMBER_ID",
     "kafka-python": "CommitFailedError",
     "java": "CommitFailedException",
-    SDK: "UNKNOWN_MEMBER_ID",
+    **dict.fromkeys(OURS, "UNKNOWN_MEMBER_ID"),
 }
 """The error of each client that sends offsets for a member that its group does not have."""
 

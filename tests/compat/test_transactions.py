@@ -10,7 +10,7 @@ import pytest
 from compat.clients.all import CLIENTS, client
 from compat.clients.client import Member, wait_for
 from compat.clients.record import CODECS, Record
-from compat.clients.transactional import SDK, WRITERS
+from compat.clients.transactional import OURS, SDK, WRITERS
 from compat.cluster import Deployment
 from compat.transactions import address, begin, pairs, producer, read, reader, some
 
@@ -31,8 +31,8 @@ def writers_of(cluster: Deployment, writer: str) -> list[str]:
     """Return the writers by a parameter, of those that can be used here."""
     if writer != TOGETHER:
         return [writer]
-    usable = [name for name in WRITERS if name != SDK or cluster.sdk_servers is not None]
-    return [name for name in usable if name == SDK or CLIENTS[name].missing() is None]
+    usable = [name for name in WRITERS if name not in OURS or cluster.sdk_servers is not None]
+    return [name for name in usable if name in OURS or CLIENTS[name].missing() is None]
 
 
 def is_committed(turn: int, place: int) -> bool:

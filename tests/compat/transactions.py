@@ -11,7 +11,7 @@ from compat.clients.all import SDK as SDK_CLIENT
 from compat.clients.all import client
 from compat.clients.client import Client
 from compat.clients.record import Received
-from compat.clients.transactional import SDK, TransactionalProducer, said, transactional
+from compat.clients.transactional import OURS, SDK, TransactionalProducer, said, transactional
 from compat.cluster import Deployment
 
 _TIMEOUT_S = 30
@@ -34,7 +34,7 @@ def some(names: Collection[str], cheap: str = SDK) -> list[object]:
 
 def address(cluster: Deployment, name: str) -> str:
     """Return the servers of a client, which the test skips if it cannot be used here."""
-    if name != SDK:
+    if name not in OURS:
         client(name)
         return cluster.servers
     if cluster.sdk_servers is None:

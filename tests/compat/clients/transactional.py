@@ -18,6 +18,9 @@ from compat.clients.java import gateway, properties
 from compat.clients.librdkafka import dotted
 from kafka.structs import OffsetAndMetadata
 
+import tidelog
+import tidelog.aio
+
 Offsets = Mapping[tuple[str, int], int]
 POLL_MS = 100
 _FLUSH_S = 15
@@ -228,6 +231,72 @@ async def _all(futures: list[asyncio.Future[Any]]) -> None:
     await asyncio.gather(*futures)
 
 
+class TidelogAio(TransactionalProducer):
+    """Of our own client's asyncio interface. Its event loop runs while it is asked for something."""
+
+    def __init__(self, servers: str, transactional_id: str, config: dict[str, Any]) -> None:
+        self._loop = asyncio.new_event_loop()
+        # A fenced producer leaves futures with errors that nobody reads, which asyncio would print.
+        self._loop.set_exception_handler(lambda loop, context: None)
+        self._futures: list[asyncio.Future[Any]] = []
+        self._servers = {"bootstrap.servers": servers}
+        self._producer = self._run(self._made({**self._servers, "transactional.id": transactional_id, **config}))
+
+    async def _made(self, settings: dict[str, Any]) -> tidelog.aio.Producer:
+        return tidelog.aio.Producer(settings)
+
+    def init(self) -> None:
+        self._run(self._producer.init_transactions(DEADLINE_S))
+
+    def begin(self) -> None:
+        self._run(self._producer.begin_transaction())
+
+    def send(self, topic: str, value: bytes, partition: int) -> None:
+        self._futures.append(self._run(self._producer.produce(topic, value, partition=partition)))
+
+    def flush(self) -> None:
+        futures, self._futures = self._futures, []
+        self._run(_all(futures))
+
+    def send_offsets(self, group: str, offsets: Offsets, member: Any = None) -> None:
+        self._run(self._send_offsets(group, offsets, member))
+
+    async def _send_offsets(self, group: str, offsets: Offsets, member: Any) -> None:
+        positions = [tidelog.TopicPartition(*place, offset) for place, offset in offsets.items()]
+        if member is None:
+            async with self._consumer(group) as consumer:
+                member = await consumer.consumer_group_metadata()
+        await self._producer.send_offsets_to_transaction(positions, member, DEADLINE_S)
+
+    def former_member(self, group: str, topic: str) -> Any:
+        return self._run(self._former_member(group, topic))
+
+    async def _former_member(self, group: str, topic: str) -> Any:
+        async with self._consumer(group) as consumer:
+            await consumer.subscribe([topic])
+            while await consumer.poll(0.1) is not None or not await consumer.assignment():
+                pass
+            return await consumer.consumer_group_metadata()
+
+    def _consumer(self, group: str) -> tidelog.aio.Consumer:
+        return tidelog.aio.Consumer({**self._servers, "group.id": group, "enable.auto.commit": False})
+
+    def commit(self) -> None:
+        self._run(self._producer.commit_transaction(DEADLINE_S))
+
+    def abort(self) -> None:
+        self._run(self._producer.abort_transaction(DEADLINE_S))
+
+    def close(self) -> None:
+        try:
+            self._run(self._producer.close(0))
+        finally:
+            self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self._loop.run_until_complete(asyncio.wait_for(work, 2 * DEADLINE_S))
+
+
 class JavaTransactional(TransactionalProducer):
     def __init__(self, servers: str, transactional_id: str, config: dict[str, Any]) -> None:
         self._jvm = gateway().jvm
@@ -292,13 +361,16 @@ class JavaTransactional(TransactionalProducer):
         self._producer.close(self._jvm.java.time.Duration.ofSeconds(1))
 
 
-SDK = "tidelog"
+SDK, SDK_AIO = "tidelog", "tidelog.aio"
+OURS = (SDK, SDK_AIO)
+"""The clients of our own protocol."""
 _MAKE: dict[str, Callable[[str, str, dict[str, Any]], TransactionalProducer]] = {
     "confluent-kafka": lambda *given: _confluent("confluent_kafka", *given),
     "kafka-python": KafkaPythonTransactional,
     "aiokafka": AiokafkaTransactional,
     "java": lambda servers, owner, config: JavaTransactional(servers, owner, dotted(config)),
     SDK: lambda *given: _confluent("tidelog", *given),
+    SDK_AIO: lambda servers, owner, config: TidelogAio(servers, owner, dotted(config)),
 }
 WRITERS = tuple(_MAKE)
 """The clients that have transactions."""
