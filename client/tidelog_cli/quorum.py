@@ -1,4 +1,4 @@
-"""``tidelog quorum``: the controllers' quorum and its metadata log; the quorum's package provides ``dump``."""
+"""``tidelog quorum``: the controllers' quorum and its metadata log. Entry points provide ``dump`` and ``format``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidelog_foundation.waiting import ReportedBlock
 
 class _QuorumGroup(ExtensibleGroup):
     entry_point_group: ClassVar[str] = "tidelog.quorum.commands"
-    extras: ClassVar[Mapping[str, str]] = {"dump": "quorum"}
+    extras: ClassVar[Mapping[str, str]] = {"dump": "quorum", "format": "quorum"}
 
 
 app = command_group("Show and change the controllers' quorum, and read its metadata log.", _QuorumGroup)

@@ -12,7 +12,7 @@ Rules for a change, which applies to a whole request or not at all:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -37,11 +37,11 @@ _UNSAFE = requests.FeatureUpgradeType.UNSAFE_DOWNGRADE
 _KINDS = (_UPGRADE, requests.FeatureUpgradeType.SAFE_DOWNGRADE, _UNSAFE)
 
 
-def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
+def bootstrap(image: MetadataImage, own: TopicConfig, first: Iterable[MetadataRecord] = ()) -> Result[None]:
     """Return the first records of a cluster without ``metadata.version``; none if the cluster has one.
 
-    A new cluster starts with all features at their highest levels. A cluster that has brokers already comes from a
-    version without features, and gets the lowest levels.
+    A new cluster starts with all features at their highest levels, and with the records ``first``. A cluster that has
+    brokers already comes from a version without features, and gets the lowest levels.
     """
     if METADATA_VERSION in image.feature_levels:
         return Result([], None)
@@ -49,7 +49,7 @@ def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
     if image.brokers:
         return Result([FeatureLevelRecord(METADATA_VERSION, metadata.min_level)], None)
     levels = (FeatureLevelRecord(name, known.max_level) for name, known in SUPPORTED_FEATURES.items())
-    return Result([*levels, *_elr_settings(image, own)], None)
+    return Result([*levels, *_elr_settings(image, own), *first], None)
 
 
 def describe_features(

@@ -85,8 +85,12 @@ class PeriodicTask(enum.Enum):
 class Controller(ControllerState):
     """The state machine; created once per process, and called on the event loop, in log order."""
 
-    def __init__(self, config: ControllerConfig, topic_ids: Iterator[TopicId]) -> None:
+    def __init__(
+        self, config: ControllerConfig, topic_ids: Iterator[TopicId], first_records: Iterable[MetadataRecord] = ()
+    ) -> None:
+        """Begin with an empty log. A new cluster that this controller bootstraps begins with ``first_records``."""
         super().__init__(config, topic_ids)
+        self._first_records = tuple(first_records)
         self._balance = LeaderBalance(
             config.leader_imbalance_check_interval_seconds * 1_000, config.leader_imbalance_per_broker_percentage
         )
@@ -158,7 +162,7 @@ class Controller(ControllerState):
 
     def bootstrap(self) -> Result[None]:
         """Return the first records of a new cluster; none once it has a ``metadata.version``."""
-        return bootstrap(self.latest, self.own)
+        return bootstrap(self.latest, self.own, self._first_records)
 
     def tick(self, task: PeriodicTask, now_ms: int) -> tuple[Result[object], PeriodicTask | None]:
         """Return the next result of a task, and the task to continue with once it is written; None at the end."""

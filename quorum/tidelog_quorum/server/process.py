@@ -7,7 +7,7 @@ import logging
 import tempfile
 import time
 import uuid
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import grpc.aio
@@ -29,8 +29,10 @@ from tidelog_foundation.transport.services import Identify, Service, add_service
 from tidelog_foundation.waiting import watch_waits
 from tidelog_quorum.controller.feed import VotersAnnounced
 from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.metadata.records import MetadataRecord
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.protocol import RaftEngine
+from tidelog_quorum.server.bootstrap_file import read_bootstrap_records
 from tidelog_quorum.server.broker_connections import BrokerConnections
 from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.engines import build_engine
@@ -64,7 +66,8 @@ async def serve(config: QuorumConfig) -> None:
     _check_writable(config.metadata_log_dir)
     identify: Identify = identify_callers(config) if certificates is not None else lambda _: ANONYMOUS
     engine = build_engine(config, server, certificates, identify)
-    await ControllerServer(config, server, engine, certificates, identify).run(stop)
+    first_records = read_bootstrap_records(Path(config.metadata_log_dir))
+    await ControllerServer(config, server, engine, certificates, identify, first_records).run(stop)
 
 
 class ControllerServer:
@@ -77,6 +80,7 @@ class ControllerServer:
         engine: RaftEngine,
         certificates: CertificateStore | None = None,
         identify: Identify = lambda _: ANONYMOUS,
+        first_records: Iterable[MetadataRecord] = (),
     ) -> None:
         self._config = config
         self._certificates = [certificates] if certificates is not None else []
@@ -84,7 +88,7 @@ class ControllerServer:
         self._engine = engine
         feed = MetadataFeed()
         feed.step(VotersAnnounced(config.voters))
-        controller = Controller(config, RandomTopicIds())
+        controller = Controller(config, RandomTopicIds(), first_records)
         self.quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
         self._connections = BrokerConnections(self.quorum, _monotonic_ms)
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
