@@ -18,11 +18,14 @@ from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
+from tidelog_node.kafka.apis.sasl import APIS as SASL_APIS
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.reader import MalformedMessageError
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
+from tidelog_node.kafka.server.handshakes import Handshakes
 from tidelog_node.kafka.server.limits import ListenerLimits, RequestBudgets
 from tidelog_node.kafka.server.listener import KafkaListeners
+from tidelog_node.kafka.server.logins import ListenerSasl
 from tidelog_node.kafka.server.tls import ListenerTls
 from tidelog_quorum.metadata.image import MetadataImage
 
@@ -92,6 +95,13 @@ class ToyListener:
     begun: list[tuple[int, str]]
     waiting: dict[int, asyncio.Future[bytes]]
     clients: list[Closeable] = field(default_factory=list)
+
+    @property
+    def handshakes(self) -> Handshakes:
+        """The connections whose clients are not known yet."""
+        found = self.listeners._handshakes
+        assert found is not None
+        return found
 
     async def connect(self, name: str = "PLAINTEXT", receive_buffer: int | None = None) -> Client:
         sock = socket.socket()
@@ -170,6 +180,7 @@ async def open_listener(
     inter_broker: str | None = None,
     grace_s: float = 0.0,
     tls: Mapping[str, ListenerTls] | None = None,
+    sasl: Mapping[str, ListenerSasl] | None = None,
 ) -> AsyncIterator[ToyListener]:
     """Serve three toy APIs: METADATA and FETCH take turns, PRODUCE overlaps. At the end all memory must be released."""
     begun: list[tuple[int, str]] = []
@@ -179,14 +190,14 @@ async def open_listener(
         Toy(ApiKey.FETCH, False, begun, waiting),
         Toy(ApiKey.PRODUCE, True, begun, waiting),
     ]
-    apis = {toy.key: toy for toy in toys}
+    apis = {api.key: api for api in (*toys, *SASL_APIS)}
     apis[ApiKey.API_VERSIONS] = ApiVersionsApi(lambda: apis)
     responses, budget = ResponseBudget(2**30), ByteBudget(request_limit)
     metadata = SimpleNamespace(image=MetadataImage(offset=7))
     node = cast(KafkaNode, SimpleNamespace(context=SimpleNamespace(response_budget=responses, metadata=metadata)))
     addresses = [NamedListener(name, "127.0.0.1", 0) for name in names]
     with KafkaListeners.bind(addresses, limits or ListenerLimits(), inter_broker, tls or {}) as listeners:
-        await listeners.serve(node, apis, RequestBudgets(budget, request_limit))
+        await listeners.serve(node, apis, RequestBudgets(budget, request_limit), sasl or {})
         listener = ToyListener(listeners, budget, responses, begun, waiting)
         try:
             yield listener

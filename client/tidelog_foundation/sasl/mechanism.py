@@ -46,12 +46,12 @@ class Challenge:
 class Authenticated:
     """The end of a successful exchange.
 
-    ``response`` is the last token for the client. The credential expires at ``expires_at_ms``, in milliseconds since
-    1970. ``is_token`` is true for a delegation token.
+    ``response`` is the last token for the client, None if the mechanism has none. The credential expires at
+    ``expires_at_ms``, in milliseconds since 1970. ``is_token`` is true for a delegation token.
     """
 
     principal: Principal
-    response: bytes = field(default=b"", repr=False)
+    response: bytes | None = field(default=b"", repr=False)
     expires_at_ms: int | None = None
     is_token: bool = False
 

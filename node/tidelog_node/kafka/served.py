@@ -43,6 +43,8 @@ class Caller:
     principal: Principal = ANONYMOUS
     connection_us: int = UNORDERED
     """The time at which the connection was opened, on the monotonic clock."""
+    has_token: bool = False
+    """True if the client was authenticated by a delegation token."""
 
     @property
     def host(self) -> str:

@@ -20,7 +20,7 @@ def test_plain_authenticates_a_user_with_its_password() -> None:
 
     assert answer == Authenticated(Principal("User", "alice"))
     assert not client.is_complete
-    assert client.evaluate(answer.response) is None
+    assert client.evaluate(answer.response or b"") is None
     assert client.is_complete
 
 

@@ -133,9 +133,18 @@ class FrameReceiver:
     def _check(self, size: int) -> None:
         if size < LEAST_REQUEST_BYTES:
             raise MalformedMessageError(f"a frame has {size} bytes, a request has at least {LEAST_REQUEST_BYTES}")
-        if size == _HTTP2_PREFACE:
-            raise Http2PrefaceError("the client speaks HTTP/2, and gRPC has another listener")
-        if size > self._max_size and size >> 16 == _TLS_HANDSHAKE:
-            raise MalformedMessageError("the client speaks TLS, and this listener is not encrypted")
-        if size > self._max_size:
-            raise MalformedMessageError(f"a frame has {size} bytes, socket.request.max.bytes is {self._max_size}")
+        check_size(size, self._max_size, "socket.request.max.bytes")
+
+
+def check_size(size: int, max_size: int, setting: str) -> None:
+    """Raise if a frame announces more bytes than ``setting`` permits.
+
+    Raises:
+        MalformedMessageError: The text states the size, or the protocol that the client speaks instead of Kafka's.
+    """
+    if size == _HTTP2_PREFACE:
+        raise Http2PrefaceError("the client speaks HTTP/2, and gRPC has another listener")
+    if size > max_size and size >> 16 == _TLS_HANDSHAKE:
+        raise MalformedMessageError("the client speaks TLS, and this listener is not encrypted")
+    if not 0 <= size <= max_size:
+        raise MalformedMessageError(f"a frame has {size} bytes, {setting} is {max_size}")

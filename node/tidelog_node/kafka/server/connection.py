@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, cast
@@ -57,6 +57,24 @@ class Served:
     """Log lines of internal errors, which clients must not be able to suppress."""
 
 
+class Reauthentication(Protocol):
+    """The SASL session of a connection (KIP-368)."""
+
+    def takes(self, api_key: int) -> bool:
+        """Return whether a request belongs to a re-authentication.
+
+        Raises:
+            CloseConnection: The session has expired.
+        """
+
+    def begin(self, frame: bytes, end: Callable[[], None]) -> Body | Awaitable[Body]:
+        """Process such a request, and return the response. ``end`` makes the connection close after it.
+
+        Raises:
+            CloseConnection: The connection is closed without a response. The awaitable may raise it too.
+        """
+
+
 class _Begun(Exchange):
     """An exchange with its resources: the memory of its request, and its task or future."""
 
@@ -87,9 +105,20 @@ class Connection(asyncio.BufferedProtocol):
     unknown and that it may retry. The error is logged with its traceback.
     """
 
-    def __init__(self, served: Served, owner: Owner, listener: str, principal: Principal = ANONYMOUS) -> None:
+    def __init__(
+        self,
+        served: Served,
+        owner: Owner,
+        listener: str,
+        principal: Principal = ANONYMOUS,
+        session: Reauthentication | None = None,
+        *,
+        has_token: bool = False,
+    ) -> None:
         self.listener = listener
         self._principal = principal
+        self._session = session
+        self._has_token = has_token
         self.host = ""
         """The client's address."""
         self.file = -1
@@ -122,7 +151,8 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
         self.file = transport.get_extra_info("socket").fileno()
-        self._callers = _Callers(self.listener, self.host, time.monotonic_ns() // 1_000, self._principal)
+        opened_us = time.monotonic_ns() // 1_000
+        self._callers = _Callers(self.listener, self.host, opened_us, self._principal, has_token=self._has_token)
         if not peer or not self._owner.admit(self):
             self.abort()
 
@@ -271,10 +301,14 @@ class Connection(asyncio.BufferedProtocol):
         if not is_served:
             self._answer(exchange, unsupported_version())
             return
-        reader = Reader(memoryview(frame), end)
-        if is_flexible:
-            reader.skip_tagged_fields()
-        answer = api.begin(self._served.node, Request(self._callers.caller_of(header), correlation_id, reader))
+        answer: Body | Awaitable[Body | None] | None
+        if self._session is not None and self._session.takes(header.api_key):
+            answer = self._session.begin(bytes(frame), self.drain)
+        else:
+            reader = Reader(memoryview(frame), end)
+            if is_flexible:
+                reader.skip_tagged_fields()
+            answer = api.begin(self._served.node, Request(self._callers.caller_of(header), correlation_id, reader))
         if answer is None or isinstance(answer, (list, tuple)):
             self._answer(exchange, answer)
         elif isinstance(answer, Pending):
@@ -378,12 +412,13 @@ class _Callers:
     was opened, on the monotonic clock.
     """
 
-    __slots__ = ("_client", "_client_id", "_listener", "_of_versions", "_opened_us", "_principal")
+    __slots__ = ("_client", "_client_id", "_has_token", "_listener", "_of_versions", "_opened_us", "_principal")
 
-    def __init__(self, listener: str, host: str, opened_us: int, principal: Principal) -> None:
+    def __init__(self, listener: str, host: str, opened_us: int, principal: Principal, *, has_token: bool) -> None:
         self._listener = listener
         self._opened_us = opened_us
         self._principal = principal
+        self._has_token = has_token
         self._client_id: bytes | None = None
         self._client = ClientIdentity("", "/" + host)
         self._of_versions: dict[int, Caller] = {}
@@ -398,7 +433,14 @@ class _Callers:
             self._take_client_id(header.client_id)
         caller = self._of_versions.get(header.version)
         if caller is None:
-            caller = Caller(self._listener, self._client, header.version, self._principal, self._opened_us)
+            caller = Caller(
+                self._listener,
+                self._client,
+                header.version,
+                self._principal,
+                self._opened_us,
+                has_token=self._has_token,
+            )
             self._of_versions[header.version] = caller
         return caller
 

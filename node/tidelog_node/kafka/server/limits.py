@@ -43,7 +43,7 @@ class ListenerLimits:
     A sender must not block all others with a few bytes.
     """
     handshake_s: float = 10.0
-    """The time for which a TLS handshake may last."""
+    """The time for which a TLS handshake may last, and again the SASL exchange after it."""
     wanted_pause_s: float = 2.0
     wanted_bytes_per_s: int = 1024**2
 

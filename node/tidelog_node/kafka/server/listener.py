@@ -13,16 +13,24 @@ from typing import Final
 from tidelog_foundation.config.endpoints import NamedListener, format_address
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.served import Api, KafkaNode
+from tidelog_node.kafka.server.authentication import Session
 from tidelog_node.kafka.server.connection import Connection, Served
 from tidelog_node.kafka.server.connections import Connections, max_handshakes
+from tidelog_node.kafka.server.handshakes import Handshakes
 from tidelog_node.kafka.server.limits import ListenerLimits, RequestBudgets
-from tidelog_node.kafka.server.tls import Handshakes, ListenerTls, TlsConnection
+from tidelog_node.kafka.server.logins import ListenerSasl, LoginCounts, Logins
+from tidelog_node.kafka.server.sasl import SaslConnection
+from tidelog_node.kafka.server.session import ClientSession
+from tidelog_node.kafka.server.tls import ListenerTls, TlsConnection
 
 logger = logging.getLogger(__name__)
 _BACKLOG: Final = 512
 _SCRATCH_BYTES: Final = 64 * 1024
+_Connect = Callable[..., asyncio.BufferedProtocol]
+"""Makes the layer over TCP or TLS from the listener's name and the principal of the client's certificate."""
 
 
 class KafkaListeners:
@@ -43,6 +51,7 @@ class KafkaListeners:
         self._servers: list[asyncio.Server] = []
         self._connections: Connections | None = None
         self._handshakes: Handshakes | None = None
+        self._logins: Logins | None = None
         self._watch: asyncio.Task[None] | None = None
 
     @classmethod
@@ -86,8 +95,20 @@ class KafkaListeners:
         """The number of connections."""
         return len(self._connections) if self._connections is not None else 0
 
-    async def serve(self, node: KafkaNode, apis: Mapping[ApiKey, Api], requests: RequestBudgets) -> None:
-        """Accept and serve connections. Call this once.
+    @property
+    def login_counts(self) -> LoginCounts:
+        """The authentications of all listeners with SASL."""
+        assert self._logins is not None, "the listeners do not serve yet"
+        return self._logins.counts
+
+    async def serve(
+        self,
+        node: KafkaNode,
+        apis: Mapping[ApiKey, Api],
+        requests: RequestBudgets,
+        sasl: Mapping[str, ListenerSasl] = MappingProxyType({}),
+    ) -> None:
+        """Accept and serve connections. Call this once. ``sasl`` has the listeners with SASL, by name.
 
         Raises:
             ConfigError: Another process has begun to listen on a port since :meth:`bind`.
@@ -101,11 +122,16 @@ class KafkaListeners:
         served = Served(by_number, node, requests, node.context.response_budget, self._limits, scratch, log, failures)
         self._watch = loop.create_task(self._connections.watch(), name="kafka-connections")
         self._handshakes = Handshakes(max_handshakes(), self._limits.handshake_s, self._connections, log)
-        connect = partial(Connection, served, self._connections)
+        self._logins = Logins(served)
         received = bytearray(_SCRATCH_BYTES)
         for name, bound in self.sockets.items():
             _listen(bound)
             tls = self._tls.get(name)
+            connect: _Connect = partial(Connection, served, self._connections)
+            if name in sasl:
+                connect = partial(
+                    _authenticating, sasl[name], served, self._connections, self._logins, self._handshakes
+                )
             make: Callable[[], asyncio.BaseProtocol] = partial(connect, name)
             if tls is not None:
                 make = partial(TlsConnection, tls, name, self._handshakes, received, connect)
@@ -124,6 +150,26 @@ class KafkaListeners:
             self._watch.cancel()
             await asyncio.wait([self._watch])
             self._watch = None
+        if self._logins is not None:
+            self._logins.close()
+
+
+def _authenticating(
+    sasl: ListenerSasl,
+    served: Served,
+    connections: Connections,
+    logins: Logins,
+    handshakes: Handshakes,
+    listener: str,
+    principal: Principal = ANONYMOUS,
+) -> SaslConnection:
+    """Return the SASL layer of a connection. The principal of a certificate does not count on such a listener."""
+
+    def connect(session: Session, host: str) -> Connection:
+        of_client = ClientSession(session, sasl, logins, listener, host)
+        return Connection(served, connections, listener, session.principal, of_client, has_token=session.is_token)
+
+    return SaslConnection(sasl, listener, logins, handshakes, served.scratch, connect)
 
 
 def _bind(listener: NamedListener, limits: ListenerLimits) -> socket.socket:

@@ -12,20 +12,18 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_foundation.log_limit import LogLimit
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.security.distinguished_name import subject_of
 from tidelog_foundation.security.principal_mapping import PrincipalMapping
 from tidelog_node.kafka.protocol.writer import Buffer
-from tidelog_node.kafka.server.connection import Connection
-from tidelog_node.kafka.server.connections import Connections
+from tidelog_node.kafka.server.handshakes import Handshakes
 
 _HANDSHAKE_RECORD: Final = 22
 """The first byte of every TLS connection (RFC 8446, section 5.1)."""
@@ -37,63 +35,17 @@ _STEPS_PER_TURN: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class ListenerTls:
-    """The certificates of a listener, and the rules that map the names in those of clients."""
+    """The certificates of a listener, and the rules that map the names in those of clients to principals.
 
-    certificates: CertificateStore
-    mapping: PrincipalMapping
-
-
-class Handshakes:
-    """The unfinished handshakes of a node. When there are too many, one of the host with the most ends.
-
-    A host can therefore not keep others away with connections that send nothing.
+    Without rules, certificates do not determine principals: the listener has SASL.
     """
 
-    def __init__(self, limit: int, timeout_s: float, connections: Connections, log: LogLimit) -> None:
-        self.timeout_s = timeout_s
-        self._limit = limit
-        self._connections = connections
-        self._log = log
-        self._all: dict[TlsConnection, None] = {}
-        self._per_host: Counter[str] = Counter()
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def admit(self, connection: TlsConnection) -> bool:
-        """Begin a handshake, or refuse it if the host has too many connections or the node is stopping."""
-        host = connection.host
-        if not self._connections.may_connect(host, self._per_host[host]):
-            return False
-        if len(self._all) >= self._limit:
-            busiest = self._per_host.most_common(1)[0][0]
-            next(each for each in self._all if each.host == busiest).fail(
-                f"{self._limit} handshakes are in progress, most of them from its host"
-            )
-        self._all[connection] = None
-        self._per_host[host] += 1
-        return True
-
-    def forget(self, connection: TlsConnection) -> None:
-        """Remove a handshake that has ended."""
-        if self._all.pop(connection, connection) is None:
-            self._per_host[connection.host] -= 1
-            if not self._per_host[connection.host]:
-                del self._per_host[connection.host]
-
-    def report(self, connection: TlsConnection, reason: str) -> None:
-        """Log a failure that the client caused."""
-        text = "A connection from %s to listener %s is closed: %s"
-        self._log.log(logging.WARNING, text, connection.host, connection.listener, reason)
-
-    def abort_all(self) -> None:
-        """End all handshakes."""
-        for connection in tuple(self._all):
-            connection.abort()
+    certificates: CertificateStore
+    mapping: PrincipalMapping | None
 
 
 class TlsConnection(asyncio.BufferedProtocol):
-    """The protocol of an accepted socket, and the transport of the ``Connection`` that begins after the handshake."""
+    """The protocol of an accepted socket, and the transport of the layer that begins after the handshake."""
 
     def __init__(
         self,
@@ -101,7 +53,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         listener: str,
         handshakes: Handshakes,
         scratch: bytearray,
-        connect: Callable[[str, Principal], Connection],
+        connect: Callable[[str, Principal], asyncio.BufferedProtocol],
     ) -> None:
         self.listener = listener
         self.host = ""
@@ -112,7 +64,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         context = tls.certificates.current.server
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._connection: Connection | None = None
+        self._connection: asyncio.BufferedProtocol | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._has_received = False
         self._waiting: deque[memoryview] = deque()
@@ -172,13 +124,18 @@ class TlsConnection(asyncio.BufferedProtocol):
         if self._connection is not None:
             self._connection.connection_lost(exc)
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, level: int = logging.WARNING) -> None:
         """Log the client's failure once, and close at once."""
         if not self._is_closed:
-            self._handshakes.report(self, reason)
+            self._handshakes.report(self, reason, level)
             self.abort()
 
-    # The transport of the connection.
+    # The transport of the next layer.
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Replace the next layer. It has taken all bytes that it was given."""
+        assert isinstance(protocol, asyncio.BufferedProtocol)
+        self._connection = protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return information on the socket."""
@@ -261,15 +218,18 @@ class TlsConnection(asyncio.BufferedProtocol):
             TidelogError: No rule maps it.
         """
         certificate = self._ssl.getpeercert(binary_form=True)
-        return ANONYMOUS if certificate is None else self._tls.mapping.principal_of(subject_of(certificate))
+        if certificate is None or self._tls.mapping is None:
+            return ANONYMOUS
+        return self._tls.mapping.principal_of(subject_of(certificate))
 
     def _read(self) -> None:
         """Pass decrypted bytes to the connection as long as it reads."""
-        connection = self._connection
-        assert connection is not None
         is_ended = False
         while self._is_reading and not self._is_closed and not is_ended:
-            buffer = connection.get_buffer(-1)
+            connection = self._connection
+            assert connection is not None
+            # A protocol's buffer may be any; those of the next layers are memoryviews.
+            buffer = cast(memoryview, connection.get_buffer(-1))
             filled = 0
             try:
                 while filled < len(buffer) and not is_ended:

@@ -1,0 +1,71 @@
+"""The connections of a node's Kafka listeners whose clients are not known yet, limited in number and time."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Protocol
+
+from tidelog_foundation.log_limit import LogLimit
+from tidelog_node.kafka.server.connections import Connections
+
+
+class Handshake(Protocol):
+    """A connection during its TLS handshake or its SASL exchange."""
+
+    listener: str
+    host: str
+    """The client's address."""
+
+    def fail(self, reason: str, level: int = logging.WARNING) -> None:
+        """Close at once, and log the reason."""
+
+
+class Handshakes:
+    """The unfinished handshakes of a node, of TLS and SASL.
+
+    When there are too many, one of the host with the most ends. A host can therefore not keep others away with
+    connections that send nothing.
+    """
+
+    def __init__(self, limit: int, timeout_s: float, connections: Connections, log: LogLimit) -> None:
+        self.timeout_s = timeout_s
+        self._limit = limit
+        self._connections = connections
+        self._log = log
+        self._all: dict[Handshake, None] = {}
+        self._per_host: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def admit(self, connection: Handshake) -> bool:
+        """Begin a handshake, or refuse it if the host has too many connections or the node is stopping."""
+        host = connection.host
+        if not self._connections.may_connect(host, self._per_host[host]):
+            return False
+        if len(self._all) >= self._limit:
+            busiest = self._per_host.most_common(1)[0][0]
+            next(each for each in self._all if each.host == busiest).fail(
+                f"{self._limit} handshakes are in progress, most of them from its host"
+            )
+        self._all[connection] = None
+        self._per_host[host] += 1
+        return True
+
+    def forget(self, connection: Handshake) -> None:
+        """Remove a handshake that has ended."""
+        if self._all.pop(connection, connection) is None:
+            self._per_host[connection.host] -= 1
+            if not self._per_host[connection.host]:
+                del self._per_host[connection.host]
+
+    def report(self, connection: Handshake, reason: str, level: int = logging.WARNING) -> None:
+        """Log a failure that the client caused."""
+        text = "A connection from %s to listener %s is closed: %s"
+        self._log.log(level, text, connection.host, connection.listener, reason)
+
+    def abort_all(self) -> None:
+        """End all handshakes."""
+        for connection in tuple(self._all):
+            connection.fail("the node is stopping", logging.DEBUG)
