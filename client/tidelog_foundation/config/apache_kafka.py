@@ -15,8 +15,8 @@ FIXED_KEYS = _keys(
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds
-    authorizer.class.name broker.id client.quota.callback.class connection.failed.authentication.delay.ms
-    connections.max.reauth.ms controlled.shutdown.enable
+    authorizer.class.name broker.id client.quota.callback.class
+    controlled.shutdown.enable
     controller.quorum.append.linger.ms controller.quorum.election.backoff.max.ms
     controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
     controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
@@ -52,20 +52,14 @@ FIXED_KEYS = _keys(
     replica.socket.receive.buffer.bytes replication.quota.window.num replication.quota.window.size.seconds
     request.timeout.ms
     sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
-    sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms
-    sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol sasl.oauthbearer.assertion.algorithm
+    sasl.mechanism.controller.protocol sasl.oauthbearer.assertion.algorithm
     sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
     sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
     sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub
     sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
     sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
-    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
-    sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-    sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
-    sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
-    sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-    sasl.server.callback.handler.class sasl.server.max.receive.size
+    sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class
+    sasl.server.callback.handler.class
     security.providers
     share.coordinator.append.linger.ms share.coordinator.load.buffer.size
     share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
@@ -104,7 +98,6 @@ DYNAMIC_KEYS: Mapping[str, str] = MappingProxyType(
         "remote.log.manager.expiration.thread.pool.size": "INT",
         "remote.log.manager.fetch.max.bytes.per.second": "LONG",
         "remote.log.reader.threads": "INT",
-        "sasl.enabled.mechanisms": "LIST",
         "sasl.jaas.config": "PASSWORD",
         "sasl.kerberos.kinit.cmd": "STRING",
         "sasl.kerberos.min.time.before.relogin": "LONG",
@@ -112,11 +105,6 @@ DYNAMIC_KEYS: Mapping[str, str] = MappingProxyType(
         "sasl.kerberos.service.name": "STRING",
         "sasl.kerberos.ticket.renew.jitter": "DOUBLE",
         "sasl.kerberos.ticket.renew.window.factor": "DOUBLE",
-        "sasl.login.refresh.buffer.seconds": "SHORT",
-        "sasl.login.refresh.min.period.seconds": "SHORT",
-        "sasl.login.refresh.window.factor": "DOUBLE",
-        "sasl.login.refresh.window.jitter": "DOUBLE",
-        "sasl.mechanism.inter.broker.protocol": "STRING",
         "transaction.partition.verification.enable": "BOOLEAN",
     }
 )

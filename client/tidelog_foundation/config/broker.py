@@ -204,7 +204,8 @@ _READ_ONLY_KEYS = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     advertised.listeners auto.create.topics.enable auto.leader.rebalance.enable
     broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms
-    cluster.id connections.max.idle.ms controlled.shutdown.timeout.ms controller.listener.names
+    cluster.id connection.failed.authentication.delay.ms connections.max.idle.ms connections.max.reauth.ms
+    controlled.shutdown.timeout.ms controller.listener.names
     controller.quorum.append.max.bytes controller.quorum.append.max.inflight
     controller.quorum.append.max.inflight.bytes controller.quorum.bootstrap.servers
     controller.quorum.election.timeout.ms controller.quorum.engine controller.quorum.heartbeat.interval.ms
@@ -232,6 +233,15 @@ _READ_ONLY_KEYS = """
     replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
     replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
     replica.selector.class replica.socket.timeout.ms
+    sasl.enabled.mechanisms sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+    sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+    sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+    sasl.mechanism.inter.broker.protocol sasl.oauthbearer.client.credentials.client.id
+    sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
+    sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+    sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name
+    sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.server.max.receive.size
     security.inter.broker.protocol
     socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
     ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.key.password

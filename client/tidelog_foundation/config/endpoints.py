@@ -17,13 +17,17 @@ PLAINTEXT = "PLAINTEXT"
 """The security protocol of unencrypted Kafka listeners; also a listener name."""
 SSL = "SSL"
 """The security protocol of Kafka listeners with TLS; also a listener name."""
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
+"""The security protocol of unencrypted Kafka listeners with SASL; also a listener name."""
+SASL_SSL = "SASL_SSL"
+"""The security protocol of Kafka listeners with TLS and SASL; also a listener name."""
 DEFAULT_PROTOCOL_MAP = (
     "GRPC:GRPC,GRPC_SSL:GRPC_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 )
 _GRPC_PROTOCOLS = (GRPC, GRPC_SSL)
-_TLS_PROTOCOLS = (GRPC_SSL, SSL)
-_SUPPORTED_PROTOCOLS = (GRPC, GRPC_SSL, PLAINTEXT, SSL)
-_UNSUPPORTED_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+_TLS_PROTOCOLS = (GRPC_SSL, SSL, SASL_SSL)
+_SASL_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
+_PROTOCOLS = (GRPC, GRPC_SSL, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 ANY_HOST = ""
 """The host of ``NAME://:port``. It means all addresses of this machine for listening, its canonical name for others."""
 _EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -50,6 +54,11 @@ class NamedListener:
     def has_tls(self) -> bool:
         """True if connections to the listener are encrypted."""
         return self.security_protocol in _TLS_PROTOCOLS
+
+    @property
+    def has_sasl(self) -> bool:
+        """True if the listener authenticates clients by SASL."""
+        return self.security_protocol in _SASL_PROTOCOLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +151,9 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     protocols: dict[str, str] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, separator, protocol = (p.strip().upper() for p in part.rpartition(":"))
-        known = (*_SUPPORTED_PROTOCOLS, *_UNSUPPORTED_PROTOCOLS)
-        if not separator or not name or protocol not in known:
-            raise ConfigError(f'invalid entry "{part}": must be NAME:PROTOCOL with a protocol of {", ".join(known)}')
+        if not separator or not name or protocol not in _PROTOCOLS:
+            known = ", ".join(_PROTOCOLS)
+            raise ConfigError(f'invalid entry "{part}": must be NAME:PROTOCOL with a protocol of {known}')
         if name in protocols:
             raise ConfigError(f'listener {name} is named twice in "{text}"')
         protocols[name] = protocol
@@ -193,11 +202,6 @@ def _with_protocols(listeners: tuple[NamedListener, ...], protocols: Mapping[str
         if protocol is None:
             raise ConfigError(
                 f"no security protocol is defined for listener {listener.name} in listener.security.protocol.map"
-            )
-        if protocol in _UNSUPPORTED_PROTOCOLS:
-            raise ConfigError(
-                f"listener {listener.name} has the security protocol {protocol}, which is not supported: "
-                f"must be one of {', '.join(_SUPPORTED_PROTOCOLS)}"
             )
         known.append(NamedListener(listener.name, listener.host, listener.port, protocol))
     return tuple(known)

@@ -50,13 +50,17 @@ class LoginSettings:
     sasl_login_refresh_window_jitter: float = setting(
         0.05, "The largest random part of a token's lifetime that is added to that time.", between(0.0, 0.25)
     )
-    sasl_login_refresh_min_period_seconds: int = int_setting(
-        60, "The time for which a new token is used at least, in seconds, if its lifetime permits.", between(0, 900)
+    sasl_login_refresh_min_period_seconds: int = setting(
+        60,
+        "The time for which a new token is used at least, in seconds, if its lifetime permits.",
+        between(0, 900),
+        config_type="SHORT",
     )
-    sasl_login_refresh_buffer_seconds: int = int_setting(
+    sasl_login_refresh_buffer_seconds: int = setting(
         300,
         "The time before its expiry at which a token is replaced, in seconds, if its lifetime permits.",
         between(0, 3_600),
+        config_type="SHORT",
     )
 
 

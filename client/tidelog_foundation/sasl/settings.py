@@ -18,7 +18,7 @@ from tidelog_foundation.sasl.jaas import JaasEntry, parse_jaas
 from tidelog_foundation.sasl.mechanism import GSSAPI, MECHANISMS
 
 JAAS_CONFIG: Final = "sasl.jaas.config"
-_OF_LISTENERS: Final = frozenset(("sasl.enabled.mechanisms",))
+_OF_LISTENERS: Final = frozenset(("sasl.enabled.mechanisms", "sasl.server.max.receive.size"))
 """Settings that a listener may override, but not a mechanism."""
 _OF_PROCESSES: Final = frozenset(("sasl.mechanism.inter.broker.protocol", "connection.failed.authentication.delay.ms"))
 
@@ -26,7 +26,7 @@ _OF_PROCESSES: Final = frozenset(("sasl.mechanism.inter.broker.protocol", "conne
 # Not slotted: the settings of nodes inherit it beside a class with slots.
 @dataclass(frozen=True, kw_only=True)
 class SaslSettings(OAuthBearerSettings):
-    """The SASL settings of a server's listeners."""
+    """The SASL settings of a server's listeners, with those of its mechanisms."""
 
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         (GSSAPI,),
@@ -76,6 +76,8 @@ class ListenerSaslSettings:
 
     listener: str
     mechanisms: Mapping[str, MechanismSettings]
+    max_receive_size: int
+    """sasl.server.max.receive.size, in bytes."""
 
 
 def is_sasl_key(key: str) -> bool:
@@ -104,7 +106,8 @@ def listener_sasl_settings(
             own[rest] = value
         else:
             of_mechanisms.setdefault(mechanism, {})[rest] = value
-    enabled = parse_config(SaslSettings, own).sasl_enabled_mechanisms
+    settings = parse_config(SaslSettings, own)
+    enabled = settings.sasl_enabled_mechanisms
     if not enabled:
         raise ConfigError(f"listener {listener} needs a mechanism in sasl.enabled.mechanisms")
     for mechanism, values in of_mechanisms.items():
@@ -112,7 +115,7 @@ def listener_sasl_settings(
             key = _full_key(listener, mechanism, next(iter(values)))
             raise ConfigError(f'configuration "{key}": {mechanism} is not in sasl.enabled.mechanisms of the listener')
     found = (_mechanism(listener, name, own, of_mechanisms.get(name, {})) for name in enabled)
-    return ListenerSaslSettings(listener, {each.name: each for each in found})
+    return ListenerSaslSettings(listener, {each.name: each for each in found}, settings.sasl_server_max_receive_size)
 
 
 def _mechanism(listener: str, name: str, own: Mapping[str, str], overrides: dict[str, str]) -> MechanismSettings:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog_foundation.config.settings import config_keys, parse_config, setting
+from tidelog_foundation.config.settings import config_keys, setting
 from tidelog_foundation.config.validators import each_of, not_empty, one_of
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.principal_mapping import PrincipalMapping
@@ -108,41 +108,31 @@ def is_listener_key(key: str) -> bool:
     return key.startswith(_PREFIX)
 
 
-def listener_ssl_settings(properties: Mapping[str, str], listeners: Iterable[str]) -> dict[str, SslSettings]:
-    """Return the TLS settings of each listener: the properties' own, overridden by those with the listener's prefix.
-
-    Kafka's prefix has the listener's name in lower case.
-
-    Raises:
-        ConfigError: A value is invalid, or a prefixed key is not a TLS setting of one of the listeners.
-    """
-    names = {name.lower(): name for name in listeners}
-    shared = {key: value for key, value in properties.items() if key in SSL_KEYS}
-    overrides: dict[str, dict[str, str]] = {name: {} for name in names}
-    for key, value in properties.items():
-        if is_listener_key(key):
-            name, own = _split(key, names)
-            overrides[name][own] = value
-    return {name: parse_config(SslSettings, {**shared, **overrides[lower]}) for lower, name in names.items()}
-
-
 def with_listener_settings(properties: Mapping[str, str], listener: str) -> dict[str, str]:
     """Return the properties of a process with one listener, whose prefixed keys replace those without the prefix.
 
     Raises:
         ConfigError: A prefixed key is not a TLS setting of the listener.
     """
-    names = {listener.lower(): listener}
     own = {key: value for key, value in properties.items() if not is_listener_key(key)}
-    return own | {_split(key, names)[1]: value for key, value in properties.items() if is_listener_key(key)}
+    for key, value in properties.items():
+        if is_listener_key(key):
+            _, name = split_listener_key(key, (listener.lower(),))
+            if name not in SSL_KEYS:
+                raise ConfigError(f'configuration "{key}": "{name}" is not a setting of single listeners')
+            own[name] = value
+    return own
 
 
-def _split(key: str, names: Mapping[str, str]) -> tuple[str, str]:
+def split_listener_key(key: str, listeners: Iterable[str]) -> tuple[str, str]:
+    """Return the listener, one of ``listeners`` in lower case, and the rest of its prefixed key.
+
+    Raises:
+        ConfigError: The key names none of the listeners.
+    """
     rest = key.removeprefix(_PREFIX)
-    for name in names:
+    # A longer name first: a listener's name may contain a dot.
+    for name in sorted(listeners, key=len, reverse=True):
         if rest.startswith(f"{name}."):
-            own = rest.removeprefix(f"{name}.")
-            if own not in SSL_KEYS:
-                raise ConfigError(f'configuration "{key}": "{own}" is not a setting of single listeners')
-            return name, own
-    raise ConfigError(f'configuration "{key}" names none of the listeners: {", ".join(names)}')
+            return name, rest.removeprefix(f"{name}.")
+    raise ConfigError(f'configuration "{key}" names none of the listeners: {", ".join(listeners)}')

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tidelog_foundation.config import any_of, at_least, between, endpoints, int_setting, not_empty, one_of, setting
 from tidelog_foundation.config.health import HealthSettings
+from tidelog_foundation.sasl.settings import SaslSettings
 from tidelog_foundation.sasl.token_settings import TokenKey
 from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_node.handlers.context import VerificationSettings
@@ -20,7 +21,7 @@ _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, TokenKey):
+class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, SaslSettings, TokenKey):
     """The settings in the properties file of ``tidelog-node``, including those that can change at run time.
 
     Raises:
@@ -38,8 +39,8 @@ class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, TokenKey):
     )
     listener_security_protocol_map: str = setting(
         endpoints.DEFAULT_PROTOCOL_MAP,
-        "The protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL,... with the protocol GRPC, or for Kafka's "
-        "PLAINTEXT, or SSL with TLS. SASL_PLAINTEXT and SASL_SSL are refused.",
+        "The protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL,... with the protocol GRPC, or GRPC_SSL with TLS, "
+        "or for Kafka's protocol PLAINTEXT, or SSL with TLS, or SASL_PLAINTEXT and SASL_SSL with SASL.",
         endpoints.parse_protocol_map,
     )
     advertised_listeners: str | None = setting(
@@ -60,7 +61,14 @@ class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, TokenKey):
         None,
         "The security protocol between nodes, in place of inter.broker.listener.name: the listener with this name is "
         "used.",
-        one_of(endpoints.PLAINTEXT, endpoints.SSL, endpoints.GRPC, endpoints.GRPC_SSL),
+        one_of(
+            endpoints.PLAINTEXT,
+            endpoints.SSL,
+            endpoints.SASL_PLAINTEXT,
+            endpoints.SASL_SSL,
+            endpoints.GRPC,
+            endpoints.GRPC_SSL,
+        ),
     )
     controller_listener_names: str = setting(
         endpoints.GRPC,
@@ -199,6 +207,12 @@ class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, TokenKey):
             raise ValueError("controller.quorum.voters or controller.quorum.bootstrap.servers must be set")
         if self.inter_broker_listener_name and self.security_inter_broker_protocol:
             raise ValueError("only one of inter.broker.listener.name and security.inter.broker.protocol can be set")
+        delay_ms = self.connection_failed_authentication_delay_ms
+        if delay_ms >= self.connections_max_idle_ms:
+            raise ValueError(
+                f"connection.failed.authentication.delay.ms {delay_ms} must be less than connections.max.idle.ms "
+                f"{self.connections_max_idle_ms}"
+            )
         self._listeners()
         self.controller_listener  # noqa: B018  # it raises
         self.group_settings()

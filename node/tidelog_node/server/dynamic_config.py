@@ -16,7 +16,8 @@ from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, override_broke
 from tidelog_foundation.config.foreign import warn_of, with_effect
 from tidelog_foundation.config.settings import HIDDEN, ProvidedText, SettingInfo
 from tidelog_foundation.errors import ConfigError
-from tidelog_foundation.security.ssl_settings import is_listener_key, listener_ssl_settings
+from tidelog_foundation.security.listener_settings import listener_security
+from tidelog_foundation.security.ssl_settings import is_listener_key
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
@@ -45,10 +46,10 @@ class DynamicNodeConfig:
         self.file: Mapping[str, str] = {_ALIASES.get(key, key): value for key, value in properties.items()}
         self._own_file = {key: value for key, value in self.file.items() if not is_listener_key(key)}
         self.current = parse_config(NodeConfig, self._own_file)
-        self.listener_ssl = listener_ssl_settings(
-            properties, (x.name for x in (*self.current.all_listeners, self.current.controller_listener))
+        self.listener_security = listener_security(
+            properties, (*self.current.all_listeners, self.current.controller_listener)
         )
-        """The TLS settings of each listener by name, with those for the controllers' listener."""
+        """The security settings of each listener by name, with those for the controllers' listener."""
         self._node_id = self.current.node_id
         self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._without_effect: Set[str] = frozenset()

@@ -20,6 +20,7 @@ from grpc_health.v1 import health, health_pb2
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
@@ -75,6 +76,7 @@ from tidelog_node.server.log_service import log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.process_resources import keep_freed_memory, raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
+from tidelog_node.server.sasl import NodeSasl
 from tidelog_node.server.services import admin_service, group_service, transaction_service
 from tidelog_node.server.tls import callers_of, grpc_credentials, listener_certificates, listener_tls
 from tidelog_node.server.topic_creation import TopicCreation
@@ -108,7 +110,7 @@ async def serve(properties: dict[str, str]) -> None:
         config.kafka_listeners,
         config.listener_limits(),
         config.inter_broker_listener.name,
-        {x.name: listener_tls(certificates[x.name]) for x in config.kafka_listeners if x.has_tls},
+        {x.name: listener_tls(certificates[x.name], has_sasl=x.has_sasl) for x in config.kafka_listeners if x.has_tls},
     ) as kafka:
         directories = LogManager.open(
             config.log_dirs,
@@ -164,9 +166,10 @@ class Node:
         )
         self._cleaner = CleanerJob(config, self._clean_logs)
         self._cache = MetadataCache(config.inter_broker_listener.name)
+        self._sasl = NodeSasl(settings)
         inter_broker = certificates.get(config.inter_broker_listener.name)
-        self._transport = _replica_transport(config, inter_broker)
-        self._node_calls = _node_calls(config, inter_broker)
+        self._transport = _replica_transport(config, inter_broker, self._sasl.login)
+        self._node_calls = _node_calls(config, inter_broker, self._sasl.login)
         self._health = health.aio.HealthServicer()
         self._health_port = HealthPort(config.health_listener, self._health)
         self._storage_failure: TidelogError | None = None
@@ -246,6 +249,7 @@ class Node:
             self._broker_id, self._cache, self._coordinator_of, self._node_calls, self._add_partitions
         )
         self._settings.subscribe(self._change_settings)
+        self._sasl.start()
         try:
             with ungrouped():
                 async with asyncio.TaskGroup() as tasks:
@@ -257,6 +261,7 @@ class Node:
             await self._transport.close()
             await self._node_calls.close()
             await self._controller.close()
+            self._sasl.stop()
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         fetchers, background = self._start_background(tasks)
@@ -370,7 +375,7 @@ class Node:
         await self._server.start()
         await self._health_port.start()
         node = KafkaNode(context, self._groups)
-        await self._kafka.serve(node, all_apis(), requests)
+        await self._kafka.serve(node, all_apis(), requests, self._sasl.listeners)
         self._lifecycle.note_serving()
         listeners = (self._config.grpc_listener, *self._config.kafka_listeners)
         logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, listeners)))
@@ -440,18 +445,20 @@ class Node:
             self._stop.set()
 
 
-def _replica_transport(config: NodeConfig, certificates: CertificateStore | None) -> ReplicaTransport:
+def _replica_transport(
+    config: NodeConfig, certificates: CertificateStore | None, login: SaslLogin | None
+) -> ReplicaTransport:
     """Return the transport for the protocol of the inter-broker listener."""
     if config.inter_broker_listener.speaks_grpc:
         return GrpcReplicaTransport(certificates)
-    return KafkaReplicaTransport(f"node-{config.node_id}-fetcher", certificates)
+    return KafkaReplicaTransport(f"node-{config.node_id}-fetcher", certificates, login)
 
 
-def _node_calls(config: NodeConfig, certificates: CertificateStore | None) -> NodeCalls:
+def _node_calls(config: NodeConfig, certificates: CertificateStore | None, login: SaslLogin | None) -> NodeCalls:
     """Return the calls of coordinators to other nodes, over the protocol of the inter-broker listener."""
     if config.inter_broker_listener.speaks_grpc:
         return GrpcNodeCalls(certificates)
-    return KafkaNodeCalls(f"node-{config.node_id}-transactions", certificates)
+    return KafkaNodeCalls(f"node-{config.node_id}-transactions", certificates, login)
 
 
 def _fetcher_settings(config: NodeConfig) -> FetcherSettings:

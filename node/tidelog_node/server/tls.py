@@ -24,15 +24,16 @@ def listener_certificates(settings: DynamicNodeConfig) -> dict[str, CertificateS
     """
     listeners = (*settings.current.all_listeners, settings.current.controller_listener)
     return {
-        x.name: CertificateStore(x.name, settings.listener_ssl[x.name], has_contexts=not x.speaks_grpc)
+        x.name: CertificateStore(x.name, settings.listener_security[x.name].ssl, has_contexts=not x.speaks_grpc)
         for x in listeners
         if x.has_tls
     }
 
 
-def listener_tls(certificates: CertificateStore) -> ListenerTls:
-    """Return the TLS of a Kafka listener."""
-    return ListenerTls(certificates, PrincipalMapping(certificates.settings.ssl_principal_mapping_rules))
+def listener_tls(certificates: CertificateStore, *, has_sasl: bool) -> ListenerTls:
+    """Return the TLS of a Kafka listener. With SASL, certificates do not determine principals."""
+    rules = certificates.settings.ssl_principal_mapping_rules
+    return ListenerTls(certificates, None if has_sasl else PrincipalMapping(rules))
 
 
 def grpc_credentials(config: NodeConfig, certificates: Mapping[str, CertificateStore]) -> grpc.ServerCredentials | None:

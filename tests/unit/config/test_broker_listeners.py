@@ -93,7 +93,6 @@ def test_nodes_reach_each_other_by_the_listener_that_is_named_or_a_kafka_listene
         ("GRPC://a:1,grpc://a:2", None, None, "each listener must have a different name, but GRPC occurs twice"),
         ("GRPC://a:1,PLAINTEXT://b:1", None, None, "each listener must have a different port, but 1 occurs twice"),
         ("GRPC://a:1,OTHER://a:2", None, None, "no security protocol is defined for listener OTHER in listener.securi"),
-        ("GRPC://a:1,SAFE://a:2", None, None, "listener SAFE has the security protocol SASL_SSL, which is not supp"),
         ("PLAINTEXT://a:1", None, None, r"listeners must have exactly one .* not 0: Tidelog's own clients"),
         ("GRPC://a:1,TOOLS://a:2", None, None, r"exactly one .* not 2 \(GRPC://a:1, TOOLS://a:2\)"),
         ("GRPC://0.0.0.0:1", None, None, "must name an address that others can reach, not GRPC://0.0.0.0:1"),

@@ -12,7 +12,7 @@ from certificates import Authority
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.certificate_store import CertificateStore
-from tidelog_foundation.security.ssl_settings import SslSettings, listener_ssl_settings, with_listener_settings
+from tidelog_foundation.security.ssl_settings import SslSettings, with_listener_settings
 
 CA = Authority()
 ISSUED = CA.issue("server")
@@ -184,33 +184,6 @@ def test_certificate_that_expires_within_30_days_is_reported_daily(
     caplog.clear()
     store.refresh(NOW + timedelta(days=21))
     assert "has expired at" in caplog.text
-
-
-def test_listener_has_the_shared_settings_and_those_with_its_prefix() -> None:
-    properties = {
-        "node.id": "1",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": "/shared",
-        "listener.name.inside.ssl.keystore.location": "/own",
-        "listener.name.inside.ssl.client.auth": "required",
-    }
-    found = listener_ssl_settings(properties, ["INSIDE", "OUTSIDE"])
-    assert [found[name].ssl_keystore_location for name in ("INSIDE", "OUTSIDE")] == ["/own", "/shared"]
-    assert [found[name].ssl_client_auth for name in ("INSIDE", "OUTSIDE")] == ["required", "none"]
-
-
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("listener.name.other.ssl.client.auth", "names none of the listeners: ssl"),
-        ("listener.name.SSL.ssl.client.auth", "names none of the listeners: ssl"),
-        ("listener.name.ssl.log.dirs", '"log.dirs" is not a setting of single listeners'),
-    ],
-)
-def test_prefixed_key_that_no_listener_has_is_refused(key: str, text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        listener_ssl_settings({key: "none"}, ["SSL"])
-    assert text in caught.value.message
 
 
 def test_prefixed_key_replaces_that_of_the_one_listener_of_a_controller() -> None:

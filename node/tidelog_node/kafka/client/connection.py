@@ -7,15 +7,20 @@ the answer arrives. The connection is free again after the answer, and is closed
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from struct import Struct
 from typing import Final, cast
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.sasl import SaslLogin
+from tidelog_node.kafka.client.session import PeerSession
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, encode
+from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.headers import read_response_header, response_has_tags, write_request_header
 from tidelog_node.kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
@@ -68,28 +73,60 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._answer: asyncio.Future[Reader] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._failure: TidelogError | None = None
+        self._session: PeerSession | None = None
+        self._is_setting_up = True
+        """True while the connection's own requests are in progress, after which it is not free."""
 
     @property
     def is_open(self) -> bool:
         """True if the connection is open as far as known."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def open(self, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
-        """Connect, with ``tls`` if it is given, and request the APIs of the other node.
+    async def open(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+        login: SaslLogin | None = None,
+    ) -> None:
+        """Connect, with ``tls`` if it is given, request the APIs of the other node, and log in, if there is a login.
 
         Raises:
-            TidelogError: _TRANSPORT, REQUEST_TIMED_OUT.
+            TidelogError: _TRANSPORT, REQUEST_TIMED_OUT, or an error of SASL.
         """
-        loop = asyncio.get_running_loop()
+        async with self._setup(timeout_s):
+            await asyncio.get_running_loop().create_connection(lambda: self, host, port, ssl=tls)
+            request = ApiVersionsRequest()
+            response = decode(ApiVersionsResponse, await self._ask(request, _OLDEST, timeout_s), _OLDEST)
+            self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+            if login is not None:
+                self._session = PeerSession(login, host, self._peer)
+                await self._session.log_in(self.version_of, partial(self._ask, timeout_s=timeout_s))
+        self._most_bytes = _MOST_BYTES
+
+    async def renew_session(self, timeout_s: float) -> None:
+        """Log in again if the session ends soon (KIP-368). No request is in progress.
+
+        Raises:
+            TidelogError: _TRANSPORT, REQUEST_TIMED_OUT, or an error of SASL. The connection is closed.
+        """
+        if self._session is not None and self._session.ends_soon():
+            async with self._setup(timeout_s):
+                await self._session.log_in(self.version_of, partial(self._ask, timeout_s=timeout_s))
+
+    @contextlib.asynccontextmanager
+    async def _setup(self, timeout_s: float) -> AsyncIterator[None]:
+        """Close the connection if its own requests fail."""
+        self._is_setting_up = True
         try:
             async with asyncio.timeout(timeout_s):
-                await loop.create_connection(lambda: self, host, port, ssl=tls)
-                answer = self._ask(ApiKey.API_VERSIONS, _OLDEST, ApiVersionsRequest, timeout_s)
-                response = decode(ApiVersionsResponse, await answer, _OLDEST)
+                yield
         except TimeoutError as error:
             self.close()
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"{self._peer} did not answer in {timeout_s:g} s") from error
         except OSError as error:
+            self.close()
             raise error_for(ErrorCode._TRANSPORT, f"cannot connect to {self._peer}: {error}") from error
         except MalformedMessageError as error:
             self.close()
@@ -97,8 +134,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         except BaseException:
             self.close()
             raise
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        self._most_bytes = _MOST_BYTES
+        self._is_setting_up = False
 
     def version_of(self, key: ApiKey, served: tuple[int, int]) -> int:
         """Return the newest common version of an API. ``served`` has the first and last version of this side.
@@ -190,7 +226,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         if correlation_id != self._correlation_id:
             raise MalformedMessageError(f"a response to request {correlation_id}, not to {self._correlation_id}")
         self._settle(reader)
-        self._on_free(self)
+        if not self._is_setting_up:
+            self._on_free(self)
 
     def _settle(self, outcome: Reader | TidelogError) -> None:
         if self._deadline is not None:
@@ -209,12 +246,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._failure = error_for(ErrorCode.REQUEST_TIMED_OUT, text)
         self.close()
 
-    def _ask(
-        self, key: ApiKey, version: int, request: type[ApiVersionsRequest], timeout_s: float
-    ) -> asyncio.Future[Reader]:
+    def _ask(self, request: Message, version: int, timeout_s: float) -> asyncio.Future[Reader]:
         body = Writer()
-        encode(request(), body, version)
-        return self.send(key, version, body, is_flexible=False, timeout_s=timeout_s)
+        encode(request, body, version)
+        is_flexible = version >= request.FLEXIBLE
+        return self.send(ApiKey(request.API_KEY), version, body, is_flexible=is_flexible, timeout_s=timeout_s)
 
     def _request(self, key: ApiKey, version: int, body: Writer, *, is_flexible: bool) -> list[Buffer]:
         header, chunks = Writer(), body.chunks()

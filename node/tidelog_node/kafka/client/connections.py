@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog_foundation.config.endpoints import parse_address
+from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_node.kafka.client.connection import PeerConnection
 
@@ -17,12 +18,16 @@ _SETUP_S: Final = 10.0
 class PeerConnections:
     """The connections of a node to others, by address; a request takes a free one or opens a new one.
 
-    Callers do not see connections that others close or that time out. With ``certificates``, connections use TLS.
+    Callers do not see connections that others close or that time out. With ``certificates``, connections use TLS; with
+    a login they authenticate by SASL, and again before their session ends.
     """
 
-    def __init__(self, client_id: str, certificates: CertificateStore | None = None) -> None:
+    def __init__(
+        self, client_id: str, certificates: CertificateStore | None = None, login: SaslLogin | None = None
+    ) -> None:
         self._client_id = client_id
         self._certificates = certificates
+        self._login = login
         self._free: dict[str, list[PeerConnection]] = {}
         self._address_of: dict[PeerConnection, str] = {}
         self._is_closed = False
@@ -33,15 +38,17 @@ class PeerConnections:
         Raises:
             TidelogError: The connection cannot be opened.
         """
+        setup_s = min(timeout_s, _SETUP_S)
         free = self._free.get(address)
         while free:
             connection = free.pop()
             if connection.is_open:
+                await connection.renew_session(setup_s)
                 return connection
         host, port = parse_address(address)
         connection = PeerConnection(f"the node at {address}", self._client_id, self._give_back, self._forget)
         tls = self._certificates.current.client if self._certificates is not None else None
-        await connection.open(host, port, min(timeout_s, _SETUP_S), tls)
+        await connection.open(host, port, setup_s, tls, self._login)
         self._address_of[connection] = address
         return connection
 

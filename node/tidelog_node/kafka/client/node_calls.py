@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_node.handlers.requests import transactions as values
 from tidelog_node.kafka.client.connections import PeerConnections
@@ -21,8 +22,10 @@ R = TypeVar("R", bound=Message)
 class KafkaNodeCalls:
     """Calls to the Kafka listeners of other nodes, each on a connection of its own while it lasts."""
 
-    def __init__(self, client_id: str, certificates: CertificateStore | None = None) -> None:
-        self._connections = PeerConnections(client_id, certificates)
+    def __init__(
+        self, client_id: str, certificates: CertificateStore | None = None, login: SaslLogin | None = None
+    ) -> None:
+        self._connections = PeerConnections(client_id, certificates, login)
 
     async def write_txn_markers(
         self, address: str, request: values.WriteTxnMarkersRequest, timeout_s: float

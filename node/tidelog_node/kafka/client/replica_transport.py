@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.kafka.client.connections import PeerConnections
@@ -26,8 +27,10 @@ class KafkaReplicaTransport:
     The records of a response are views of the received bytes.
     """
 
-    def __init__(self, client_id: str, certificates: CertificateStore | None = None) -> None:
-        self._connections = PeerConnections(client_id, certificates)
+    def __init__(
+        self, client_id: str, certificates: CertificateStore | None = None, login: SaslLogin | None = None
+    ) -> None:
+        self._connections = PeerConnections(client_id, certificates, login)
 
     async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
         """Send one fetch to ``host:port``.

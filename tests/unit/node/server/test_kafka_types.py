@@ -16,10 +16,12 @@ KAFKA_TYPES = {
     """,
     "DOUBLE": """
         log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.cleaner.min.cleanable.ratio
+        sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
     """,
     "INT": """
         add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-        broker.heartbeat.interval.ms compression.gzip.level compression.lz4.level compression.zstd.level
+        broker.heartbeat.interval.ms connection.failed.authentication.delay.ms
+        compression.gzip.level compression.lz4.level compression.zstd.level
         fetch.max.bytes group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
         group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.min.heartbeat.interval.ms
         group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
@@ -33,6 +35,8 @@ KAFKA_TYPES = {
         offsets.topic.num.partitions offsets.topic.segment.bytes producer.id.expiration.check.interval.ms
         producer.id.expiration.ms replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
         replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.socket.timeout.ms
+        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.oauthbearer.clock.skew.seconds
+        sasl.server.max.receive.size
         socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
         transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.min.isr
@@ -41,28 +45,35 @@ KAFKA_TYPES = {
     "LIST": """
         controller.listener.names controller.quorum.bootstrap.servers controller.quorum.voters
         group.consumer.assignors log.cleanup.policy
-        ssl.cipher.suites ssl.enabled.protocols
+        sasl.enabled.mechanisms sasl.oauthbearer.expected.audience ssl.cipher.suites ssl.enabled.protocols
     """,
     "LONG": """
-        connections.max.idle.ms log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
+        connections.max.idle.ms connections.max.reauth.ms log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
         log.cleaner.delete.retention.ms log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms
         log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
         log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.retention.bytes
         log.retention.check.interval.ms log.retention.ms log.roll.jitter.ms log.roll.ms
         log.segment.delete.delay.ms offsets.retention.check.interval.ms queued.max.request.bytes
-        replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
+        replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms sasl.login.retry.backoff.max.ms
+        sasl.login.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.refresh.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
     """,
     "SHORT": """
-        offsets.topic.replication.factor transaction.state.log.replication.factor
+        offsets.topic.replication.factor sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+        transaction.state.log.replication.factor
     """,
     "STRING": """
         advertised.listeners broker.rack compression.type group.consumer.migration.policy
         inter.broker.listener.name listener.security.protocol.map listeners log.dirs log.message.timestamp.type
-        replica.selector.class security.inter.broker.protocol
+        replica.selector.class sasl.mechanism.inter.broker.protocol
+        sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name
+        sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url security.inter.broker.protocol
         ssl.client.auth ssl.endpoint.identification.algorithm ssl.keystore.location
         ssl.keystore.type ssl.principal.mapping.rules ssl.truststore.location ssl.truststore.type
     """,
     "PASSWORD": """
+        sasl.oauthbearer.client.credentials.client.secret
         ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.password
         ssl.truststore.certificates ssl.truststore.password
     """,

@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 
+import tidelog_foundation.oauth
+import tidelog_foundation.sasl
 import tidelog_foundation.security
 import tidelog_node.server
 from tidelog_foundation.config import TopicConfig, describe, parse_config
@@ -103,8 +105,11 @@ def test_node_config_refuses_compaction_lags_that_contradict_each_other():
         parse_config(NodeConfig, REQUIRED | lags)
 
 
+_READERS = (tidelog_node.server, tidelog_foundation.oauth, tidelog_foundation.sasl, tidelog_foundation.security)
+
+
 def test_every_setting_of_a_node_is_used():
-    folders = [Path(package.__file__).parent for package in (tidelog_node.server, tidelog_foundation.security)]
+    folders = [Path(package.__file__).parent for package in _READERS]
     sources = "".join(path.read_text() for folder in folders for path in folder.glob("*.py"))
     behind_topics = {synonym.key for synonyms in BROKER_SYNONYMS.values() for synonym in synonyms}
     others = (i.key for i in describe(NodeConfig) if i.key not in behind_topics)

@@ -1,0 +1,92 @@
+"""The SASL mechanisms of a server's listeners, and its own logins, made from their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+
+from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.sasl.jaas import PLAIN_LOGIN_MODULE, USER_PREFIX, JaasEntry
+from tidelog_foundation.sasl.mechanism import OAUTHBEARER, PLAIN, SaslLogin, SaslMechanism
+from tidelog_foundation.sasl.plain import PlainLogin, PlainMechanism
+from tidelog_foundation.sasl.settings import MechanismSettings
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ServedMechanism:
+    """A mechanism of a listener. It works from :meth:`start` to :meth:`stop`, which the server calls once each."""
+
+    mechanism: SaslMechanism
+    max_session_ms: int = 0
+    """connections.max.reauth.ms."""
+    start: Callable[[], None] = _nothing
+    stop: Callable[[], None] = _nothing
+
+
+def served_mechanism(listener: str, settings: MechanismSettings) -> ServedMechanism:
+    """Return a mechanism that a listener has enabled.
+
+    Raises:
+        ConfigError: There is no such mechanism, or its settings are invalid. The text names the listener.
+    """
+    try:
+        return _served(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{settings.name} of listener {listener}: {error.message}") from error
+
+
+def own_login(listener: str, settings: MechanismSettings) -> SaslLogin:
+    """Return the credentials with which a server logs in to others, over a listener's mechanism.
+
+    Raises:
+        ConfigError: There is no such mechanism, or its settings are invalid. The text names the listener.
+    """
+    try:
+        return _login(settings)
+    except ConfigError as error:
+        raise ConfigError(f"the login with {settings.name} over listener {listener}: {error.message}") from error
+
+
+def _served(settings: MechanismSettings) -> ServedMechanism:
+    max_session_ms = settings.settings.connections_max_reauth_ms
+    if settings.name == PLAIN:
+        users = _plain_entry(settings).users()
+        if not users:
+            raise ConfigError(f'sasl.jaas.config has no user: each is an option {USER_PREFIX}<name>="<password>"')
+        return ServedMechanism(PlainMechanism(users), max_session_ms)
+    if settings.name == OAUTHBEARER:
+        found = _oauth().oauthbearer_listener(settings.settings, settings.login)
+        return ServedMechanism(found.mechanism, max_session_ms, found.start, found.stop)
+    raise ConfigError("the mechanism is not supported")
+
+
+def _login(settings: MechanismSettings) -> SaslLogin:
+    if settings.name == PLAIN:
+        entry = _plain_entry(settings)
+        return PlainLogin(entry.require("username"), entry.require("password"))
+    if settings.name == OAUTHBEARER:
+        login: SaslLogin = _oauth().oauthbearer_login(settings.settings, settings.login)
+        return login
+    raise ConfigError("the mechanism is not supported")
+
+
+def _oauth() -> ModuleType:
+    """Return the module for OAUTHBEARER, whose library is an extra."""
+    try:
+        from tidelog_foundation.oauth import listener
+    except ModuleNotFoundError as error:
+        raise ConfigError("the package PyJWT is missing: pip install 'tidelog[oauth]'") from error
+    return listener
+
+
+def _plain_entry(settings: MechanismSettings) -> JaasEntry:
+    if settings.login is None:
+        raise ConfigError("sasl.jaas.config is missing")
+    settings.login.check_module(PLAIN_LOGIN_MODULE)
+    settings.login.check_options("username", "password", prefix=USER_PREFIX)
+    return settings.login
