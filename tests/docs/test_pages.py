@@ -39,13 +39,15 @@ LIMIT_S = 120
 CONFIGURATIONS = (NodeConfig, QuorumConfig, ProducerConfig, ConsumerConfig)
 
 
-_PREFIX = re.compile(r"listener\.name\.\w+\.")
-"""The prefix of a setting of one listener."""
+_PREFIX = re.compile(r"listener\.name\.\w+\.(plain|scram-sha-\d+|oauthbearer|gssapi)?\.?")
+"""The prefix of a setting of one listener, or of one of its mechanisms."""
+_LOGIN = "sasl.jaas.config"
+"""A setting that only mechanisms of listeners have."""
 
 
 def _check_properties(text: str) -> None:
     """Refuse a properties file that neither a server nor a client takes, for one of its keys or for their mixture."""
-    keys = {_PREFIX.sub("", key) for key in javaproperties.loads(text)}
+    keys = {_PREFIX.sub("", key) for key in javaproperties.loads(text)} - {_LOGIN}
     unknown = {cls.__name__: sorted(keys - {info.key for info in describe(cls)}) for cls in CONFIGURATIONS}
     if all(unknown.values()):
         raise ValueError(f"no configuration has all keys of this block; unknown to each: {unknown}")

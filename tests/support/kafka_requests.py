@@ -235,6 +235,7 @@ def _any_primitive(kind: Kind, rng: random.Random, names: Sequence[str]) -> obje
         Kind.BOOLEAN: lambda: rng.random() < 0.5,
         Kind.UINT16: lambda: rng.randrange(2**16),
         Kind.UUID: lambda: rng.choice((bytes(16), rng.randbytes(16))),
+        Kind.FLOAT64: lambda: rng.choice((0.0, -1.5, 1e308, float("inf"), float("nan"))),
         Kind.STRING: lambda: rng.choice((*names, *names, "", "-", "ä" * 70, "a.b_c-1", "1", "x" * 300)),
     }
     return some[kind]()
