@@ -73,7 +73,7 @@ KAFKA_TYPES = {
         ssl.keystore.type ssl.principal.mapping.rules ssl.truststore.location ssl.truststore.type
     """,
     "PASSWORD": """
-        sasl.oauthbearer.client.credentials.client.secret
+        delegation.token.secret.key sasl.oauthbearer.client.credentials.client.secret
         ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.password
         ssl.truststore.certificates ssl.truststore.password
     """,
@@ -85,6 +85,7 @@ OWN = {
     "replica.alter.log.dirs.io.max.bytes.per.second": "LONG",
     "cluster.id": "STRING",
     "controlled.shutdown.timeout.ms": "LONG",
+    "health.listener": "STRING",
     "queued.max.response.bytes": "LONG",
 }
 """Settings of nodes alone, and the rates of throttles, which Kafka's brokers declare elsewhere."""
