@@ -188,6 +188,22 @@ def test_kafka_configs_alters_groups_and_keeps_settings_that_brokers_do_not_have
     assert "InvalidRequestException" in refused
 
 
+def test_kafka_configs_alters_the_credentials_of_users(shell: Shell, cluster: Deployment, name: str) -> None:
+    of_user = ("kafka-configs", "--entity-type", "users", "--entity-name", name)
+    for credential in ("SCRAM-SHA-256=[iterations=8192,password=secret]", "SCRAM-SHA-512=[password=secret]"):
+        shell(*of_user, "--alter", "--add-config", credential)
+    said = shell(*of_user, "--describe")
+    assert "SCRAM-SHA-256=iterations=8192" in said
+    assert "SCRAM-SHA-512=iterations=4096" in said
+    assert f"'{name}'" in shell("kafka-configs", "--entity-type", "users", "--describe")
+    described = cluster.admin.describe_user_scram_credentials([name])[name].result(30)
+    assert [info.iterations for info in described.scram_credential_infos] == [8192, 4096]
+    shell(*of_user, "--alter", "--delete-config", "SCRAM-SHA-256")
+    assert "SCRAM-SHA-256" not in shell(*of_user, "--describe")
+    refused = shell.ended(*of_user, "--alter", "--delete-config", "SCRAM-SHA-256")
+    assert "ResourceNotFoundException" in refused.said
+
+
 @pytest.mark.parametrize("entity_type", ["topics", "brokers", "groups", "client-metrics"])
 def test_kafka_configs_describes_all_of_a_type(shell: Shell, topic: str, entity_type: str) -> None:
     done = shell.ended("kafka-configs", "--entity-type", entity_type, "--describe")

@@ -45,6 +45,8 @@ _NAMES = (
     "index",
     "transactional_id",
     "producer_id",
+    "user",
+    "mechanism",
 )
 
 

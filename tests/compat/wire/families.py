@@ -9,6 +9,7 @@ from compat.wire import (
     groups,
     partitions,
     producers,
+    scram,
     topics,
     transaction_versions,
     transactional_offsets,
@@ -28,4 +29,5 @@ FAMILIES = (
     *two_phase.FAMILIES,
     *transaction_versions.FAMILIES,
     *acls.FAMILIES,
+    *scram.FAMILIES,
 )
