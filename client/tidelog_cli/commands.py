@@ -44,6 +44,7 @@ _HOMES = {
     "log-dirs": _Home("tidelog_cli.log_dirs", _CLUSTER),
     "verify": _Home("tidelog_cli.replicas.verify", _CLUSTER),
     "profile": _Home("tidelog_cli.options.profile", _TOOLS),
+    "certificate": _Home("tidelog_cli.certificate", _TOOLS, "certificate"),
     "dev": _Home("tidelog_cli.dev", _TOOLS, "dev"),
     "bench": _Home("tidelog_cli.bench.bench", _TOOLS),
     "chaos": _Home("tidelog_cli.chaos.chaos", _TOOLS),
