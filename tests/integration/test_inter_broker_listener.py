@@ -5,14 +5,18 @@ Which listener that is, is seen from what becomes of followers when the leader c
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, read_topic, wait_for
+from certificates import Authority
 from tcp_proxy import TcpProxy
 
 from tidelog import Producer
 from tidelog.testing import LocalCluster
+from tidelog.testing.ports import free_ports
 from tidelog.testing.process import ProcessHandle
 from tidelog_foundation.config.process import load_properties
 
@@ -132,3 +136,33 @@ def test_node_that_others_have_no_listener_for_says_which_it_looked_for(cluster:
     told = f"Node {second.id} has no listener PLAINTEXT (this node's {NAME}), only {only_grpc(second)}"
     wait_for(lambda: told in first.log_path.read_text(), "the reason")
     assert isr_sizes(cluster, "t") == [1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["PLAINTEXT"], indirect=True)
+def test_open_cluster_becomes_encrypted_one_node_at_a_time_and_nothing_is_lost(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """The steps of docs/security.md: a new listener, the other listener between nodes, and no open one."""
+    authority, nodes = Authority(), list(cluster.nodes.values())
+    stores = {
+        "ssl_keystore_type": "PEM",
+        "ssl_keystore_location": str(authority.issue("node").write_pem(tmp_path / "node.pem")),
+        "ssl_truststore_type": "PEM",
+        "ssl_truststore_location": str(authority.write_pem(tmp_path / "ca.pem")),
+        "ssl_client_auth": "required",
+    }
+    encrypted = {node: f"SSL://127.0.0.1:{port}" for node, port in zip(nodes, free_ports(2), strict=True)}
+    with Load(cluster.bootstrap_servers, "t", records_per_s=500) as load:
+        for node in nodes:
+            restart(cluster, node, listeners=f"{with_kafka(node)},{encrypted[node]}", **stores)
+        for node in nodes:
+            restart(cluster, node, inter_broker_listener_name="SSL")
+        for node in nodes:
+            restart(cluster, node, listeners=f"{only_grpc(node)},{encrypted[node]}")
+        load.wait_for_progress(100)
+    assert not load.failed
+    assert_nothing_lost(load, read_topic(cluster.bootstrap_servers, "t", 1))
+    for node in nodes:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((node.host, node.kafka_port), timeout=5)
