@@ -66,7 +66,7 @@ def sasl_config(protocol: str, folder: Path) -> dict[str, str]:
         "ssl.keystore.location": CA.issue("node").write_pem(folder / "node.pem"),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": CA.write_pem(folder / "ca.pem"),
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.plaintext.plain.sasl.jaas.config": f'{PLAIN_MODULE} required username="node" '
         f'password="node-secret" user_node="node-secret" user_alice="wonderland";',
@@ -122,12 +122,12 @@ def test_wrong_password_is_a_clear_error_of_the_client_and_in_the_log(secured: S
 @pytest.mark.compat
 def test_mechanism_that_is_not_enabled_is_a_clear_error_of_the_client(secured: Secured) -> None:
     errors: list[str] = []
-    own = {"error_cb": lambda error: errors.append(str(error)), "sasl.mechanism": "SCRAM-SHA-256", "log_level": 0}
+    own = {"error_cb": lambda error: errors.append(str(error)), "sasl.mechanism": "SCRAM-SHA-512", "log_level": 0}
     client = confluent_kafka.admin.AdminClient(secured.confluent() | own)
 
     def is_refused() -> bool:
         client.poll(0.1)
-        return bool(errors) and "the mechanism 'SCRAM-SHA-256' is not enabled" in secured.log
+        return bool(errors) and "the mechanism 'SCRAM-SHA-512' is not enabled" in secured.log
 
     wait_for(is_refused, "an error of the client, and a line in the log", DEADLINE_S)
     assert "PLAIN" in " ".join(errors)

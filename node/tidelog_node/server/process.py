@@ -21,7 +21,9 @@ from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.sasl import SaslLogin
+from tidelog_foundation.sasl.scram_users import ScramUsers
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
+from tidelog_foundation.security.mechanisms import Accounts
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import bind_port
@@ -166,7 +168,8 @@ class Node:
         )
         self._cleaner = CleanerJob(config, self._clean_logs)
         self._cache = MetadataCache(config.inter_broker_listener.name)
-        self._sasl = NodeSasl(settings)
+        users = ScramUsers(lambda: self._cache.image.scram_credentials)
+        self._sasl = NodeSasl(settings, Accounts(users, tokens=ScramUsers(dict)))
         inter_broker = certificates.get(config.inter_broker_listener.name)
         self._transport = _replica_transport(config, inter_broker, self._sasl.login)
         self._node_calls = _node_calls(config, inter_broker, self._sasl.login)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.sasl.settings import ListenerSaslSettings
-from tidelog_foundation.security.mechanisms import ServedMechanism, own_login, served_mechanism
+from tidelog_foundation.security.mechanisms import Accounts, ServedMechanism, own_login, served_mechanism
 from tidelog_node.kafka.server.authentication import ListenerMechanism
 from tidelog_node.kafka.server.logins import ListenerSasl
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
@@ -16,12 +16,13 @@ _SECOND_MS = 1_000
 class NodeSasl:
     """The mechanisms of all Kafka listeners with SASL. They work from :meth:`start` to :meth:`stop`."""
 
-    def __init__(self, settings: DynamicNodeConfig) -> None:
-        """Build the mechanisms.
+    def __init__(self, settings: DynamicNodeConfig, accounts: Accounts) -> None:
+        """Build the mechanisms, which look up ``accounts`` at each login.
 
         Raises:
             ConfigError: A listener's mechanism is not supported, or its settings are invalid.
         """
+        self._accounts = accounts
         self._served: list[ServedMechanism] = []
         self.listeners: dict[str, ListenerSasl] = {}
         """The SASL of each listener with it, by the listener's name."""
@@ -48,7 +49,7 @@ class NodeSasl:
     def _mechanisms(self, sasl: ListenerSaslSettings) -> dict[str, ListenerMechanism]:
         found = {}
         for name, settings in sasl.mechanisms.items():
-            served = served_mechanism(sasl.listener, settings)
+            served = served_mechanism(sasl.listener, settings, self._accounts)
             self._served.append(served)
             found[name] = ListenerMechanism(served.mechanism, served.max_session_ms)
         return found
