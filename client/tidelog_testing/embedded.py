@@ -27,6 +27,7 @@ from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import Node
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
+from tidelog_quorum.server.authorization import controller_guard
 from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.process import ControllerServer
 from tidelog_quorum.server.quorum_controller import QuorumController
@@ -119,7 +120,8 @@ class EmbeddedCluster:
         server = grpc.aio.server(options=server_options(MAX_FRAME_BYTES), maximum_concurrent_rpcs=MAX_CALLS)
         voter = Voter(1, HOST, bind_port(server, HOST, 0))
         config = parse_config(QuorumConfig, {**self._settings.controller, **_controller_settings(voter)})
-        self._controller = ControllerServer(config, server, SoleVoter(voter, self._storage.log))
+        engine = SoleVoter(voter, self._storage.log)
+        self._controller = ControllerServer(config, server, engine, guard=controller_guard(config))
         await self._controller.start()
         try:
             stop = asyncio.Event()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -44,6 +44,8 @@ class FetchRequest:
     forgotten: Sequence[PartitionKey] = ()
     uses_topic_ids: bool | None = None
     may_read_followers: bool = False
+    may_read: Callable[[str], bool] | None = None
+    """Returns whether the caller may read a topic; None on a node without an authorizer."""
 
     def ending_wait(self) -> FetchRequest:
         """Return the request that asks a leader to answer this request now. It must belong to a session."""

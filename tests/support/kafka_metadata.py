@@ -63,6 +63,7 @@ class ImageNode:
         self.wanted = []
         self.metadata = MetadataCache()
         creator = SimpleNamespace(want=self.wanted.extend) if creates else None
+        self.guard = None
         self.context = SimpleNamespace(cluster_id="c1", metadata=self.metadata, topic_creator=creator)
         self.add(*records)
 

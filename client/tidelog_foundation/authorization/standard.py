@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, TypeVar
 
 from tidelog_foundation.authorization.acl_index import AclIndex, canonical_host
+from tidelog_foundation.ids import AclId
 from tidelog_foundation.requests.acls import AclBinding, AclOperation, ResourceType
 
 K = TypeVar("K")
@@ -23,26 +24,30 @@ _MAX_CACHED: Final = 20_000
 """The largest number of decisions in a cache, which is emptied when it is full."""
 _MAX_CACHED_NAME: Final = 256
 """The length of the longest name in the cache; topics have shorter ones."""
+_TYPE_BITS: Final = 4
 _ANY_NAME: Final = "hardcode"
 """The resource that stands for all others in the first check of :meth:`StandardRules.allows_any`, as in Kafka."""
 
 
 class StandardRules:
-    """Decisions without an audit log. They are cached until the ACLs change."""
+    """Decisions without an audit log. They are cached until the ACLs change.
+
+    Without ACLs, before the first :meth:`set_acls`, super users alone may do something.
+    """
 
     def __init__(self, super_users: Collection[str] = (), *, allow_if_no_acl: bool = False) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
-        self._acls: Mapping[bytes, AclBinding] = {}
+        self._acls: Mapping[AclId, AclBinding] | None = None
         self._index = AclIndex()
-        self._cache: dict[tuple[str, str, AclOperation, ResourceType, str], bool] = {}
-        self._cache_of_types: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
+        self._cache: dict[tuple[str, str, int, str], bool] = {}
+        self._cache_of_types: dict[tuple[str, str, int], bool] = {}
 
-    def set_acls(self, acls: Mapping[bytes, AclBinding]) -> None:
+    def set_acls(self, acls: Mapping[AclId, AclBinding]) -> None:
         """Take the current ACLs, by id. An ACL is immutable, so only the ids are compared."""
         if acls is self._acls:
             return
-        before, self._acls = self._acls, acls
+        before, self._acls = self._acls or {}, acls
         for acl_id in before.keys() - acls.keys():
             self._index.remove(before[acl_id])
         for acl_id in acls.keys() - before.keys():
@@ -54,10 +59,11 @@ class StandardRules:
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> bool:
         """Return whether a principal may perform an operation on a resource from a host."""
-        key = (principal, host, operation, resource_type, name)
+        # Members of enumerations have a slow hash.
+        key = (principal, host, operation << _TYPE_BITS | resource_type, name)
         decision = self._cache.get(key)
         if decision is None:
-            decision = self._decide(*key)
+            decision = self._decide(principal, host, operation, resource_type, name)
             if len(name) <= _MAX_CACHED_NAME:
                 _store(self._cache, key, decision)
         return decision
@@ -66,7 +72,7 @@ class StandardRules:
         """Return whether a principal may perform an operation on at least one resource of a type (KIP-679)."""
         if self.allows(principal, host, operation, resource_type, _ANY_NAME):
             return True
-        key = (principal, host, operation, resource_type)
+        key = (principal, host, operation << _TYPE_BITS | resource_type)
         decision = self._cache_of_types.get(key)
         if decision is None:
             decision = self._index.allows_any(principal, canonical_host(host), operation, resource_type)
@@ -78,6 +84,8 @@ class StandardRules:
     ) -> bool:
         if principal in self._super_users:
             return True
+        if self._acls is None:
+            return False
         decision = self._index.decide(principal, canonical_host(host), operation, resource_type, name)
         return self._allow_if_no_acl if decision is None else decision
 

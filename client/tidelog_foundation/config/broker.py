@@ -202,7 +202,8 @@ DYNAMIC_BROKER_KEYS = frozenset(map(config_key, dataclasses.fields(DynamicBroker
 
 _READ_ONLY_KEYS = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-    advertised.listeners auto.create.topics.enable auto.leader.rebalance.enable
+    advertised.listeners allow.everyone.if.no.acl.found authorizer.class.name
+    auto.create.topics.enable auto.leader.rebalance.enable
     broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms
     cluster.id connection.failed.authentication.delay.ms connections.max.idle.ms connections.max.reauth.ms
     controlled.shutdown.timeout.ms controller.listener.names
@@ -247,7 +248,7 @@ _READ_ONLY_KEYS = """
     ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.key.password
     ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
     ssl.principal.mapping.rules ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
-    ssl.truststore.type
+    ssl.truststore.type super.users
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.min.isr
     transaction.state.log.num.partitions transaction.state.log.replication.factor

@@ -18,6 +18,7 @@ from tidelog_foundation.records.header import (
     RecordBatchHeader,
     assign_offsets,
     encode_batch,
+    is_transactional,
 )
 from tidelog_foundation.records.reader import (
     FoundRecord,

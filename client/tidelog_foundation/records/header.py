@@ -45,11 +45,18 @@ CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 _LEADER_EPOCH_POSITION = 12
 _MAGIC_POSITION = 16
+_ATTRIBUTES_POSITION = 22
+"""The position of the lower byte of the attributes."""
 _MAX_TIMESTAMP_POSITION = 35
 _INT8, _INT16, _UINT32, _INT32, _INT64 = (struct.Struct(">" + code) for code in "bhIiq")
 
 Buffer = bytes | bytearray | memoryview
 """The contiguous bytes of a batch."""
+
+
+def is_transactional(records: Buffer) -> bool:
+    """Return whether the attributes of the first batch say that it belongs to a transaction."""
+    return len(records) >= HEADER_SIZE and bool(records[_ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK)
 
 
 class RecordBatchHeader(NamedTuple):

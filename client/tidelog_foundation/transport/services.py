@@ -12,7 +12,8 @@ import logging
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, get_type_hints
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, get_type_hints
 
 import grpc
 import grpc.aio
@@ -28,6 +29,9 @@ from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.status import abort_with
 
+if TYPE_CHECKING:
+    from tidelog_foundation.authorization import Access
+
 logger = logging.getLogger(__name__)
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -41,15 +45,22 @@ ErrorDetails: TypeAlias = Callable[[TidelogError], Iterable[tuple[str, str]]]
 _USER_AGENT = "user-agent"
 
 
+def anyone(_: RpcContext) -> Principal:
+    """Return the principal of a call to a listener that does not authenticate."""
+    return ANONYMOUS
+
+
 class Caller:
     """The origin of a call, valid until the call ends."""
 
-    __slots__ = ("_rpc", "principal")
+    __slots__ = ("_rpc", "access", "principal")
 
     def __init__(self, rpc: RpcContext, principal: Principal = ANONYMOUS) -> None:
         self._rpc = rpc
         self.principal = principal
         """The identity of the caller."""
+        self.access: tuple[object, Access] | None = None
+        """The decisions of the guard, with the ACLs that they are based on."""
 
     @property
     def connection(self) -> str:
@@ -71,6 +82,24 @@ class Caller:
     def when_sent(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when the response has been sent or the call has failed."""
         self._rpc.add_done_callback(lambda _: callback())  # type: ignore[arg-type]  # the stub wants a class
+
+
+class Guard(Protocol):
+    """Authorizes calls. It is asked before the handler of each."""
+
+    def answer(self, method: str, request: Q, caller: Caller, handle: Callable[[Q], Awaitable[R]]) -> Awaitable[R]:
+        """Return the response of ``handle`` to the allowed part of a request, with the denials.
+
+        Raises:
+            TidelogError: The request is denied as a whole.
+        """
+
+    def admit(self, method: str, caller: Caller) -> None:
+        """Return if the caller may open a stream.
+
+        Raises:
+            TidelogError: The stream is denied.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,29 +157,47 @@ class Service:
         self._error_details = error_details
 
     def add_to(
-        self, server: grpc.aio.Server, intake: Intake | None = None, identify: Identify = lambda _: ANONYMOUS
+        self,
+        server: grpc.aio.Server,
+        intake: Intake | None = None,
+        identify: Identify = anyone,
+        guard: Guard | None = None,
     ) -> None:
-        """Serve the calls of ``server``. ``intake`` receives all requests except those of request streams."""
-        handlers = {m.name: self._handler_of(m, e, c, intake, identify) for m, e, c in self._methods}
+        """Serve the calls of ``server``. ``intake`` receives all requests except those of request streams.
+
+        Without a guard, everybody may do everything.
+        """
+        handlers = {m.name: self._handler_of(m, e, c, intake, identify, guard) for m, e, c in self._methods}
         _register(server, self._descriptor, handlers)
 
     def _handler_of(
-        self, method: MethodDescriptor, entry: Method, codecs: _Codecs, intake: Intake | None, identify: Identify
+        self,
+        method: MethodDescriptor,
+        entry: Method,
+        codecs: _Codecs,
+        intake: Intake | None,
+        identify: Identify,
+        guard: Guard | None,
     ) -> _Handler:
         async def answer(_: object, rpc: RpcContext) -> Any:
             assert isinstance(entry, Call)
             assert intake is not None
             try:
-                return await _answer(entry, codecs, intake, rpc, Caller(rpc, identify(rpc)))
+                caller = Caller(rpc, identify(rpc))
+                if guard is None:
+                    return await _answer(entry, codecs, intake, rpc, partial(_handle, entry, caller))
+                answer = partial(_handle_guarded, guard, method.name, entry, caller)
+                return await _answer(entry, codecs, intake, rpc, answer)
             except Exception as error:  # noqa: BLE001  # _abort logs it
                 await self._abort(method, rpc, error)
 
         async def answer_all(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
             assert not isinstance(entry, Call)
             try:
-                async with contextlib.aclosing(
-                    _answers(entry, codecs, intake, rpc, Caller(rpc, identify(rpc)))
-                ) as responses:
+                caller = Caller(rpc, identify(rpc))
+                if guard is not None:
+                    guard.admit(method.name, caller)
+                async with contextlib.aclosing(_answers(entry, codecs, intake, rpc, caller)) as responses:
                     async for response in responses:
                         yield response
             except Exception as error:  # noqa: BLE001  # _abort logs it
@@ -243,13 +290,23 @@ def _codec(value_type: type[Any], message_type: type[Message]) -> MessageCodec[A
     return None if issubclass(value_type, (Message, bytes)) else MessageCodec(value_type, message_type)
 
 
-async def _answer(call: Call[Any, Any], codecs: _Codecs, intake: Intake, rpc: RpcContext, caller: Caller) -> Any:
+def _handle(call: Call[Q, R], caller: Caller, request: Q) -> Awaitable[R]:
+    return call.handle(request, caller)
+
+
+def _handle_guarded(guard: Guard, method: str, call: Call[Q, R], caller: Caller, request: Q) -> Awaitable[R]:
+    return guard.answer(method, request, caller, partial(_handle, call, caller))
+
+
+async def _answer(
+    call: Call[Any, Any], codecs: _Codecs, intake: Intake, rpc: RpcContext, handle: Callable[[Any], Awaitable[Any]]
+) -> Any:
     charge = call.charge or intake.charge
     message, size = await intake.receive(codecs.request_type, rpc, charge)
     try:
         request = await codecs.decode(message, size)
         del message
-        return await codecs.encode(await call.handle(request, caller))
+        return await codecs.encode(await handle(request))
     finally:
         charge.give_back(size)
 

@@ -21,8 +21,10 @@ import logging
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from tidelog_foundation.authorization import READ_TOPIC, Access
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.acls import AclOperation
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
@@ -51,6 +53,13 @@ class Translation(Protocol[R_co]):
 
     def in_steps(self, response: FetchResponse, /) -> Generator[None, None, R_co]:
         """Return the listener's response, step by step."""
+
+
+def permission_to_read(access: Access, request: FetchRequest) -> Callable[[str], bool]:
+    """Return the decision about topics: a follower acts for the cluster, a consumer reads."""
+    if request.replica is not None:
+        return lambda _: access.on_cluster(AclOperation.CLUSTER_ACTION)
+    return functools.partial(access.has, READ_TOPIC)
 
 
 def begin_fetch(
@@ -312,8 +321,19 @@ class _Fetch:
                 self._size -= before.size
             item = items[key] = FetchItem(key, partitions[key])
             item.is_repeated = before is not None and before.error is None
-            looked_at.append(item)
+            if self._request.may_read is None or self._may_read(item):
+                looked_at.append(item)
         self._read(looked_at)
+
+    def _may_read(self, item: FetchItem) -> bool:
+        """Fail a partition that the caller may not read. One of an unknown id passes, and has the error of that."""
+        topic = item.key[0]
+        name = topic if isinstance(topic, str) else self._context.metadata.topic_name(topic)
+        assert self._request.may_read is not None
+        if name is None or self._request.may_read(name):
+            return True
+        item.fail(error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ""))
+        return False
 
     def _wait_for_room(self) -> None:
         starved = [item.key for item in self._items.values() if item.is_starved]

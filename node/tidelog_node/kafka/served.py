@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from tidelog_foundation.authorization import Access
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
@@ -45,11 +47,23 @@ class Caller:
     """The time at which the connection was opened, on the monotonic clock."""
     has_token: bool = False
     """True if the client was authenticated by a delegation token."""
+    accesses: dict[str, tuple[object, Access]] = field(default_factory=dict, compare=False, repr=False)
+    """The decisions of the guard by API, with the ACLs that they are based on."""
 
     @property
     def host(self) -> str:
         """The client's address."""
         return self.client.host.removeprefix("/")
+
+
+class Guard(Protocol):
+    """Applies the rule of an API to a request before its handler."""
+
+    def answer(self, key: ApiKey, request: Q, caller: Caller, handle: Callable[[Q], Awaitable[R]]) -> Awaitable[R]:
+        """Return the response of ``handle`` to the allowed part of a request, with the denials."""
+
+    def access(self, api: str, caller: Caller) -> Access:
+        """Return the decisions about requests of an API, under the current ACLs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,8 @@ class KafkaNode:
 
     context: NodeContext
     groups: GroupCoordinator
+    guard: Guard | None = None
+    """Authorizes requests; None for a node without an authorizer."""
 
 
 class Request(NamedTuple):
@@ -140,7 +156,17 @@ class MessageApi(Generic[Q, R]):
         return await self._answer(node, message, caller)
 
     async def _answer(self, node: KafkaNode, message: Q, caller: Caller) -> Body:
-        response = await self.handle(node, message, caller)
+        if node.guard is None:
+            response = await self.handle(node, message, caller)
+        else:
+            handle = partial(_handle, self.handle, node, caller)
+            response = await node.guard.answer(self.key, message, caller, handle)
         writer = Writer()
         await TimeSlices().result_of(encode_in_steps(response, writer, caller.version))
         return writer.chunks()
+
+
+def _handle(
+    handle: Callable[[KafkaNode, Q, Caller], Awaitable[R]], node: KafkaNode, caller: Caller, request: Q
+) -> Awaitable[R]:
+    return handle(node, request, caller)

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidelog_foundation.authorization.settings import AuthorizerSettings
 from tidelog_foundation.config import any_of, at_least, between, endpoints, int_setting, not_empty, one_of, setting
 from tidelog_foundation.config.health import HealthSettings
 from tidelog_foundation.sasl.settings import SaslSettings
@@ -21,7 +22,7 @@ _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, SaslSettings, TokenKey):
+class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, SaslSettings, TokenKey, AuthorizerSettings):
     """The settings in the properties file of ``tidelog-node``, including those that can change at run time.
 
     Raises:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import partial
 
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.authorization import Access
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
+from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, parse
 from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
-from tidelog_node.handlers.fetch import LONG_BYTES
+from tidelog_node.handlers.fetch import LONG_BYTES, permission_to_read
+from tidelog_node.server.authorization.produce import (
+    NONE_DENIED,
+    Denials,
+    completed_response,
+    names_only,
+    permitted_batches,
+)
 from tidelog_node.server.fetch_messages import request_from_proto, request_from_proto_in_steps, response_to_proto
 from tidelog_node.server.services import call_of
 
@@ -30,10 +39,13 @@ The next request of each may be in memory before the budget is checked.
 """
 
 
-def log_service(context: NodeContext, budget: ByteBudget) -> Service:
-    """Return the service. ``budget`` limits the produce requests of all connections together."""
+def log_service(context: NodeContext, budget: ByteBudget, guard: AuthorizingGuard | None = None) -> Service:
+    """Return the service. ``budget`` limits the produce requests of all connections together.
+
+    ``guard`` is the one that authorizes the calls, None for a node without an authorizer.
+    """
     charge = produce_charge(budget)
-    records = RecordCalls(context, charge)
+    records = RecordCalls(context, charge, guard)
 
     return Service(
         pb.DESCRIPTOR.services_by_name["LogService"],
@@ -62,19 +74,24 @@ def produce_charge(budget: ByteBudget) -> Charge:
 class RecordCalls:
     """The calls that transfer records. Requests cost ``charge``; ``response_budget`` limits the fetch responses."""
 
-    def __init__(self, context: NodeContext, charge: Charge) -> None:
+    def __init__(self, context: NodeContext, charge: Charge, guard: AuthorizingGuard | None = None) -> None:
         self._context = context
         self._charge = charge
+        self._guard = guard
         self._streams: Counter[str] = Counter()
         """The number of streams by connection."""
 
-    async def produce(self, request: pb.ProduceRequest, _caller: Caller) -> pb.ProduceResponse:
+    async def produce(self, request: pb.ProduceRequest, caller: Caller) -> pb.ProduceResponse:
         """Append the batches of one request."""
-        return await produce(self._context, request)
+        if self._guard is None:
+            return await produce(self._context, request)
+        allowed, denied = permitted_batches(self._guard.access("Produce", caller), request)
+        return completed_response(request, await produce(self._context, allowed), denied)
 
     async def produce_stream(self, read: Read, caller: Caller) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
         """Append the batches of a stream of requests in order."""
-        stream, connection = _ProduceStream(self._context, self._charge), caller.connection
+        access = None if self._guard is None else partial(self._guard.access, "ProduceStream", caller)
+        stream, connection = _ProduceStream(self._context, self._charge, access), caller.connection
         if self._streams[connection] >= _MAX_STREAMS:
             text = f"the connection has {_MAX_STREAMS} streams of produce requests already"
             raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
@@ -91,7 +108,8 @@ class RecordCalls:
 
         They are serialized here, so that the response itself need not stay in memory until then.
         """
-        serialized = (await fetch(self._context, request)).SerializeToString()
+        access = None if self._guard is None else self._guard.access("Fetch", caller)
+        serialized = (await fetch(self._context, request, access)).SerializeToString()
         budget, size = self._context.response_budget, len(serialized)
         budget.take(size)
         caller.when_sent(partial(budget.give_back, size))
@@ -106,8 +124,8 @@ async def produce(context: NodeContext, request: pb.ProduceRequest) -> pb.Produc
     return await pending.completion(_produce_response)
 
 
-async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchResponse:
-    """Read, wait if there is too little, and answer.
+async def fetch(context: NodeContext, request: pb.FetchRequest, access: Access | None = None) -> pb.FetchResponse:
+    """Read, wait if there is too little, and answer. Without ``access``, everybody may read everything.
 
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID: the request is for another cluster.
@@ -116,6 +134,8 @@ async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchRespo
         asked = await TimeSlices().result_of(request_from_proto_in_steps(request))
     else:
         asked = request_from_proto(request)
+    if access is not None:
+        asked.may_read = permission_to_read(access, asked)
     begun = handlers.begin_fetch(context, asked, response_to_proto)
     return begun if isinstance(begun, pb.FetchResponse) else await begun
 
@@ -129,9 +149,10 @@ class _ProduceStream:
     too many others wait for the budget is refused and freed.
     """
 
-    def __init__(self, context: NodeContext, charge: Charge) -> None:
+    def __init__(self, context: NodeContext, charge: Charge, access: Callable[[], Access] | None = None) -> None:
         self._context = context
         self._charge = charge
+        self._access = access
         self._responses: asyncio.Queue[pb.ProduceStreamResponse | None] = asyncio.Queue()
         self._places = asyncio.Semaphore(_MAX_PIPELINED)
 
@@ -183,8 +204,13 @@ class _ProduceStream:
             raise
 
     async def _start(self, item: pb.ProduceStreamRequest, size: int, tasks: asyncio.TaskGroup) -> None:
-        pending = await self._begin(item.request, size)
-        task = tasks.create_task(self._complete(item.correlation_id, pending), name=f"produce-{item.correlation_id}")
+        request, denied = item.request, NONE_DENIED
+        if self._access is not None:
+            request, denied = permitted_batches(self._access(), request)
+        pending = await self._begin(request, size)
+        complete = partial(_completed, names_only(item.request), denied) if denied else _produce_response
+        completion = self._complete(item.correlation_id, pending, complete)
+        task = tasks.create_task(completion, name=f"produce-{item.correlation_id}")
         # Not in the task itself: a task that is cancelled before its first step executes none of its code.
         task.add_done_callback(partial(self._end, pending, size))
 
@@ -195,11 +221,16 @@ class _ProduceStream:
             self._charge.give_back(size)
             raise
 
-    async def _complete(self, correlation_id: int, pending: handlers.PendingProduce) -> None:
+    async def _complete(
+        self,
+        correlation_id: int,
+        pending: handlers.PendingProduce,
+        response: Callable[[list[handlers.TopicOutcome]], pb.ProduceResponse],
+    ) -> None:
         if pending.is_complete:
-            self._answer(correlation_id, _produce_response(pending.outcomes))
+            self._answer(correlation_id, response(pending.outcomes))
         else:
-            self._answer(correlation_id, await pending.completion(_produce_response))
+            self._answer(correlation_id, await pending.completion(response))
 
     def _answer(self, correlation_id: int, response: pb.ProduceResponse) -> None:
         self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
@@ -207,6 +238,12 @@ class _ProduceStream:
     def _end(self, pending: handlers.PendingProduce, size: int, _: asyncio.Task[None]) -> None:
         pending.abandon()
         self._charge.give_back(size)
+
+
+def _completed(
+    request: pb.ProduceRequest, denied: Denials, outcomes: Iterable[handlers.TopicOutcome]
+) -> pb.ProduceResponse:
+    return completed_response(request, _produce_response(outcomes), denied)
 
 
 def _produce_response(outcomes: Iterable[handlers.TopicOutcome]) -> pb.ProduceResponse:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
+from tidelog_foundation.authorization import Authorizer
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
@@ -25,6 +26,7 @@ from tidelog_foundation.sasl.scram_users import ScramUsers
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.security.mechanisms import Accounts
 from tidelog_foundation.transport import server_options
+from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.health import HealthPort
@@ -46,6 +48,7 @@ from tidelog_node.handlers.requests.transactions import AddPartitionsToTxnReques
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.handlers.transaction_verifier import TransactionVerifier
 from tidelog_node.kafka.apis.registry import all_apis
+from tidelog_node.kafka.authorization import KafkaGuard
 from tidelog_node.kafka.client.node_calls import KafkaNodeCalls
 from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
 from tidelog_node.kafka.served import KafkaNode
@@ -67,6 +70,7 @@ from tidelog_node.partitions.housekeeping import (
 )
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.replication import ReplicaSelector
+from tidelog_node.server.authorization import RULES, STREAMS
 from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
@@ -359,6 +363,7 @@ class Node:
             verifier=self._verifier,
             verification=lambda: self._settings.current.verification_settings(),
             token_key=self._config.delegation_token_secret_key,
+            has_authorizer=self._config.has_authorizer,
         )
         self._transactions.connect(NodeMarkerSender(context, self._node_calls))
         request_limit = self._config.queued_max_request_bytes
@@ -366,22 +371,29 @@ class Node:
         requests = RequestBudgets(budget, request_limit)
         intake = Intake(Charge(requests.others))
         identify = callers_of(self._certificates.get(self._config.grpc_listener.name))
+        authorizer = self._config.new_authorizer()
+        guard = None if authorizer is None else self._grpc_guard(authorizer)
         for service in (
-            log_service(context, budget),
+            log_service(context, budget, guard),
             admin_service(context),
             group_service(context, self._groups, self._transactions),
             transaction_service(context),
         ):
-            service.add_to(self._server, intake, identify)
+            service.add_to(self._server, intake, identify, guard)
         add_servicer(self._server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
         await self._health_port.start()
-        node = KafkaNode(context, self._groups)
+        kafka_guard = None if authorizer is None else KafkaGuard(authorizer, self._cache)
+        node = KafkaNode(context, self._groups, kafka_guard)
         await self._kafka.serve(node, all_apis(), requests, self._sasl.listeners)
         self._lifecycle.note_serving()
         listeners = (self._config.grpc_listener, *self._config.kafka_listeners)
         logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, listeners)))
+
+    def _grpc_guard(self, authorizer: Authorizer) -> AuthorizingGuard:
+        cache, listener = self._cache, self._config.grpc_listener.name
+        return AuthorizingGuard(authorizer, RULES, STREAMS, lambda: cache.image.acls, cache.topic_name, listener)
 
     async def _shut_down(self, fetchers: FetcherPool, background: list[asyncio.Task[None]]) -> None:
         logger.info("Node %d is stopping", self._broker_id)

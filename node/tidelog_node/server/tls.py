@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import grpc
 
-from tidelog_foundation.security import ANONYMOUS
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.security.principal_mapping import PrincipalMapping
 from tidelog_foundation.transport.credentials import identify_callers, server_credentials
-from tidelog_foundation.transport.services import Identify
+from tidelog_foundation.transport.services import Identify, anyone
 from tidelog_node.kafka.server.tls import ListenerTls
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
@@ -48,4 +47,4 @@ def grpc_credentials(config: NodeConfig, certificates: Mapping[str, CertificateS
 
 def callers_of(certificates: CertificateStore | None) -> Identify:
     """Return the function that identifies the callers of a gRPC listener with these certificates."""
-    return identify_callers(certificates.settings) if certificates is not None else lambda _: ANONYMOUS
+    return identify_callers(certificates.settings) if certificates is not None else anyone

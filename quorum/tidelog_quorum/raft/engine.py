@@ -16,9 +16,8 @@ import grpc.aio
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
-from tidelog_foundation.security import ANONYMOUS
 from tidelog_foundation.security.certificate_store import CertificateStore
-from tidelog_foundation.transport.services import Identify
+from tidelog_foundation.transport.services import Guard, Identify, anyone
 from tidelog_quorum.raft.core import commands, events, messages
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.core.raft import Raft
@@ -50,9 +49,10 @@ class TidelogRaft:
     ``voters`` is the first set of voters, with or without this replica (which then follows without a vote); the set in
     the log takes precedence. ``advertised`` is the address at which the others reach this replica; ``bootstrap`` has
     addresses of controllers to ask when the voters are unknown. The service is added to ``server``, which the caller
-    starts and stops; it should serve until :meth:`stop` has returned. When the disk fails or is full, or another voter
-    or the listener breaks its contract, the engine falls silent for good: no event reaches the core and no command is
-    executed, and the other voters elect a leader. :meth:`wait_failed` then raises the error.
+    starts and stops; it should serve until :meth:`stop` has returned. ``identify`` and ``guard`` decide about its
+    callers. When the disk fails or is full, or another voter or the listener breaks its contract, the engine falls
+    silent for good: no event reaches the core and no command is executed, and the other voters elect a leader.
+    :meth:`wait_failed` then raises the error.
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class TidelogRaft:
         random: RandomSource | None = None,
         resolve: Resolve = resolve_address,
         certificates: CertificateStore | None = None,
-        identify: Identify = lambda _: ANONYMOUS,
+        identify: Identify = anyone,
+        guard: Guard | None = None,
     ) -> None:
         self.leader = LeaderAndEpoch(None, 0, False)
         self._me = Introduction(cluster_id, node_id, b"", advertised)
@@ -93,7 +94,7 @@ class TidelogRaft:
         self._failed = asyncio.Event()
         self._writer = StorageWriter(self._on_written, self._fail)
         self._receiver = RaftReceiver(self._on_message)
-        add_raft_service(self._receiver, server, identify)
+        add_raft_service(self._receiver, server, identify, guard)
 
     @property
     def directory_id(self) -> bytes:

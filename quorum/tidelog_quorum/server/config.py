@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from tidelog_foundation.authorization.settings import AuthorizerSettings
 from tidelog_foundation.config import at_least, not_empty, one_of, setting
 from tidelog_foundation.config.endpoints import (
     GRPC_SSL,
@@ -26,7 +27,7 @@ _ANY_HOST = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig(ControllerConfig, HealthSettings, SslSettings):
+class QuorumConfig(ControllerConfig, HealthSettings, SslSettings, AuthorizerSettings):
     """The properties of ``tidelog-quorum``, including those that govern the controller's decisions.
 
     Raises:
@@ -175,6 +176,11 @@ class QuorumConfig(ControllerConfig, HealthSettings, SslSettings):
             raise ValueError("controller.quorum.engine=pysyncobj needs controller.quorum.pysyncobj.voters")
         if self.has_tls:
             raise ValueError("controller.quorum.engine=pysyncobj does not encrypt: listeners must be GRPC://host:port")
+        if self.has_authorizer:
+            raise ValueError(
+                f"controller.quorum.engine=pysyncobj does not authorize: authorizer.class.name must not be set, but is "
+                f"{self.authorizer_class_name}"
+            )
         if self.controller_quorum_bootstrap_servers:
             raise ValueError(
                 "controller.quorum.engine=pysyncobj cannot change its voters: it takes no "

@@ -7,9 +7,8 @@ from pathlib import Path
 import grpc.aio
 
 from tidelog_foundation.errors import ConfigError
-from tidelog_foundation.security import ANONYMOUS
 from tidelog_foundation.security.certificate_store import CertificateStore
-from tidelog_foundation.transport.services import Identify
+from tidelog_foundation.transport.services import Guard, Identify, anyone
 from tidelog_quorum.raft.engine import TidelogRaft
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.config import PYSYNCOBJ, QuorumConfig
@@ -22,11 +21,12 @@ def build_engine(
     config: QuorumConfig,
     server: grpc.aio.Server,
     certificates: CertificateStore | None = None,
-    identify: Identify = lambda _: ANONYMOUS,
+    identify: Identify = anyone,
+    guard: Guard | None = None,
 ) -> RaftEngine:
     """Return the engine, not started.
 
-    Tidelog's own adds its service to ``server`` for callers that ``identify`` accepts, and connects with
+    Tidelog's own adds its service to ``server`` for callers that ``identify`` and ``guard`` accept, and connects with
     ``certificates``.
 
     Raises:
@@ -50,6 +50,7 @@ def build_engine(
         snapshots=config.snapshot_config(),
         certificates=certificates,
         identify=identify,
+        guard=guard,
     )
 
 

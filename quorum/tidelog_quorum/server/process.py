@@ -17,7 +17,6 @@ from tidelog_foundation.config.endpoints import GRPC_SSL, format_address
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.ids import TopicId
-from tidelog_foundation.security import ANONYMOUS
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
@@ -25,13 +24,14 @@ from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.credentials import identify_callers, server_credentials
 from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
-from tidelog_foundation.transport.services import Identify, Service, add_servicer
+from tidelog_foundation.transport.services import Identify, Service, add_servicer, anyone
 from tidelog_foundation.waiting import watch_waits
 from tidelog_quorum.controller.feed import VotersAnnounced
 from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.metadata.records import MetadataRecord
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.protocol import RaftEngine
+from tidelog_quorum.server.authorization import ControllerGuard, controller_guard
 from tidelog_quorum.server.bootstrap_file import read_bootstrap_records
 from tidelog_quorum.server.broker_connections import BrokerConnections
 from tidelog_quorum.server.config import QuorumConfig
@@ -64,10 +64,11 @@ async def serve(config: QuorumConfig) -> None:
     credentials = server_credentials(certificates) if certificates is not None else None
     bind_port(server, host, port, credentials)
     _check_writable(config.metadata_log_dir)
-    identify: Identify = identify_callers(config) if certificates is not None else lambda _: ANONYMOUS
-    engine = build_engine(config, server, certificates, identify)
+    guard = controller_guard(config)
+    identify = identify_callers(config) if certificates is not None else anyone
+    engine = build_engine(config, server, certificates, identify, guard)
     first_records = read_bootstrap_records(Path(config.metadata_log_dir))
-    await ControllerServer(config, server, engine, certificates, identify, first_records).run(stop)
+    await ControllerServer(config, server, engine, certificates, identify, guard, first_records).run(stop)
 
 
 class ControllerServer:
@@ -79,7 +80,8 @@ class ControllerServer:
         server: grpc.aio.Server,
         engine: RaftEngine,
         certificates: CertificateStore | None = None,
-        identify: Identify = lambda _: ANONYMOUS,
+        identify: Identify = anyone,
+        guard: ControllerGuard | None = None,
         first_records: Iterable[MetadataRecord] = (),
     ) -> None:
         self._config = config
@@ -92,8 +94,10 @@ class ControllerServer:
         self.quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
         self._connections = BrokerConnections(self.quorum, _monotonic_ms)
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
+        if guard is not None:
+            guard.follow(self.quorum)
         for service in self._services(feed):
-            service.add_to(server, intake, identify)
+            service.add_to(server, intake, identify, guard)
         checks = health.aio.HealthServicer()
         add_servicer(server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], checks)
         self._health_port = HealthPort(config.health_listener, checks)

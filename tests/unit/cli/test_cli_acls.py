@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from authorized_cluster import authorized_cluster
 from typer.testing import Result
 
 from tidelog import AdminClient, KafkaException
 from tidelog.admin import AclBinding, AclBindingFilter
 from tidelog.testing import FakeCluster
-from tidelog_node.server import process
 
 READ = AclBinding("TOPIC", "t", "LITERAL", "User:a", "*", "READ", "ALLOW")
 PREFIX = AclBinding("GROUP", "g-", "PREFIXED", "User:b", "10.0.0.1", "ALL", "DENY")
@@ -21,10 +20,8 @@ ALL = AclBindingFilter("ANY", None, "ANY", None, None, "ANY", "ANY")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[FakeCluster]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "NodeContext", functools.partial(process.NodeContext, has_authorizer=True))
-        with FakeCluster() as running:
-            yield running
+    with authorized_cluster(named=False) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Iterable, Iterator
 from itertools import islice
 from typing import ClassVar, Final
 
+from tidelog_foundation.authorization import Access
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import TopicId
+from tidelog_foundation.requests.acls import AclOperation, ResourceType
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
@@ -69,18 +71,31 @@ class MetadataApi:
     def _answer(self, node: KafkaNode, asked: wire.MetadataRequest, caller: Caller) -> Body | Awaitable[Body]:
         image = node.context.metadata.image
         view = self._encoded.view(image, caller.listener)
-        topics = self._topics(node, image, asked, view, caller)
-        operations = CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else wire.NO_OPERATIONS
+        access = None if node.guard is None else node.guard.access("METADATA", caller)
+        topics = self._topics(node, image, asked, view, caller, access)
+        operations = wire.NO_OPERATIONS
+        if asked.include_cluster_authorized_operations:
+            operations = CLUSTER_OPERATIONS if access is None else access.operations_on_cluster()
         written = list(islice(topics, _TOPICS_AT_ONCE))
         if len(written) < _TOPICS_AT_ONCE:
             return _response(node, view, operations, written, caller.version)
         return _in_turns(node, view, operations, written, topics, caller.version)
 
     def _topics(
-        self, node: KafkaNode, image: MetadataImage, asked: wire.MetadataRequest, view: ClusterView, caller: Caller
+        self,
+        node: KafkaNode,
+        image: MetadataImage,
+        asked: wire.MetadataRequest,
+        view: ClusterView,
+        caller: Caller,
+        access: Access | None,
     ) -> Iterator[bytes]:
         writer = self._encoded.writer(caller.listener, caller.version)
-        ending = writer.ending(TOPIC_OPERATIONS if asked.include_topic_authorized_operations else wire.NO_OPERATIONS)
+        wants_operations = asked.include_topic_authorized_operations
+        ending = writer.ending(TOPIC_OPERATIONS if wants_operations else wire.NO_OPERATIONS)
+        by_id = any(topic.topic_id != _NO_ID for topic in asked.topics or ())
+        is_named = bool(asked.topics)
+        may_create = asked.allow_auto_topic_creation and node.context.topic_creator is not None
         names, unknown_ids = _names(image, asked, caller.version)
         for topic_id in unknown_ids:
             unknown = writer.topic(ErrorCode.UNKNOWN_TOPIC_ID.code, None, topic_id, is_internal=False, partitions=())
@@ -88,6 +103,16 @@ class MetadataApi:
         missing = []
         for name in names:
             topic = image.topics.get(name)
+            if access is not None:
+                if not access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log=is_named):
+                    if is_named:
+                        yield _denied(writer, None if by_id else name, image.topics[name].topic_id if by_id else _NO_ID)
+                    continue
+                if topic is None and may_create and not _may_create(access, name):
+                    yield _denied(writer, name, _NO_ID)
+                    continue
+                if wants_operations:
+                    ending = writer.ending(access.operations(ResourceType.TOPIC, name))
             if topic is None:
                 error = _why_missing(name)
                 yield writer.topic(error.code, name, _NO_ID, name in INTERNAL_TOPICS, ()) + ending
@@ -95,8 +120,20 @@ class MetadataApi:
                     missing.append(name)
             else:
                 yield self._encoded.topic(view, caller.listener, caller.version, topic) + ending
-        if missing and asked.allow_auto_topic_creation and node.context.topic_creator is not None:
+        if missing and may_create and node.context.topic_creator is not None:
             node.context.topic_creator.want(missing)
+
+
+def _denied(writer: TopicWriter, name: str | None, topic_id: bytes) -> bytes:
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    denied = writer.topic(error.code, name, topic_id, is_internal=False, partitions=())
+    return denied + writer.ending(wire.NO_OPERATIONS)
+
+
+def _may_create(access: Access, name: str) -> bool:
+    if access.on_cluster(AclOperation.CREATE, log=False):
+        return True
+    return access.allows(AclOperation.CREATE, ResourceType.TOPIC, name)
 
 
 async def _in_turns(

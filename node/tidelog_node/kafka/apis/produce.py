@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
+from tidelog_foundation.authorization import WRITE_TOPIC, Access
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.records import HEADER_SIZE
+from tidelog_foundation.records import HEADER_SIZE, is_transactional
+from tidelog_foundation.requests.acls import AclOperation, ResourceType
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext, PartitionOutcome, TopicOutcome
 from tidelog_node.handlers.produce import Acks
@@ -50,7 +52,9 @@ class ProduceApi:
         """
         caller = request.caller
         request.reader.bound_elements(handlers.MAX_PRODUCE_ELEMENTS)
-        call = _Call(node.context, caller.listener, caller.version, wire.decode_request(request.reader, caller.version))
+        access = None if node.guard is None else node.guard.access("PRODUCE", caller)
+        asked = wire.decode_request(request.reader, caller.version)
+        call = _Call(node.context, caller.listener, caller.version, asked, access)
         return call.begin()
 
 
@@ -68,9 +72,12 @@ class _Call:
     ``_refused`` are the batches that are not appended, each with its topic's position in the request.
     """
 
-    __slots__ = ("_asked", "_context", "_listener", "_refused", "_version")
+    __slots__ = ("_access", "_asked", "_context", "_listener", "_refused", "_version")
 
-    def __init__(self, context: NodeContext, listener: str, version: int, asked: wire.ProduceRequest) -> None:
+    def __init__(
+        self, context: NodeContext, listener: str, version: int, asked: wire.ProduceRequest, access: Access | None
+    ) -> None:
+        self._access = access
         self._context = context
         self._listener = listener
         self._version = version
@@ -86,6 +93,9 @@ class _Call:
             )
         if acks is None:
             return self._refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {asked.acks}, expected -1, 0 or 1")
+        if self._access is not None and not self._may_write_transaction(self._access):
+            text = "Transactional Id authorization failed."
+            return self._refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         self._sort_out()
         transaction_version = EPOCH_BUMP_VERSION if self._version >= wire.FIRST_ADDING_PARTITIONS else 0
         batches = _Batches(acks, asked.timeout_ms, asked.topics, asked.transactional_id or "", transaction_version)
@@ -147,7 +157,19 @@ class _Call:
                 self._refused += [(place, PartitionOutcome(item.index, error)) for item in topic.partitions]
                 topic.partitions = []
                 continue
+            if self._access is not None and not self._access.has(WRITE_TOPIC, topic.name):
+                denied = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "")
+                self._refused += [(place, PartitionOutcome(item.index, denied)) for item in topic.partitions]
+                topic.partitions = []
+                continue
             topic.partitions = [item for item in topic.partitions if self._may_have(place, item)]
+
+    def _may_write_transaction(self, access: Access) -> bool:
+        """Return whether the request has no batch of a transaction, or the caller may write in that transaction."""
+        name = self._asked.transactional_id
+        if not any(is_transactional(item.records) for topic in self._asked.topics for item in topic.partitions):
+            return True
+        return name is not None and access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
 
     def _may_have(self, place: int, item: wire.ProducePartition) -> bool:
         records = item.records

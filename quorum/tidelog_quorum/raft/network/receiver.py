@@ -12,9 +12,8 @@ import grpc.aio
 
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.security import ANONYMOUS
 from tidelog_foundation.transport.intake import parse
-from tidelog_foundation.transport.services import Caller, Identify, Read, RequestStream, Service
+from tidelog_foundation.transport.services import Caller, Guard, Identify, Read, RequestStream, Service, anyone
 from tidelog_quorum.raft.core.messages import Message
 from tidelog_quorum.raft.network.codec import decode_message
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
@@ -27,13 +26,16 @@ _MAX_STREAMS_PER_SENDER = 8
 """A peer has one or two streams; a peer that was cut off may have left some that nobody has noticed yet."""
 
 
-def add_raft_service(receiver: RaftReceiver, server: grpc.aio.Server, identify: Identify = lambda _: ANONYMOUS) -> None:
-    """Add the service to ``server`` for the callers that ``identify`` accepts.
+def add_raft_service(
+    receiver: RaftReceiver, server: grpc.aio.Server, identify: Identify = anyone, guard: Guard | None = None
+) -> None:
+    """Add the service to ``server`` for the callers that ``identify`` and ``guard`` accept.
 
     The receiver parses the bytes itself, within its limits.
     """
     table = {"Exchange": RequestStream(receiver.exchange)}
-    Service(pb.DESCRIPTOR.services_by_name["RaftService"], table).add_to(server, identify=identify)
+    service = Service(pb.DESCRIPTOR.services_by_name["RaftService"], table)
+    service.add_to(server, identify=identify, guard=guard)
 
 
 class RaftReceiver:

@@ -63,7 +63,7 @@ KAFKA_TYPES = {
         transaction.state.log.replication.factor
     """,
     "STRING": """
-        advertised.listeners broker.rack compression.type group.consumer.migration.policy
+        advertised.listeners authorizer.class.name broker.rack compression.type group.consumer.migration.policy
         inter.broker.listener.name listener.security.protocol.map listeners log.dirs log.message.timestamp.type
         replica.selector.class sasl.mechanism.inter.broker.protocol
         sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.expected.issuer
@@ -80,6 +80,9 @@ KAFKA_TYPES = {
 }
 """Settings that Kafka's brokers have too, by the types that they are declared with there."""
 OWN = {
+    # In Kafka, keys of the authorizer.
+    "allow.everyone.if.no.acl.found": "BOOLEAN",
+    "super.users": "STRING",
     "leader.replication.throttled.rate": "LONG",
     "follower.replication.throttled.rate": "LONG",
     "replica.alter.log.dirs.io.max.bytes.per.second": "LONG",

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+import tidelog_foundation.authorization
 import tidelog_foundation.oauth
 import tidelog_foundation.sasl
 import tidelog_foundation.security
@@ -105,7 +106,13 @@ def test_node_config_refuses_compaction_lags_that_contradict_each_other():
         parse_config(NodeConfig, REQUIRED | lags)
 
 
-_READERS = (tidelog_node.server, tidelog_foundation.oauth, tidelog_foundation.sasl, tidelog_foundation.security)
+_READERS = (
+    tidelog_node.server,
+    tidelog_foundation.authorization,
+    tidelog_foundation.oauth,
+    tidelog_foundation.sasl,
+    tidelog_foundation.security,
+)
 
 
 def test_every_setting_of_a_node_is_used():

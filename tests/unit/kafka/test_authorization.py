@@ -1,0 +1,137 @@
+"""The rules of Kafka's APIs: what is denied is answered as Kafka answers it, and the rest is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+
+import pytest
+from kafka_admin import AdminNode, name_of
+
+from tidelog_foundation.authorization import StandardAuthorizer, StandardRules
+from tidelog_foundation.requests.acls import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
+from tidelog_node.kafka.apis.registry import all_apis
+from tidelog_node.kafka.authorization import KafkaGuard
+from tidelog_node.kafka.authorization.rules import RULES
+from tidelog_node.kafka.protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
+from tidelog_node.kafka.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from tidelog_node.kafka.protocol.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
+from tidelog_node.kafka.protocol.messages.quorum import UnregisterBrokerRequest, UnregisterBrokerResponse
+from tidelog_node.kafka.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.metadata.records import AccessControlEntryRecord
+
+CALLER = "User:ANONYMOUS"
+TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
+OWN = {"PRODUCE", "FETCH", "METADATA"}
+"""APIs that apply their rules themselves."""
+
+
+def allow(kind, name, *operations):
+    return [
+        AclBinding(kind, name, PatternType.LITERAL, CALLER, "*", operation, AclPermissionType.ALLOW)
+        for operation in operations
+    ]
+
+
+def node_with(*acls, super_users=()):
+    node = AdminNode(1)
+    authorizer = StandardAuthorizer(StandardRules(super_users))
+    records = [AccessControlEntryRecord(i.to_bytes(16, "big"), acl) for i, acl in enumerate(itertools.chain(*acls))]
+    node.controller.do(lambda *_: Result(records, None), None)
+    context = dataclasses.replace(node.node.context, has_authorizer=True)
+    guard = KafkaGuard(authorizer, node.cache)
+    node.node = dataclasses.replace(node.node, context=context, guard=guard)
+    return node
+
+
+def test_every_api_has_a_rule() -> None:
+    assert {key.name for key in all_apis()} - OWN == {key.name for key in RULES}
+
+
+def test_operations_on_the_cluster_are_denied_and_do_nothing() -> None:
+    node = node_with()
+    everything = DescribeAclsRequest(1, None, 1, None, None, 1, 1)
+    assert name_of(node.ask(everything, 3, DescribeAclsResponse).error_code) == "CLUSTER_AUTHORIZATION_FAILED"
+    response = node.ask(UnregisterBrokerRequest(1), 0, UnregisterBrokerResponse)
+    assert name_of(response.error_code) == "CLUSTER_AUTHORIZATION_FAILED"
+    assert 1 in node.image.brokers
+
+
+def test_a_super_user_may_do_everything() -> None:
+    node = node_with(super_users=[CALLER])
+    assert node.ask(DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3, DescribeAclsResponse).error_code == 0
+
+
+def test_settings_are_denied_one_by_one() -> None:
+    node = node_with(allow(TOPIC, "seen", AclOperation.DESCRIBE_CONFIGS))
+    node.create("seen")
+    node.create("hidden")
+    resources = [
+        DescribeConfigsResource(2, "hidden"),
+        DescribeConfigsResource(2, "seen"),
+        DescribeConfigsResource(4, "1"),
+    ]
+    results = node.ask(DescribeConfigsRequest(resources), 4, DescribeConfigsResponse).results
+    assert {(r.resource_name, name_of(r.error_code), bool(r.configs)) for r in results} == {
+        ("seen", None, True),
+        ("hidden", "TOPIC_AUTHORIZATION_FAILED", False),
+        ("1", "CLUSTER_AUTHORIZATION_FAILED", False),
+    }
+
+
+def test_created_topics_hide_settings_that_the_caller_may_not_describe() -> None:
+    node = node_with(allow(TOPIC, "new", AclOperation.CREATE))
+    wanted = [CreatableTopic("new", 1, 1), CreatableTopic("denied", 1, 1)]
+    created, denied = node.ask(CreateTopicsRequest(wanted), 7, CreateTopicsResponse).topics
+    assert (created.name, created.error_code, created.num_partitions, created.configs) == ("new", 0, -1, [])
+    assert name_of(created.topic_config_error_code) == "TOPIC_AUTHORIZATION_FAILED"
+    assert (denied.name, name_of(denied.error_code)) == ("denied", "TOPIC_AUTHORIZATION_FAILED")
+    assert set(node.image.topics) == {"new"}
+
+
+def test_a_denied_deletion_by_id_names_the_topic_only_to_whom_may_describe_it() -> None:
+    node = node_with(allow(TOPIC, "seen", AclOperation.DESCRIBE), allow(TOPIC, "gone", AclOperation.DELETE))
+    ids = {name: node.create(name) for name in ("seen", "hidden", "gone")}
+    states = [DeleteTopicState(None, topic_id) for topic_id in ids.values()]
+    results = node.ask(DeleteTopicsRequest(states), 6, DeleteTopicsResponse).responses
+    assert {(r.topic_id, r.name, name_of(r.error_code)) for r in results} == {
+        (ids["seen"], "seen", "TOPIC_AUTHORIZATION_FAILED"),
+        (ids["hidden"], None, "TOPIC_AUTHORIZATION_FAILED"),
+        (ids["gone"], "gone", None),
+    }
+    assert set(node.image.topics) == {"seen", "hidden"}
+
+
+def test_authorized_operations_are_those_of_the_caller() -> None:
+    def operations(*acls):
+        return (
+            node_with(*acls).ask(DescribeClusterRequest(True), 0, DescribeClusterResponse).cluster_authorized_operations
+        )
+
+    assert operations() == 0
+    assert operations(allow(CLUSTER, "kafka-cluster", AclOperation.ALTER)) == 1 << 7 | 1 << 8
+
+
+def test_denials_and_administration_are_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tidelog.authorizer")
+    node = node_with(allow(TOPIC, "new", AclOperation.CREATE))
+    node.ask(CreateTopicsRequest([CreatableTopic("new", 1, 1), CreatableTopic('x"\n', 1, 1)]), 7, CreateTopicsResponse)
+    assert [record.getMessage() for record in caplog.records] == [
+        f'allowed principal="{CALLER}" host=127.0.0.1 client_id="test" api=CREATE_TOPICS operation=CREATE '
+        'resource=TOPIC:"new"',
+        f'denied principal="{CALLER}" host=127.0.0.1 client_id="test" api=CREATE_TOPICS operation=CREATE '
+        r'resource=TOPIC:"x\"\n"',
+    ]
