@@ -148,9 +148,22 @@ def test_kafka_python_produces_and_consumes_after_a_login(secured: Secured) -> N
 
 
 @pytest.mark.compat
-def test_wrong_password_is_an_authentication_error_of_kafka_python(secured: Secured) -> None:
-    with pytest.raises(kafka.errors.SaslAuthenticationFailedError, match="Invalid username or password"):
-        kafka.KafkaAdminClient(**secured.python("wrong"))
+def test_wrong_password_is_in_the_log_of_kafka_python(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
+    """kafka-python retries a failed login until its time ends, and logs the error of each."""
+    with pytest.raises(kafka.errors.KafkaError):
+        kafka.KafkaAdminClient(**secured.python("wrong"), bootstrap_timeout_ms=5_000)
+    assert "Invalid username or password" in caplog.text
+
+
+@pytest.mark.compat
+def test_wrong_password_is_an_error_of_aiokafka(secured: Secured) -> None:
+    async def main() -> None:
+        producer = aiokafka.AIOKafkaProducer(**secured.python("wrong"))
+        with pytest.raises(aiokafka.errors.KafkaError):
+            await producer.start()
+        await producer.stop()
+
+    asyncio.run(main())
 
 
 @pytest.mark.compat

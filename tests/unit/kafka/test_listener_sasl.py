@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 import struct
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
+from certificates import Authority
 from example_counts import examples
 from sasl_clients import (
     authenticate,
@@ -22,9 +25,13 @@ from sasl_clients import (
 )
 from toy_listener import Client, ToyListener, open_listener, request, run, until
 
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.kafka.server.logins import ListenerSasl
+from tidelog_node.kafka.server.tls import ListenerTls
 
 METADATA = ApiKey.METADATA
 NAME = "SASL_PLAINTEXT"
@@ -198,6 +205,42 @@ def test_unauthenticated_connections_count_towards_the_limit_of_their_address() 
             await until(lambda: len(listener.handshakes) == 0)
             assert await principal_of(second) == b"User:alice"
             await logged_in(listener)
+
+    run(main)
+
+
+def test_layer_above_tls_authenticates_and_refuses_as_without_it(tmp_path: Path) -> None:
+    authority = Authority()
+    path = authority.issue("server").write_pem(tmp_path / "server.pem")
+    settings = parse_config(SslSettings, {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(path)})
+    tls = {NAME: ListenerTls(CertificateStore(NAME, settings), None)}
+    context = ssl.create_default_context(cadata=authority.pem)
+
+    async def connect(listener: ToyListener) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        port = listener.listeners.ports[NAME]
+        return await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+
+    async def answer(reader: asyncio.StreamReader) -> bytes:
+        [size] = struct.unpack(">i", await reader.readexactly(4))
+        return (await reader.readexactly(size))[4:]
+
+    async def main() -> None:
+        async with open_listener(names=(NAME,), tls=tls, sasl={NAME: ListenerSasl(mechanisms())}) as listener:
+            reader, writer = await connect(listener)
+            writer.write(prefixed(handshake()) + prefixed(plain()) + request(METADATA, 5, b"principal"))
+            await answer(reader)
+            assert authenticate_response((await answer(reader))[1:]).error_code == 0
+            assert await answer(reader) == b"User:alice"
+            writer.write(request(METADATA, 6, b"big 1000000"))
+            assert len(await answer(reader)) == 1_000_000
+            writer.transport.abort()
+
+            reader, writer = await connect(listener)
+            writer.write(prefixed(handshake()) + prefixed(plain(password="wrong")))
+            await answer(reader)
+            assert authenticate_response((await answer(reader))[1:]).error_code == SASL_AUTHENTICATION_FAILED
+            assert await reader.read() == b""
+            writer.transport.abort()
 
     run(main)
 
