@@ -147,7 +147,7 @@ class ErrorCode(enum.Enum):
     CLUSTER_AUTHORIZATION_FAILED = _denied(31, "Not authorized for the cluster")
     INVALID_TIMESTAMP = _bad(32, "The record's timestamp is out of range")
     UNSUPPORTED_SASL_MECHANISM = _bad(33, "The SASL mechanism is not supported")
-    ILLEGAL_SASL_STATE = _Row(34, "The request is not valid in this SASL state")
+    ILLEGAL_SASL_STATE = _Row(34, "The request is not valid in this SASL state", grpc_status="UNAUTHENTICATED")
     UNSUPPORTED_VERSION = _Row(35, "The API version is not supported", grpc_status="UNIMPLEMENTED")
     TOPIC_ALREADY_EXISTS = _Row(36, "A topic of that name exists", grpc_status="ALREADY_EXISTS")
     INVALID_PARTITIONS = _bad(37, "Invalid number of partitions")
@@ -267,6 +267,8 @@ class ErrorCode(enum.Enum):
 _BY_CODE = {row.code: row for row in ErrorCode}
 OUTAGES = frozenset((ErrorCode._ALL_BROKERS_DOWN, ErrorCode._TIMED_OUT, ErrorCode._RESOLVE))
 """The errors of a client that no node answered in time. A later call may succeed."""
+CLIENT_FAILURES = OUTAGES | {ErrorCode._AUTHENTICATION}
+"""The errors of a whole client, which ``error_cb`` receives."""
 
 _LIBRDKAFKA_NAMES = {
     "STALE_CTRL_EPOCH": ErrorCode.STALE_CONTROLLER_EPOCH,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from tidelog_foundation.config.endpoints import format_address
@@ -60,13 +61,20 @@ class FakeCluster:
     """
 
     def __init__(
-        self, *, cluster_id: str = "fake-cluster", default_partitions: int = 1, auto_create_topics: bool = False
+        self,
+        *,
+        cluster_id: str = "fake-cluster",
+        default_partitions: int = 1,
+        auto_create_topics: bool = False,
+        node_config: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """``node_config`` has further settings of the node, such as those of its security."""
         self.cluster_id = cluster_id
         own = {"cluster.id": cluster_id}
         auto_create = {"auto.create.topics.enable": str(auto_create_topics).lower()}
         self._settings = Settings(
-            {**_GROUP_LIMITS, **own, "num.partitions": str(default_partitions)}, {**_NODE, **own, **auto_create}
+            {**_GROUP_LIMITS, **own, "num.partitions": str(default_partitions)},
+            {**_NODE, **own, **auto_create, **node_config},
         )
         self._storage = Storage()
         self._gate = Gate()

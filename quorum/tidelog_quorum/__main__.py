@@ -19,7 +19,7 @@ async def _serve(properties: dict[str, str]) -> None:
     # Imported after the configuration is validated: gRPC takes most of the start time.
     from tidelog_quorum.server.process import serve
 
-    await serve(config)
+    await serve(config, properties)
 
 
 def main() -> None:

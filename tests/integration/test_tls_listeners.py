@@ -80,9 +80,13 @@ def test_sdk_produces_to_all_replicas_and_consumes_over_tls(secured: Secured) ->
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        pytest.param({"ssl.ca.location": "{other}"}, "CERTIFICATE_VERIFY_FAILED", id="unknown authority"),
-        pytest.param({"ssl.certificate.location": None, "ssl.key.location": None}, "closed", id="no certificate"),
-        pytest.param({"security.protocol": "plaintext"}, r"requires TLS \(security.protocol=ssl\)", id="plain text"),
+        pytest.param({"ssl.ca.location": "{other}"}, "its certificate is not valid: ", id="unknown authority"),
+        pytest.param(
+            {"ssl.certificate.location": None, "ssl.key.location": None}, "require a certificate", id="no cert"
+        ),
+        pytest.param(
+            {"security.protocol": "plaintext"}, r"requires TLS \(security.protocol=ssl or sasl_ssl\)", id="plain text"
+        ),
     ],
 )
 def test_client_that_cannot_connect_with_tls_says_why(

@@ -18,7 +18,7 @@ from tidelog.cluster.attempts import Outcomes as Outcomes
 from tidelog.cluster.config import ClientConfig, read_settings, take_callbacks, take_logger
 from tidelog.monitor import Monitor
 from tidelog_foundation.config import parse_config
-from tidelog_foundation.errors import OUTAGES, ErrorCode, KafkaError, TidelogError, error_for
+from tidelog_foundation.errors import CLIENT_FAILURES, ErrorCode, KafkaError, TidelogError, error_for
 from tidelog_foundation.transport import network_loop
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
-_CALLBACKS = ("error_cb", "throttle_cb")
+_CALLBACKS = ("error_cb", "throttle_cb", "oauth_cb")
 _OBJECTS = (*_CALLBACKS, "logger")
 _READ_ATTEMPT_MS = 5_000
 """The longest wait for one node's answer before the client asks the next."""
@@ -62,9 +62,9 @@ class Operations:
         self._errors = ErrorCalls(callbacks["error_cb"])
         self._log = take_logger(given, logger)
         self._config = parse_config(ClientConfig, given)
-        self._cluster = self._config.cluster_client()
+        self._cluster = self._config.cluster_client(callbacks["oauth_cb"])
         self._coordinators = Coordinators(self._cluster)
-        self._quorum = Quorum(self._cluster, (), self._config.client_id)
+        self._quorum = Quorum(self._cluster, (), self._config.client_id, self._cluster.security)
         self._lifetime = Lifetime(self, "admin client", self._quorum.close)
 
     def _request_ms(self, timeout_s: float | None) -> float:
@@ -152,7 +152,7 @@ class ErrorCalls:
         """Queue an error that concerns the whole client: no node answered. Other errors reach the application by
         futures alone.
         """
-        if self._callback is None or error.code not in OUTAGES:
+        if self._callback is None or error.code not in CLIENT_FAILURES:
             return
         with self._monitor.lock:
             self._errors.append(error.error)

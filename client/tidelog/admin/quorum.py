@@ -196,6 +196,6 @@ class QuorumOperations(Operations):
 
 def _quorum(config: QuorumAdminConfig) -> Quorum:
     servers = config.bootstrap_servers
-    credentials = config.channel_credentials()
-    nodes = ClusterClient(servers, client_id=config.client_id, credentials=credentials) if servers else None
-    return Quorum(nodes, config.bootstrap_controllers, config.client_id, credentials)
+    security = config.client_security()
+    nodes = ClusterClient(servers, client_id=config.client_id, security=security) if servers else None
+    return Quorum(nodes, config.bootstrap_controllers, config.client_id, security)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc.aio
 
 from tidelog.cluster import ClusterClient
+from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.v1 import admin_service_pb2, common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.transport import error_from_rpc
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_foundation.waiting import ReportedWait
 
@@ -78,11 +79,11 @@ class Quorum:
         nodes: ClusterClient | None,
         bootstrap: Iterable[str],
         client_id: str,
-        credentials: grpc.ChannelCredentials | None = None,
+        security: ClientSecurity = OPEN,
     ) -> None:
         """Find the controllers through ``nodes``, which :meth:`close` closes, or at the ``bootstrap`` addresses."""
         self._client_id = client_id
-        self._credentials = credentials
+        self._security = security
         self._nodes = nodes
         self._bootstrap = list(bootstrap)
         self._controllers: list[str] = []
@@ -233,7 +234,7 @@ class Quorum:
 
     def _stub(self, address: str) -> QuorumServiceAsyncStub:
         if address not in self._channels:
-            self._channels[address] = open_channel(address, self._client_id, credentials=self._credentials)
+            self._channels[address] = self._security.open_channel(address, self._client_id)
         return QuorumServiceStub(self._channels[address])
 
 

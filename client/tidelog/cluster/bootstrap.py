@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable
 
 from tidelog.cluster.probe import MAX_TIMEOUT_S, NoAnswer, probe
 from tidelog.cluster.probe_answers import Answer, Protocol
+from tidelog.cluster.security import TlsContext
+from tidelog_foundation.config.endpoints import GRPC_PROTOCOLS
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 
 _UNIMPLEMENTED = "UNIMPLEMENTED: "
@@ -25,12 +27,12 @@ PROBED = frozenset(
 class Bootstrap:
     """The bootstrap servers of one client, and the results of probing them. Used on the network thread.
 
-    With TLS, the bootstrap servers must be gRPC listeners, since a probe is not encrypted.
+    ``tls_context`` returns the TLS context of a client with TLS, which also encrypts the probes.
     """
 
-    def __init__(self, servers: tuple[str, ...], *, has_tls: bool = False) -> None:
+    def __init__(self, servers: tuple[str, ...], tls_context: TlsContext | None = None) -> None:
         self.servers = servers
-        self._has_tls = has_tls
+        self._tls_context = tls_context
         self._targets: dict[str, str] = {}
         self._foreign: set[str] = set()
 
@@ -53,10 +55,8 @@ class Bootstrap:
             if failure.message.startswith(_UNIMPLEMENTED):
                 raise self._refuse(server, "the server speaks gRPC but does not serve clients; it may be a controller")
             return None
-        if self._has_tls:
-            # A probe is not encrypted.
-            return None
-        found = await probe(server, min(max(timeout_s, _LEAST_TIMEOUT_S), MAX_TIMEOUT_S))
+        tls = self._tls_context() if self._tls_context is not None else None
+        found = await probe(server, min(max(timeout_s, _LEAST_TIMEOUT_S), MAX_TIMEOUT_S), tls)
         match found:
             case NoAnswer():
                 raise error_for(found.code, f"{server}: {found.reason}")
@@ -88,7 +88,7 @@ def with_address(address: str, text: str) -> str:
 
 DEFAULT_PORT = 9092
 """The default port of Kafka and librdkafka. A Kafka listener there tells clients the address of gRPC."""
-_SPOKEN = ("PLAINTEXT", "GRPC", "SSL", "GRPC_SSL")
+_SPOKEN = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", *GRPC_PROTOCOLS)
 _HOST = re.compile(r"[\w.%-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]")
 
 

@@ -12,14 +12,13 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-import grpc
-
 from tidelog.cluster.attempts import TopicPartitionKey
 from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.bootstrap import PROBED, Bootstrap, parse_bootstrap_servers, with_address
 from tidelog.cluster.connections import Connection, Connections
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
 from tidelog.cluster.offsets import OffsetAndTimestamp, search_offsets
+from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -45,14 +44,16 @@ class ClusterClient:
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
         channel_options: Iterable[tuple[str, int | str]] = (),
-        credentials: grpc.ChannelCredentials | None = None,
+        security: ClientSecurity = OPEN,
     ) -> None:
-        self._bootstrap = Bootstrap(parse_bootstrap_servers(bootstrap_servers), has_tls=credentials is not None)
+        self._bootstrap = Bootstrap(parse_bootstrap_servers(bootstrap_servers), security.tls_context)
+        self.security = security
+        """The security of connections, also to controllers."""
         self.request_timeout_ms = request_timeout_ms
         # Its own generator, so that it does not disturb the application's random numbers.
         self._dice = random.Random()
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, self._dice.random)
-        self._connections = Connections(client_id, channel_options, credentials)
+        self._connections = Connections(client_id, channel_options, security)
         self.metadata = ClusterMetadata()
         """The current metadata."""
         self.answered_last: str | None = None

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from tidelog.cluster.bootstrap import parse_bootstrap_servers
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.librdkafka import select_settings
+from tidelog.cluster.sasl import OAuthCallback
 from tidelog.cluster.security import SecurityConfig
 from tidelog_foundation.config import at_least, between, config_keys, setting
 from tidelog_foundation.config.providers import resolve_client_settings
@@ -49,8 +50,12 @@ class ClientConfig(SecurityConfig):
         1_000, "The timeout for opening a connection to one address, in milliseconds.", between(1, MAX_INT32)
     )
 
-    def cluster_client(self) -> ClusterClient:
-        """Return a new client with these settings; it connects on first use."""
+    def cluster_client(self, oauth_cb: OAuthCallback | None = None) -> ClusterClient:
+        """Return a new client with these settings; it connects on first use.
+
+        Raises:
+            ConfigError: The security settings contradict each other, or a file cannot be read.
+        """
         return ClusterClient(
             self.bootstrap_servers,
             client_id=self.client_id,
@@ -63,7 +68,7 @@ class ClientConfig(SecurityConfig):
                 # Despite its name, the timeout of one attempt.
                 ("grpc.min_reconnect_backoff_ms", self.socket_connection_setup_timeout_ms),
             ],
-            credentials=self.channel_credentials(),
+            security=self.client_security(oauth_cb),
         )
 
 

@@ -7,15 +7,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-import grpc
 import grpc.aio
 
+from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.transport import error_from_rpc
+from tidelog_foundation.transport.session_channel import log_in
 
 if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _RESOLVE_TEXTS = ("DNS resolution failed", "Name or service not known", "Domain name not found")
+_REFUSED_LOGINS = (
+    ErrorCode.SASL_AUTHENTICATION_FAILED,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    ErrorCode.ILLEGAL_SASL_STATE,
+)
 _CONNECT_TEXT = "Failed to connect to remote host: "
 """gRPC's text between the address, which it repeats, and the reason."""
 
@@ -40,6 +46,14 @@ class Connection:
     admin: AdminServiceAsyncStub
     groups: GroupServiceAsyncStub
     transactions: TransactionServiceAsyncStub
+
+    async def log_in(self) -> None:
+        """Log in if the client uses SASL and has no session; the opening of a stream does not wait for that.
+
+        Raises:
+            TidelogError: As for :meth:`call`.
+        """
+        await self.call(lambda connection: log_in(connection.channel))
 
     async def call(self, call: Callable[[Connection], Awaitable[T]]) -> T:
         """Await ``call(self)``.
@@ -60,10 +74,10 @@ class Connections:
         self,
         client_id: str,
         options: Iterable[tuple[str, int | str]] = (),
-        credentials: grpc.ChannelCredentials | None = None,
+        security: ClientSecurity = OPEN,
     ) -> None:
         self._client_id = client_id
-        self._credentials = credentials
+        self._security = security
         self._options = list(options)
         self._by_address: dict[str, Connection] = {}
         self._closed = False
@@ -78,7 +92,7 @@ class Connections:
             raise error_for(ErrorCode._DESTROY, "the client is closed")
         connection = self._by_address.get(address)
         if connection is None:
-            channel = open_channel(address, self._client_id, self._options, self._credentials)
+            channel = self._security.open_channel(address, self._client_id, self._options)
             connection = Connection(
                 address,
                 channel,
@@ -107,6 +121,8 @@ class Connections:
 def rpc_error(address: str, error: grpc.aio.AioRpcError) -> TidelogError:
     """Return the error of a failed call to ``address``; the texts of transport errors include the address."""
     meant = error_from_rpc(error)
+    if meant.code in _REFUSED_LOGINS:
+        return error_for(ErrorCode._AUTHENTICATION, f"{address}: {meant.message}")
     if meant.code is ErrorCode._TRANSPORT:
         unresolved = any(t in meant.message for t in _RESOLVE_TEXTS)
         reason = meant.message.rpartition(_CONNECT_TEXT)[2]

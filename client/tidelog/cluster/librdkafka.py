@@ -100,7 +100,7 @@ def _ineffective(known: Property, value: object, scope: str) -> str:
 _YIELDS = {"socket.timeout.ms": "request.timeout.ms", "metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
 """Two properties that are one setting in Tidelog: the first counts only where the second is not given."""
 
-_NO_SECURITY = "SASL is not supported yet, and the client would not be authenticated"
+_NO_SECURITY = "the client would not be authenticated"
 _GRPC_SOCKETS = "gRPC configures its sockets itself"
 _GRPC_VERSIONS = "gRPC needs no version negotiation"
 _C_ONLY = "it applies to C programs only"
@@ -185,7 +185,7 @@ def _general() -> Iterator[Property]:
 
 
 def _secure() -> Iterator[Property]:
-    yield from _works("*", "security.protocol", reason="plaintext or ssl; SASL is not supported yet")
+    yield from _works("*", "security.protocol", reason="plaintext, ssl, sasl_plaintext or sasl_ssl")
     for name in ("ca.location", "ca.pem", "certificate.location", "certificate.pem", "key.location", "key.pem"):
         yield Property(f"ssl.{name}", "*", Effect.WORKS, is_security=True)
     for name in ("key.password", "keystore.location", "keystore.password"):
@@ -201,9 +201,11 @@ def _secure() -> Iterator[Property]:
         yield _tls(name, "gRPC has no such check; set ssl.ca.location")
     for name in ("ssl.providers", "ssl.engine.location", "ssl.engine.id"):
         yield _tls(name, "gRPC uses its own TLS library")
-    yield from _security("https.ca.location", "https.ca.pem", "sasl.mechanisms", "sasl.mechanism")
-    yield from _security("sasl.username", "sasl.password", "enable.sasl.oauthbearer.unsecure.jwt")
-    yield from _security("oauth_cb", "oauthbearer_token_refresh_cb", "sasl.oauthbearer.config")
+    for name in ("sasl.mechanisms", "sasl.mechanism", "sasl.username", "sasl.password", "sasl.oauthbearer.config"):
+        yield Property(name, "*", Effect.WORKS, is_security=True)
+    yield from _works("*", "oauth_cb")
+    yield from _security("https.ca.location", "https.ca.pem", "enable.sasl.oauthbearer.unsecure.jwt")
+    yield _tls("oauthbearer_token_refresh_cb", "set oauth_cb")
     for name in ("service.name", "principal", "kinit.cmd", "keytab", "min.time.before.relogin"):
         yield from _security(f"sasl.kerberos.{name}")
     for name in ("method", "client.id", "client.secret", "scope", "extensions", "token.endpoint.url", "sub.claim.name"):

@@ -17,6 +17,7 @@ from tidelog_foundation.errors import ErrorCode
 MAX_TIMEOUT_S: Final = 2.0
 _PAUSE_S: Final = 0.2
 """An answer is complete after a pause of this length."""
+_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "RECORD_LAYER_FAILURE")
 _MOST_BYTES: Final = 64 * 1024
 
 
@@ -28,8 +29,8 @@ class NoAnswer:
     reason: str
 
 
-async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S) -> Answer | NoAnswer:
-    """Return the kind of server at ``host:port``. Never raises."""
+async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S, tls: ssl.SSLContext | None = None) -> Answer | NoAnswer:
+    """Return the kind of server at ``host:port``, over TLS with a context. Never raises."""
     host, port = parse_address(address)
     is_resolved = _is_number(host)
     try:
@@ -37,15 +38,20 @@ async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S) -> Answer | NoAn
             if not is_resolved:
                 await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 is_resolved = True
-            received = await _exchange(host, port, probe_request())
+            received = await _exchange(host, port, probe_request(), tls)
             if received:
                 return read_answer(received)
+            if tls is not None:
+                text = "it closes connections over TLS without an answer; it may require a certificate of the client"
+                return NoAnswer(ErrorCode._TRANSPORT, text)
             # Some TLS servers silently close a connection that does not begin with a handshake.
             handshake = await _exchange(host, port, _client_hello())
     except TimeoutError:
         if not is_resolved:
             return NoAnswer(ErrorCode._RESOLVE, "the name server does not answer")
         return NoAnswer(ErrorCode.REQUEST_TIMED_OUT, "it does not answer")
+    except ssl.SSLError as error:
+        return NoAnswer(ErrorCode._TRANSPORT, _reason_of_tls(error))
     except OSError as error:
         if not is_resolved:
             return NoAnswer(ErrorCode._RESOLVE, f"the name cannot be resolved: {error.strerror or error}")
@@ -55,14 +61,14 @@ async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S) -> Answer | NoAn
     return NoAnswer(ErrorCode._TRANSPORT, "it closes connections without an answer")
 
 
-async def _exchange(host: str, port: int, request: bytes) -> bytes:
+async def _exchange(host: str, port: int, request: bytes, tls: ssl.SSLContext | None = None) -> bytes:
     """Return the server's answer up to the end of the connection; b"" if there is none.
 
     Raises:
         OSError: the connection failed.
     """
     received = b""
-    reader, writer = await asyncio.open_connection(host, port)
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls)
     try:
         writer.write(request)
         while not is_whole(received) and len(received) < _MOST_BYTES:
@@ -93,6 +99,14 @@ def _client_hello() -> bytes:
     with contextlib.suppress(ssl.SSLWantReadError):
         context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
     return outgoing.read()
+
+
+def _reason_of_tls(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not valid: {error.verify_message}"
+    if error.reason in _NOT_TLS:
+        return "it does not use TLS (security.protocol=plaintext or sasl_plaintext)"
+    return f"the TLS handshake failed: {error.reason or error}"
 
 
 def _reason(error: OSError) -> str:

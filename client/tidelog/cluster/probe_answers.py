@@ -30,7 +30,7 @@ class Protocol(enum.Enum):
     GRPC = "gRPC"
     KAFKA = "a Kafka server that is not Tidelog"
     TIDELOG = "a Kafka listener of Tidelog"
-    TLS = "a server that requires TLS (security.protocol=ssl)"
+    TLS = "a server that requires TLS (security.protocol=ssl or sasl_ssl)"
     HTTP = "an HTTP server"
     UNKNOWN = "a server of another protocol"
 

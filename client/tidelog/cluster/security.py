@@ -1,32 +1,66 @@
-"""The security settings of clients, with confluent-kafka's keys, and the gRPC credentials made from them."""
+"""The security settings of clients, with confluent-kafka's keys, and the channels made from them."""
 
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import grpc
+import grpc.aio
 
+from tidelog.cluster.sasl import OAuthCallback, SaslConfig
 from tidelog_foundation.config import setting
+from tidelog_foundation.config.endpoints import SSL
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.sasl import SaslLogin
+from tidelog_foundation.transport import open_channel
 
-_PLAINTEXT, _SSL = "plaintext", "ssl"
+if TYPE_CHECKING:
+    from tidelog_foundation.security.key_material import KeyMaterial
+
+_PLAINTEXT = "PLAINTEXT"
+_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
+_TLS = (SSL, "SASL_SSL")
+TlsContext: TypeAlias = Callable[[], ssl.SSLContext]
+"""Returns the context of connections that do not use gRPC."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSecurity:
+    """The security of a client's connections: TLS with ``credentials``, SASL with ``login``."""
+
+    credentials: grpc.ChannelCredentials | None = field(default=None, repr=False)
+    login: SaslLogin | None = None
+    tls_context: TlsContext | None = field(default=None, repr=False)
+    """The same TLS for connections to Kafka listeners; None without TLS."""
+
+    def open_channel(
+        self, address: str, client_id: str = "", options: Iterable[tuple[str, int | str]] = ()
+    ) -> grpc.aio.Channel:
+        """Return a channel to ``host:port``, which connects and logs in on the first call."""
+        return open_channel(address, client_id, options, self.credentials, self.login)
+
+
+OPEN: Final = ClientSecurity()
+"""Connections without encryption and authentication."""
 
 
 def _protocol(value: str) -> None:
-    if value.lower() not in (_PLAINTEXT, _SSL):
-        raise ConfigError(f'"{value}" is not supported: must be plaintext or ssl')
+    if value.upper() not in (_PLAINTEXT, SSL, *_SASL):
+        raise ConfigError(f'"{value}" is not supported: must be plaintext, ssl, sasl_plaintext or sasl_ssl')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecurityConfig:
-    """The encryption of a client's connections."""
+class SecurityConfig(SaslConfig):
+    """The encryption and authentication of a client's connections."""
 
     security_protocol: str | None = setting(
         None,
-        "ssl for connections with TLS, or plaintext, the default, with which all other settings of TLS have no effect. "
-        "The latter are refused without this setting.",
+        "plaintext, the default; ssl for connections with TLS; sasl_plaintext or sasl_ssl to authenticate with SASL. "
+        "With plaintext, all other settings of TLS and SASL have no effect; they are refused without this setting.",
         _protocol,
     )
     ssl_ca_location: str | None = setting(
@@ -49,24 +83,30 @@ class SecurityConfig:
         None, "The password of ssl.keystore.location.", secret=True, config_type="PASSWORD"
     )
 
-    def channel_credentials(self) -> grpc.ChannelCredentials | None:
-        """Return the credentials of the client's connections, None for connections without TLS.
+    def client_security(self, oauth_cb: OAuthCallback | None = None) -> ClientSecurity:
+        """Return the security of the client's connections. ``oauth_cb`` returns the tokens of OAUTHBEARER.
 
         Raises:
-            ConfigError: A file cannot be read, or the key is not that of the certificate.
+            ConfigError: The settings contradict each other, or a file cannot be read.
         """
+        protocol = (self.security_protocol or _PLAINTEXT).upper()
         if self.security_protocol is None:
-            self._check_unused()
-        if (self.security_protocol or _PLAINTEXT).lower() == _PLAINTEXT:
-            return None
-        key, chain = self._key_and_chain()
-        return grpc.ssl_channel_credentials(self._authorities(), key, chain)
+            self._check_unused("ssl_", "ssl or sasl_ssl")
+        if self.security_protocol is None or protocol == SSL:
+            self._check_unused("sasl_", "sasl_ssl or sasl_plaintext")
+        login = self.login(oauth_cb) if protocol in _SASL else None
+        if protocol not in _TLS:
+            return ClientSecurity(login=login)
+        authorities, material = self._authorities(), self._material()
+        pair = (None, None) if material is None else (material.key_pem(), material.chain_pem)
+        credentials = grpc.ssl_channel_credentials(authorities, *pair)
+        return ClientSecurity(credentials, login, lambda: _tls_context(authorities, material))
 
-    def _check_unused(self) -> None:
-        names = (field.name for field in fields(self) if field.name.startswith("ssl_"))
+    def _check_unused(self, prefix: str, protocols: str) -> None:
+        names = (field.name for field in fields(self) if field.name.startswith(prefix))
         given = next((name for name in names if getattr(self, name) is not None), None)
         if given is not None:
-            raise ConfigError(f'configuration "{given.replace("_", ".")}" needs security.protocol=ssl')
+            raise ConfigError(f'configuration "{given.replace("_", ".")}" needs security.protocol={protocols}')
 
     def _authorities(self) -> bytes | None:
         found = _text("ssl.ca", self.ssl_ca_location, self.ssl_ca_pem)
@@ -76,7 +116,7 @@ class SecurityConfig:
         system = ssl.get_default_verify_paths().cafile
         return Path(system).read_bytes() if system is not None else None
 
-    def _key_and_chain(self) -> tuple[bytes | None, bytes | None]:
+    def _material(self) -> KeyMaterial | None:
         key = _text("ssl.key", self.ssl_key_location, self.ssl_key_pem)
         chain = _text("ssl.certificate", self.ssl_certificate_location, self.ssl_certificate_pem)
         if self.ssl_keystore_location is not None and (key is not None or chain is not None):
@@ -84,10 +124,10 @@ class SecurityConfig:
         if (key is None) is not (chain is None):
             raise ConfigError("the client's key (ssl.key.location) and its certificate must be given together")
         if key is None and self.ssl_keystore_location is None:
-            return None, None
+            return None
         return self._load(key, chain)
 
-    def _load(self, key: str | None, chain: str | None) -> tuple[bytes, bytes]:
+    def _load(self, key: str | None, chain: str | None) -> KeyMaterial:
         try:
             from tidelog_foundation.security.key_material import load_key_material
         except ModuleNotFoundError as error:
@@ -110,7 +150,7 @@ class SecurityConfig:
             )
         material = load_key_material(settings)
         assert material is not None
-        return material.key_pem(), material.chain_pem
+        return material
 
 
 def _text(key: str, location: str | None, pem: str | None) -> str | None:
@@ -131,3 +171,17 @@ def _check_authorities(pem: str) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"ssl.ca has no valid certificate in PEM: {error}") from error
+
+
+def _tls_context(authorities: bytes | None, material: KeyMaterial | None) -> ssl.SSLContext:
+    if material is not None:
+        from tidelog_foundation.security.contexts import client_context
+        from tidelog_foundation.security.ssl_settings import SslSettings
+
+        return client_context(SslSettings(), material, authorities)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if authorities is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(cadata=authorities.decode())
+    return context

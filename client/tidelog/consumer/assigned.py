@@ -53,7 +53,7 @@ class AssignedConsumer:
         callbacks = take_callbacks(given, CALLBACKS)
         log = take_logger(given, logger)
         self._config = parse_config(ConsumerConfig, given).resolve(given)
-        self._cluster = self._config.cluster_client()
+        self._cluster = self._config.cluster_client(callbacks["oauth_cb"])
         self._monitor = monitor = Monitor()
         self._lock: threading.RLock = monitor.lock
         self._positions = Positions(_position_settings(self._config), self._cluster.backoff.wait_ms)

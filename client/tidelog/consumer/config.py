@@ -22,7 +22,7 @@ _RESETS = {
     "error": None,
     "none": None,
 }
-CALLBACKS = ("on_commit", "error_cb", "stats_cb", "throttle_cb")
+CALLBACKS = ("on_commit", "error_cb", "stats_cb", "throttle_cb", "oauth_cb")
 """Functions among the settings."""
 _OBJECTS = (*CALLBACKS, "logger")
 _COOPERATIVE = "cooperative-sticky"

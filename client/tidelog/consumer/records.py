@@ -12,7 +12,7 @@ from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.reading import Reading
 from tidelog.message import Message
 from tidelog.monitor import Monitor
-from tidelog_foundation.errors import OUTAGES, KafkaError, TidelogError
+from tidelog_foundation.errors import CLIENT_FAILURES, KafkaError, TidelogError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,7 +65,7 @@ class RecordQueue:
         if self._closed:
             return
         error = _error_of(item)
-        if error is not None and self._on_error is not None and error.error_code() in OUTAGES:
+        if error is not None and self._on_error is not None and error.error_code() in CLIENT_FAILURES:
             self._post_error(self._on_error, error)
             return
         self._items.append(item)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from tidelog.cluster.config import take_callbacks, take_logger
+from tidelog.cluster.sasl import OAuthCallback
 from tidelog.message import Headers, Message
 from tidelog.producer.core.batch import DeliveryCallback
 from tidelog.producer.core.partitioner import CustomPartitioner
 from tidelog_foundation.errors import ConfigError, KafkaError
 
-CALLBACKS = ("on_delivery", "error_cb", "stats_cb", "throttle_cb")
+CALLBACKS = ("on_delivery", "error_cb", "stats_cb", "throttle_cb", "oauth_cb")
 OBJECTS = (*CALLBACKS, "interceptors")
 """Settings that are not plain values, apart from a callable ``partitioner``."""
 
@@ -48,6 +49,7 @@ class Hooks:
     on_delivery: DeliveryCallback | None = None
     error_cb: Callable[[KafkaError], object] | None = None
     stats_cb: Callable[[str], object] | None = None
+    oauth_cb: OAuthCallback | None = None
     partitioner: CustomPartitioner | None = None
     interceptors: Sequence[Any] = ()
     log: logging.Logger = field(default=logger)

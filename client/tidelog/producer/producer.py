@@ -83,7 +83,7 @@ class Producer(ProduceCalls, TransactionalCalls):
         settings = read_settings(ProducerConfig, settings, "P", objects=OBJECTS)
         self._hooks = take_hooks(settings)
         self._config = read_config(settings)
-        self._cluster = self._config.cluster_client()
+        self._cluster = self._config.cluster_client(self._hooks.oauth_cb)
         self._monitor = monitor = Monitor()
         self._lock = monitor.lock
         limits = _limits(self._config, self._hooks)

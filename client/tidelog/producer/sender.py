@@ -23,7 +23,7 @@ from tidelog.producer.core.events import (
     Command,
     Event,
     ProducerIdLearned,
-    ProducerIdRefused,
+    ProducerRefused,
     Send,
     Settle,
     TopicLearned,
@@ -232,8 +232,10 @@ class Sender:
         return produce_request(send, encoded, self._acks, timeout_ms, self._config.transactional_id)
 
     async def _stream(self, node_id: int) -> NodeStream:
-        stream = self._streams.get(node_id)
         connection = self._cluster.connection(node_id)
+        # First, since several requests may wait for the login, and the first of them opens the stream.
+        await connection.log_in()
+        stream = self._streams.get(node_id)
         if stream is None or stream.is_broken or stream.address != connection.address:
             self._streams[node_id] = NodeStream(connection)
             if stream is not None:
@@ -256,11 +258,7 @@ class Sender:
                 response = await self._cluster.ask_any(_init_producer_id, attempt_ms=_ID_ATTEMPT_MS)
             except TidelogError as error:
                 if not error.code.retriable and error.code not in OUTAGES:
-                    self._log.error(
-                        "the producer cannot be used, because the cluster refuses it a producer id: %s", error
-                    )
-                    self._handle([ProducerIdRefused(error)])
-                    self._tell_error(fatal_error(error.code, error.message))
+                    self._end(error)
                     return
                 self._tell_outage("the producer is still waiting for a producer id", error)
             else:
@@ -269,6 +267,16 @@ class Sender:
                 return
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
+
+    def _end(self, error: TidelogError) -> None:
+        """End the producer because the cluster refuses it a login or a producer id, and report that once."""
+        with self._lock:
+            is_ended = self._accumulator.fatal_error is not None
+        if not is_ended:
+            self._log.error("the producer cannot be used, because the cluster refuses it: %s", error)
+            # Before the records fail, so that an application that waits for these has the reason.
+            self._tell_error(fatal_error(error.code, error.message))
+        self._handle([ProducerRefused(error)])
 
     def _tell_outage(self, what: str, error: TidelogError) -> None:
         """Log and report an outage, once for its duration and reason."""
@@ -315,6 +323,9 @@ class Sender:
                     topics, allow_auto_topic_creation=self._config.allow_auto_create_topics
                 )
             except TidelogError as error:
+                if error.code is ErrorCode._AUTHENTICATION:
+                    self._end(error)
+                    return
                 self._tell_outage("the producer cannot get metadata", error)
                 self._wanted_topics |= topics
             except Exception:  # noqa: BLE001 the outermost loop of this task: it asks again

@@ -18,7 +18,7 @@ from typing import Any
 
 import grpc
 
-from tidelog.cluster.security import SecurityConfig
+from tidelog.cluster.security import ClientSecurity, SecurityConfig
 from tidelog.testing.cluster_folder import FolderLocks, Ports, kept_ports, kept_properties
 from tidelog.testing.ports import ClusterPorts, OnBusyPort
 from tidelog.testing.process import Place, ProcessGroup, ProcessHandle
@@ -28,10 +28,16 @@ from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2 import GetMetadataRequest, GetMetadataResponse, PartitionMetadata
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_foundation.config import config_key, parse_config
-from tidelog_foundation.config.endpoints import DEFAULT_PROTOCOL_MAP, GRPC, GRPC_SSL, PLAINTEXT, parse_protocol_map
+from tidelog_foundation.config.endpoints import (
+    DEFAULT_PROTOCOL_MAP,
+    GRPC,
+    PLAINTEXT,
+    has_sasl,
+    has_tls,
+    parse_protocol_map,
+)
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.ssl_settings import is_listener_key
-from tidelog_foundation.transport.channels import open_channel
 from tidelog_foundation.transport.loop import run_sync
 from tidelog_foundation.waiting import ReportedBlock, ReportedWait
 
@@ -107,7 +113,7 @@ class LocalCluster:
             check_protocol(security)
         self._security_protocol = security
         self._security: ClusterSecurity | None = None
-        self._credentials = parse_config(SecurityConfig, client_config or {}).channel_credentials()
+        self._client = parse_config(SecurityConfig, client_config or {}).client_security()
         self._group: ProcessGroup | None = None
         self._locks: FolderLocks | None = None
         self._ports = ClusterPorts({}, on_busy_port)
@@ -258,7 +264,7 @@ class LocalCluster:
     def _secure(self, protocol: str) -> None:
         self._security = ClusterSecurity(protocol, self.data_dir / SECURITY_FOLDER)
         self._config = {**self._security.common_settings(), **self._given_config}
-        self._credentials = parse_config(SecurityConfig, self._security.client_settings()).channel_credentials()
+        self._client = parse_config(SecurityConfig, self._security.client_settings()).client_security()
 
     def _process_settings(self, handle: ProcessHandle) -> dict[str, object]:
         if self._security is None:
@@ -272,16 +278,18 @@ class LocalCluster:
         kafka_name = self._security.kafka_protocol if self._security else PLAINTEXT
         return f"{grpc_name}://{handle.address},{kafka_name}://{handle.kafka_address}"
 
-    def _credentials_of(self, handle: ProcessHandle) -> grpc.ChannelCredentials | None:
-        """Return the credentials for a process whose gRPC listener has TLS, as far as ``config`` tells."""
+    def _security_of(self, handle: ProcessHandle) -> ClientSecurity:
+        """Return the security of connections to a process's gRPC listener, as far as ``config`` tells."""
         if self._security is not None:
-            return self._credentials
+            return self._client
         if handle in self.controllers.values():
-            has_tls = _controller_protocol(self._config) == GRPC_SSL
+            protocol = _controller_protocol(self._config)
         else:
             protocols = str(self._config.get("listener.security.protocol.map", DEFAULT_PROTOCOL_MAP))
-            has_tls = parse_protocol_map(protocols).get(GRPC) == GRPC_SSL
-        return self._credentials if has_tls else None
+            protocol = parse_protocol_map(protocols).get(GRPC, GRPC)
+        return ClientSecurity(
+            self._client.credentials if has_tls(protocol) else None, self._client.login if has_sasl(protocol) else None
+        )
 
     def _handles(self) -> list[ProcessHandle]:
         return [*self.controllers.values(), *self.nodes.values()]
@@ -363,7 +371,7 @@ class LocalCluster:
             await asyncio.sleep(_POLL_INTERVAL_S if waiting else 0)
 
     async def _problem(self, handle: ProcessHandle, running: set[int]) -> str:
-        view = await _describe_cluster(handle, self._credentials_of(handle))
+        view = await _describe_cluster(handle, self._security_of(handle))
         if view is None:
             return "did not answer"
         if view.controller_id < 0:
@@ -373,7 +381,7 @@ class LocalCluster:
 
     async def _leader(self, topic: str, partition: int) -> int | None:
         running = [node for node in self.nodes.values() if node.is_running]
-        views = await asyncio.gather(*(_describe_topic(n, topic, self._credentials_of(n)) for n in running))
+        views = await asyncio.gather(*(_describe_topic(n, topic, self._security_of(n)) for n in running))
         found: list[PartitionMetadata] = [
             p for view in views if view for t in view.topics for p in t.partitions if p.index == partition
         ]
@@ -382,7 +390,7 @@ class LocalCluster:
 
     async def _controller_leader(self) -> int | None:
         running = [c for c in self.controllers.values() if c.is_running]
-        views = await asyncio.gather(*(_describe_cluster(c, self._credentials_of(c)) for c in running))
+        views = await asyncio.gather(*(_describe_cluster(c, self._security_of(c)) for c in running))
         leading = [c.id for c, view in zip(running, views, strict=True) if view and view.controller_id == c.id]
         return leading[0] if len(leading) == 1 else None
 
@@ -428,19 +436,15 @@ def _known_settings(module: str, config: Mapping[str, object]) -> dict[str, obje
     return {key: value for key, value in {**_QUICK, **config}.items() if key in known}
 
 
-async def _describe_cluster(
-    handle: ProcessHandle, credentials: grpc.ChannelCredentials | None
-) -> DescribeClusterResponse | None:
-    async with open_channel(handle.address, credentials=credentials) as channel:
+async def _describe_cluster(handle: ProcessHandle, security: ClientSecurity) -> DescribeClusterResponse | None:
+    async with security.open_channel(handle.address) as channel:
         with contextlib.suppress(grpc.RpcError):
             return await AdminServiceStub(channel).DescribeCluster(DescribeClusterRequest(), timeout=_CALL_TIMEOUT_S)
     return None
 
 
-async def _describe_topic(
-    handle: ProcessHandle, topic: str, credentials: grpc.ChannelCredentials | None
-) -> GetMetadataResponse | None:
-    async with open_channel(handle.address, credentials=credentials) as channel:
+async def _describe_topic(handle: ProcessHandle, topic: str, security: ClientSecurity) -> GetMetadataResponse | None:
+    async with security.open_channel(handle.address) as channel:
         with contextlib.suppress(grpc.RpcError):
             return await LogServiceStub(channel).GetMetadata(
                 GetMetadataRequest(topics=[topic]), timeout=_CALL_TIMEOUT_S

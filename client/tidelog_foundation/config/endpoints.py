@@ -13,6 +13,10 @@ GRPC = "GRPC"
 """The security protocol of gRPC listeners, and their default name."""
 GRPC_SSL = "GRPC_SSL"
 """The security protocol of gRPC listeners with TLS; also a listener name."""
+GRPC_SASL_PLAINTEXT = "GRPC_SASL_PLAINTEXT"
+"""The security protocol of gRPC listeners with SASL and without TLS; also a listener name."""
+GRPC_SASL_SSL = "GRPC_SASL_SSL"
+"""The security protocol of gRPC listeners with SASL over TLS; also a listener name."""
 PLAINTEXT = "PLAINTEXT"
 """The security protocol of unencrypted Kafka listeners; also a listener name."""
 SSL = "SSL"
@@ -22,12 +26,15 @@ SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_SSL = "SASL_SSL"
 """The security protocol of Kafka listeners with TLS and SASL; also a listener name."""
 DEFAULT_PROTOCOL_MAP = (
-    "GRPC:GRPC,GRPC_SSL:GRPC_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+    "GRPC:GRPC,GRPC_SSL:GRPC_SSL,GRPC_SASL_PLAINTEXT:GRPC_SASL_PLAINTEXT,GRPC_SASL_SSL:GRPC_SASL_SSL,"
+    "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 )
-_GRPC_PROTOCOLS = (GRPC, GRPC_SSL)
-_TLS_PROTOCOLS = (GRPC_SSL, SSL, SASL_SSL)
-_SASL_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
-_PROTOCOLS = (GRPC, GRPC_SSL, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+GRPC_PROTOCOLS = (GRPC, GRPC_SSL, GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL)
+"""The security protocols of gRPC listeners."""
+_TLS_PROTOCOLS = (GRPC_SSL, GRPC_SASL_SSL, SSL, SASL_SSL)
+_SASL_PROTOCOLS = (GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL, SASL_PLAINTEXT, SASL_SSL)
+PROTOCOLS = (*GRPC_PROTOCOLS, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+"""All security protocols."""
 ANY_HOST = ""
 """The host of ``NAME://:port``. It means all addresses of this machine for listening, its canonical name for others."""
 _EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -53,12 +60,12 @@ class NamedListener:
     @property
     def has_tls(self) -> bool:
         """True if connections to the listener are encrypted."""
-        return self.security_protocol in _TLS_PROTOCOLS
+        return has_tls(self.security_protocol)
 
     @property
     def has_sasl(self) -> bool:
-        """True if the listener authenticates clients by SASL."""
-        return self.security_protocol in _SASL_PROTOCOLS
+        """True if clients of the listener authenticate with SASL."""
+        return has_sasl(self.security_protocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,17 @@ class BrokerListeners:
 
 def speaks_grpc(security_protocol: str) -> bool:
     """Return whether listeners with this security protocol speak gRPC."""
-    return security_protocol in _GRPC_PROTOCOLS
+    return security_protocol in GRPC_PROTOCOLS
+
+
+def has_tls(security_protocol: str) -> bool:
+    """Return whether connections to listeners with this security protocol are encrypted."""
+    return security_protocol in _TLS_PROTOCOLS
+
+
+def has_sasl(security_protocol: str) -> bool:
+    """Return whether clients of listeners with this security protocol authenticate with SASL."""
+    return security_protocol in _SASL_PROTOCOLS
 
 
 def parse_broker_listeners(
@@ -124,7 +141,7 @@ def parse_controller_listener(name: str, protocol_map: str) -> NamedListener:
     if not listener.speaks_grpc:
         raise ConfigError(
             f"controller.listener.names {name} has the security protocol {listener.security_protocol}, but controllers "
-            f"speak {GRPC} or {GRPC_SSL}"
+            f"speak one of {', '.join(GRPC_PROTOCOLS)}"
         )
     return listener
 
@@ -151,8 +168,8 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     protocols: dict[str, str] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, separator, protocol = (p.strip().upper() for p in part.rpartition(":"))
-        if not separator or not name or protocol not in _PROTOCOLS:
-            known = ", ".join(_PROTOCOLS)
+        if not separator or not name or protocol not in PROTOCOLS:
+            known = ", ".join(PROTOCOLS)
             raise ConfigError(f'invalid entry "{part}": must be NAME:PROTOCOL with a protocol of {known}')
         if name in protocols:
             raise ConfigError(f'listener {name} is named twice in "{text}"')
@@ -211,7 +228,7 @@ def _check_one_grpc(key: str, listeners: tuple[NamedListener, ...]) -> None:
     found = [str(x) for x in listeners if x.speaks_grpc]
     if len(found) != 1:
         raise ConfigError(
-            f"{key} must have exactly one listener whose security protocol is {GRPC} or {GRPC_SSL}, not "
+            f"{key} must have exactly one listener whose security protocol is one of {', '.join(GRPC_PROTOCOLS)}, not "
             f"{len(found)}{' (' + ', '.join(found) + ')' if found else ''}: Tidelog's own clients and tools use it "
             f"for all that Kafka's protocol does not have"
         )
@@ -246,14 +263,15 @@ def _inter_broker(name: str | None, advertised: tuple[NamedListener, ...]) -> Na
 
 
 def parse_listener(text: str) -> tuple[str, int]:
-    """Return (host, port) of ``GRPC://host:port`` or ``GRPC_SSL://host:port``, without the brackets of an IPv6 host.
+    """Return (host, port) of a controller's listener, such as ``GRPC://host:port``, without the brackets of IPv6.
 
     Raises:
         ConfigError: the text is malformed.
     """
     protocol, separator, address = text.strip().partition("://")
     if not separator or not speaks_grpc(protocol.upper()):
-        raise ConfigError(f'invalid listener "{text}": must be GRPC://host:port, or with TLS GRPC_SSL://host:port')
+        others = ", ".join(GRPC_PROTOCOLS[1:])
+        raise ConfigError(f'invalid listener "{text}": must be GRPC://host:port, or with one of {others}')
     return parse_address(address)
 
 

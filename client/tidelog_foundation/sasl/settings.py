@@ -20,7 +20,13 @@ from tidelog_foundation.sasl.mechanism import GSSAPI, MECHANISMS
 JAAS_CONFIG: Final = "sasl.jaas.config"
 _OF_LISTENERS: Final = frozenset(("sasl.enabled.mechanisms", "sasl.server.max.receive.size"))
 """Settings that a listener may override, but not a mechanism."""
-_OF_PROCESSES: Final = frozenset(("sasl.mechanism.inter.broker.protocol", "connection.failed.authentication.delay.ms"))
+_OF_PROCESSES: Final = frozenset(
+    (
+        "sasl.mechanism.controller.protocol",
+        "sasl.mechanism.inter.broker.protocol",
+        "connection.failed.authentication.delay.ms",
+    )
+)
 
 
 # Not slotted: the settings of nodes inherit it beside a class with slots.
@@ -38,6 +44,12 @@ class SaslSettings(OAuthBearerSettings):
         GSSAPI,
         "The mechanism with which nodes log in to each other, if the inter-broker listener has SASL. The listener must "
         "have it enabled, and its sasl.jaas.config also has the node's own credentials.",
+        one_of(*MECHANISMS),
+    )
+    sasl_mechanism_controller_protocol: str = setting(
+        GSSAPI,
+        "The mechanism with which nodes and controllers log in to controllers, if their listener has SASL. "
+        "listener.name.<controller listener>.<mechanism>.sasl.jaas.config has the process's own credentials.",
         one_of(*MECHANISMS),
     )
     connections_max_reauth_ms: int = setting(

@@ -9,6 +9,7 @@ from typing import Final
 from tidelog_foundation.config.settings import config_keys, setting
 from tidelog_foundation.config.validators import each_of, not_empty, one_of
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.sasl.settings import is_sasl_key
 from tidelog_foundation.security.principal_mapping import PrincipalMapping
 
 PEM: Final = "PEM"
@@ -109,18 +110,21 @@ def is_listener_key(key: str) -> bool:
 
 
 def with_listener_settings(properties: Mapping[str, str], listener: str) -> dict[str, str]:
-    """Return the properties of a process with one listener, whose prefixed keys replace those without the prefix.
+    """Return the properties of a process with one listener, whose prefixed TLS keys replace those without the prefix.
+
+    Other prefixed keys are left out.
 
     Raises:
-        ConfigError: A prefixed key is not a TLS setting of the listener.
+        ConfigError: A prefixed key is not a setting of the listener.
     """
     own = {key: value for key, value in properties.items() if not is_listener_key(key)}
     for key, value in properties.items():
         if is_listener_key(key):
             _, name = split_listener_key(key, (listener.lower(),))
-            if name not in SSL_KEYS:
+            if name in SSL_KEYS:
+                own[name] = value
+            elif not is_sasl_key(name):
                 raise ConfigError(f'configuration "{key}": "{name}" is not a setting of single listeners')
-            own[name] = value
     return own
 
 

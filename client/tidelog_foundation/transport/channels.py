@@ -5,13 +5,16 @@ from __future__ import annotations
 import resource
 import socket
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import grpc
 import grpc.aio
 
-from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.config.endpoints import format_address, parse_address
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.sasl import SaslLogin
+from tidelog_foundation.transport.session_channel import SessionChannel
 
 if TYPE_CHECKING:
     from tidelog_foundation.security.certificate_store import CertificateStore
@@ -53,28 +56,44 @@ def open_channel(
     client_id: str = "",
     more_options: Iterable[tuple[str, int | str]] = (),
     credentials: grpc.ChannelCredentials | None = None,
+    login: SaslLogin | None = None,
 ) -> grpc.aio.Channel:
     """Return a channel to ``host:port``; it connects on the first call, and again whenever the connection breaks.
 
     ``client_id`` is the first part of the user agent that the peer sees. ``more_options`` override options of the same
-    names. With ``credentials`` it uses TLS.
+    names. With ``credentials`` it uses TLS, with ``login`` it authenticates with SASL.
     """
     agent = {"grpc.primary_user_agent": client_id} if client_id else {}
     options = list({**dict(CHANNEL_OPTIONS), **dict(more_options), **agent}.items())
     if credentials is not None:
-        return grpc.aio.secure_channel(address, credentials, options=options)
-    return grpc.aio.insecure_channel(address, options=options)
+        channel = grpc.aio.secure_channel(address, credentials, options=options)
+    else:
+        channel = grpc.aio.insecure_channel(address, options=options)
+    return channel if login is None else SessionChannel(channel, login, parse_address(address)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSecurity:
+    """The security of a server's connections to others: TLS with ``certificates``, SASL with ``login``."""
+
+    certificates: CertificateStore | None = None
+    login: SaslLogin | None = None
+
+
+OPEN: Final = ChannelSecurity()
+"""Connections without encryption and authentication."""
 
 
 class Channels:
-    """The channels of a server to others, opened at first use. With ``certificates`` they use TLS.
+    """The channels of a server to others, opened at first use.
 
     A channel whose certificates have been replaced serves the calls that it has, and new calls get another one.
     """
 
-    def __init__(self, certificates: CertificateStore | None = None) -> None:
+    def __init__(self, security: ChannelSecurity = OPEN) -> None:
         """Raise ConfigError if gRPC does not support a setting of the certificates."""
-        self._certificates = certificates
+        self._certificates = certificates = security.certificates
+        self._login = security.login
         self._credentials = _credentials_of(certificates)
         self._material = certificates.current if certificates is not None else None
         self._by_address: dict[str, grpc.aio.Channel] = {}
@@ -88,7 +107,7 @@ class Channels:
             self._retired += self._by_address.values()
             self._by_address.clear()
         if address not in self._by_address:
-            self._by_address[address] = open_channel(address, credentials=self._credentials)
+            self._by_address[address] = open_channel(address, credentials=self._credentials, login=self._login)
         return self._by_address[address]
 
     async def close(self) -> None:

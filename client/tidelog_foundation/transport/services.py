@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 import urllib.parse
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, get_type_hints
@@ -22,12 +23,13 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.sasl.sessions import Session
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport.elements import UNCOUNTED_BYTES
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.message_codec import MessageCodec
-from tidelog_foundation.transport.status import abort_with
+from tidelog_foundation.transport.status import SessionEndedError, abort_with
 
 if TYPE_CHECKING:
     from tidelog_foundation.authorization import Access
@@ -38,8 +40,8 @@ R = TypeVar("R")
 RpcContext: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 Read: TypeAlias = Callable[[], Awaitable[Any]]
 """Returns the bytes of the next request of a stream, or EOF."""
-Identify: TypeAlias = Callable[[RpcContext], Principal]
-"""Returns the principal of a call, or raises TidelogError."""
+Identify: TypeAlias = Callable[[RpcContext], Principal | Session]
+"""Returns the principal of a call, or its session on a listener with SASL, or raises TidelogError."""
 ErrorDetails: TypeAlias = Callable[[TidelogError], Iterable[tuple[str, str]]]
 """Returns the trailing metadata that a server sends with an error, in addition to its code."""
 _USER_AGENT = "user-agent"
@@ -53,11 +55,13 @@ def anyone(_: RpcContext) -> Principal:
 class Caller:
     """The origin of a call, valid until the call ends."""
 
-    __slots__ = ("_rpc", "access", "principal")
+    __slots__ = ("_rpc", "access", "principal", "session")
 
-    def __init__(self, rpc: RpcContext, principal: Principal = ANONYMOUS) -> None:
+    def __init__(self, rpc: RpcContext, identity: Principal | Session = ANONYMOUS) -> None:
         self._rpc = rpc
-        self.principal = principal
+        self.session = identity if isinstance(identity, Session) else None
+        """The caller's session, None on a listener without SASL."""
+        self.principal = identity.principal if isinstance(identity, Session) else identity
         """The identity of the caller."""
         self.access: tuple[object, Access] | None = None
         """The decisions of the guard, with the ACLs that they are based on."""
@@ -78,6 +82,26 @@ class Caller:
         """The first word of the user agent."""
         agent = next((value for key, value in self._rpc.invocation_metadata() or () if key == _USER_AGENT), "")
         return (agent if isinstance(agent, str) else agent.decode(errors="replace")).partition(" ")[0]
+
+    @contextlib.contextmanager
+    def streaming(self) -> Iterator[None]:
+        """Keep the session alive while a stream is open."""
+        if self.session is not None:
+            self.session.streams += 1
+        try:
+            yield
+        finally:
+            if self.session is not None:
+                self.session.streams -= 1
+
+    def check_session(self) -> None:
+        """Raise if the session has ended since the call began.
+
+        Raises:
+            SessionEndedError: A call or a stream's message needs another login (KIP-368).
+        """
+        if self.session is not None and not self.session.is_valid(time.monotonic() * 1000):
+            raise SessionEndedError("the session has ended")
 
     def when_sent(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when the response has been sent or the call has failed."""
@@ -319,20 +343,31 @@ async def _answers(
     caller: Caller,
 ) -> AsyncGenerator[Any, None]:
     if isinstance(stream, RequestStream):
-        async with contextlib.aclosing(stream.handle(rpc.read, caller)) as messages:
-            async for each in messages:
-                yield each
+        read = rpc.read if caller.session is None else partial(_read_within_session, rpc.read, caller)
+        with caller.streaming():
+            async with contextlib.aclosing(stream.handle(read, caller)) as messages:
+                async for each in messages:
+                    yield each
         return
     assert intake is not None
     message, size = await intake.receive(codecs.request_type, rpc, intake.charge)
     try:
         request = await codecs.decode(message, size)
         del message
-        async with contextlib.aclosing(stream.handle(request, caller)) as responses:
-            async for response in responses:
-                yield await codecs.encode(response)
+        with caller.streaming():
+            async with contextlib.aclosing(stream.handle(request, caller)) as responses:
+                async for response in responses:
+                    caller.check_session()
+                    yield await codecs.encode(response)
     finally:
         intake.charge.give_back(size)
+
+
+async def _read_within_session(read: Read, caller: Caller) -> Any:
+    """Return the next request of a stream, unless the session has ended when it arrives, as Kafka checks it."""
+    raw = await read()
+    caller.check_session()
+    return raw
 
 
 def _serialize(response: Message | bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import NoReturn
 import grpc
 import grpc.aio
 
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, KafkaError, RetriableError, TidelogError, error_for
 
 ERROR_CODE_KEY = "tidelog-error-code"
 _MAX_TEXT_BYTES = 2_000
@@ -17,6 +17,15 @@ _MAX_TEXT_BYTES = 2_000
 
 _TOO_MANY_CALLS = "Concurrent RPC limit exceeded!"
 """gRPC's text; its status is also that of a message that is too large."""
+
+
+class SessionEndedError(RetriableError):
+    """The session of a call is unknown or has ended. The call succeeds after another login."""
+
+    def __init__(self, error: KafkaError | str) -> None:
+        super().__init__(error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NETWORK_EXCEPTION, error))
+
+
 _FROM_STATUS = {
     grpc.StatusCode.UNAVAILABLE: ErrorCode._TRANSPORT,
     grpc.StatusCode.CANCELLED: ErrorCode._TRANSPORT,
@@ -37,7 +46,7 @@ async def abort_with(
     """
     metadata = ((ERROR_CODE_KEY, str(error.code.code)), *details)
     text = error.message.encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")
-    await context.abort(grpc.StatusCode[error.code.grpc_status], text, metadata)
+    await context.abort(_status_of(error), text, metadata)
     raise AssertionError("abort never returns")
 
 
@@ -56,6 +65,13 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
         return error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
     row = _FROM_STATUS.get(rpc_error.code(), ErrorCode.UNKNOWN_SERVER_ERROR)
     return error_for(row, f"{rpc_error.code().name}: {text}")
+
+
+def _status_of(error: TidelogError) -> grpc.StatusCode:
+    if isinstance(error, SessionEndedError):
+        # Kafka closes the connection, and the code is that of a lost one; the status tells that a login helps.
+        return grpc.StatusCode.UNAUTHENTICATED
+    return grpc.StatusCode[error.code.grpc_status]
 
 
 def raise_if_cancelled() -> None:

@@ -27,8 +27,19 @@ from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerEpoch
 from tidelog_node.broker.report import Level, Report
 
 NOT_REGISTERED = BrokerEpoch(-1)
-UNREACHABLE = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT, ErrorCode.REQUEST_TIMED_OUT)
-"""Errors of a call that no leading controller has answered."""
+UNREACHABLE = (
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode._TRANSPORT,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.SASL_AUTHENTICATION_FAILED,
+    ErrorCode.ILLEGAL_SASL_STATE,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+)
+"""Errors of a call that no leading controller has answered, those of logins included.
+
+A controller that lags behind does not know a new user yet.
+"""
 
 _REGISTER_LATER = (
     *UNREACHABLE,

@@ -40,8 +40,9 @@ class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, SaslSettings,
     )
     listener_security_protocol_map: str = setting(
         endpoints.DEFAULT_PROTOCOL_MAP,
-        "The protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL,... with the protocol GRPC, or GRPC_SSL with TLS, "
-        "or for Kafka's protocol PLAINTEXT, or SSL with TLS, or SASL_PLAINTEXT and SASL_SSL with SASL.",
+        "The protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL,... For gRPC it is GRPC, GRPC_SSL with TLS, or "
+        "GRPC_SASL_PLAINTEXT and GRPC_SASL_SSL with SASL; for Kafka's protocol PLAINTEXT, SSL with TLS, or "
+        "SASL_PLAINTEXT and SASL_SSL with SASL.",
         endpoints.parse_protocol_map,
     )
     advertised_listeners: str | None = setting(
@@ -62,19 +63,12 @@ class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, SaslSettings,
         None,
         "The security protocol between nodes, in place of inter.broker.listener.name: the listener with this name is "
         "used.",
-        one_of(
-            endpoints.PLAINTEXT,
-            endpoints.SSL,
-            endpoints.SASL_PLAINTEXT,
-            endpoints.SASL_SSL,
-            endpoints.GRPC,
-            endpoints.GRPC_SSL,
-        ),
+        one_of(*endpoints.PROTOCOLS),
     )
     controller_listener_names: str = setting(
         endpoints.GRPC,
-        "The name of the controllers' listener. Its protocol in listener.security.protocol.map is GRPC, or GRPC_SSL to "
-        "connect to the controllers with TLS, for which listener.name.<name>.ssl.* has the certificates.",
+        "The name of the controllers' listener. Its protocol in listener.security.protocol.map is GRPC, or another one "
+        "of gRPC to connect to the controllers with TLS or SASL, for which listener.name.<name>. has the settings.",
         not_empty,
         config_type="LIST",
     )

@@ -21,10 +21,9 @@ from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.requests import brokers, replicas
 from tidelog_foundation.requests.quorum import DescribeQuorumRequest
 from tidelog_foundation.requests.request import Request, response_type
-from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport import error_from_rpc
-from tidelog_foundation.transport.channels import Channels
+from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_foundation.waiting import ReportedWait
@@ -57,16 +56,16 @@ class ControllerClient:
         self,
         voters: Mapping[int, tuple[str, int]],
         bootstrap: Sequence[tuple[str, int]] = (),
-        certificates: CertificateStore | None = None,
+        security: ChannelSecurity = OPEN,
     ) -> None:
         """``voters`` and ``bootstrap`` are the configured controllers, which remain the last resort.
 
-        With ``certificates``, connections use TLS.
+        ``security`` is that of the connections.
         """
         self._choice = ControllerChoice(configured_addresses(voters, bootstrap))
         self._voters = dict(voters)
         self._clock = SystemClock()
-        self._channels = Channels(certificates)
+        self._channels = Channels(security)
         self.voters: Mapping[int, tuple[str, int]] = MappingProxyType(self._voters)
         """The known voting controllers, a view that follows :meth:`set_voters`."""
 

@@ -7,9 +7,8 @@ from typing import Any, Final
 import grpc.aio
 
 from tidelog.v1 import log_service_pb2, transaction_service_pb2
-from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.transport import error_from_rpc
-from tidelog_foundation.transport.channels import Channels
+from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_node.handlers.requests.transactions import (
     AddPartitionsToTxnRequest,
@@ -33,8 +32,8 @@ _PARTITIONS: Final = (
 class GrpcNodeCalls:
     """Calls over gRPC with one channel per node, opened at first use."""
 
-    def __init__(self, certificates: CertificateStore | None = None) -> None:
-        self._channels = Channels(certificates)
+    def __init__(self, security: ChannelSecurity = OPEN) -> None:
+        self._channels = Channels(security)
 
     async def write_txn_markers(
         self, address: str, request: WriteTxnMarkersRequest, timeout_s: float

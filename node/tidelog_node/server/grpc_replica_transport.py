@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
-from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.transport import error_from_rpc
-from tidelog_foundation.transport.channels import Channels
+from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.server.fetch_messages import request_to_proto, response_from_proto
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 class GrpcReplicaTransport:
     """A transport over gRPC with one channel per node, opened at first use."""
 
-    def __init__(self, certificates: CertificateStore | None = None) -> None:
-        self._channels = Channels(certificates)
+    def __init__(self, security: ChannelSecurity = OPEN) -> None:
+        self._channels = Channels(security)
         self._stubs: dict[str, tuple[grpc.aio.Channel, LogServiceAsyncStub]] = {}
 
     async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:

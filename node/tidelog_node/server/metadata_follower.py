@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, assert_never
 
 import grpc.aio
@@ -20,6 +20,7 @@ from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_foundation.transport import error_from_rpc, raise_if_cancelled
+from tidelog_foundation.transport.session_channel import log_in
 from tidelog_node.broker import image_application, metadata_stream
 from tidelog_node.broker.image_application import ImageApplication
 from tidelog_node.broker.metadata_stream import EntryPart, MetadataStream, Responded, StreamTimings, Voters
@@ -170,15 +171,15 @@ class MetadataFollower:
         request = pb.FollowMetadataRequest(
             cluster_id=self._cluster_id, observer_id=self._broker_id, from_offset=command.from_offset
         )
-        call = ControllerServiceStub(self._channel(command.address)).FollowMetadata(request)
+        channel = self._channel(command.address)
         try:
-            while isinstance(self._stream.phase, metadata_stream.Reading):
-                await self._read(call)
+            await log_in(channel)
+            with _cancelled_at_end(ControllerServiceStub(channel).FollowMetadata(request)) as call:
+                while isinstance(self._stream.phase, metadata_stream.Reading):
+                    await self._read(call)
         except grpc.aio.AioRpcError as rpc_error:
             raise_if_cancelled()
             self._step(metadata_stream.StreamEnded(error_from_rpc(rpc_error)))
-        finally:
-            call.cancel()
 
     async def _read(self, call: _Stream) -> None:
         try:
@@ -227,6 +228,14 @@ class MetadataFollower:
                 logger.log(command.level, command.text, *command.arguments)
             case _:
                 assert_never(command)
+
+
+@contextlib.contextmanager
+def _cancelled_at_end(call: _Stream) -> Iterator[_Stream]:
+    try:
+        yield call
+    finally:
+        call.cancel()
 
 
 def stream_response(response: pb.FollowMetadataResponse) -> Responded:

@@ -21,14 +21,13 @@ from tidelog_foundation.authorization import Authorizer
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
-from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.sasl.scram_users import ScramUsers
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.security.mechanisms import Accounts
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.budget import ByteBudget
-from tidelog_foundation.transport.channels import bind_port
+from tidelog_foundation.transport.channels import ChannelSecurity, bind_port
 from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.transport.services import add_servicer
@@ -134,7 +133,7 @@ async def serve(properties: dict[str, str]) -> None:
 class Node:
     """The wiring of one node's parts. ``run`` is called once.
 
-    ``directories`` and ``open_view`` determine where the node stores its data; ``certificates`` has those of its
+    ``directories`` and ``open_view`` determine where the node stores its data. ``certificates`` has those of its
     listeners with TLS, which are reloaded while the node runs.
     """
 
@@ -162,8 +161,13 @@ class Node:
             config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
         )
         self._broker_id = BrokerId(config.node_id)
+        self._cache = MetadataCache(config.inter_broker_listener.name)
+        users = ScramUsers(lambda: self._cache.image.scram_credentials)
+        self._sasl = NodeSasl(settings, Accounts(users, tokens=ScramUsers(dict)))
+        to_controllers = certificates.get(config.controller_listener.name)
+        to_nodes = certificates.get(config.inter_broker_listener.name)
         self._controller = ControllerClient(
-            config.voters, config.bootstrap, certificates.get(config.controller_listener.name)
+            config.voters, config.bootstrap, ChannelSecurity(to_controllers, self._sasl.login_to_controllers)
         )
         self._connection = LivenessConnection(self._broker_id, self._controller)
         self._producer_ids = ProducerIdManager(self._controller, self._broker_id, self._broker_epoch)
@@ -171,12 +175,9 @@ class Node:
             self._controller, [config.offsets_topic.creatable(), config.transaction_topic.creatable()]
         )
         self._cleaner = CleanerJob(config, self._clean_logs)
-        self._cache = MetadataCache(config.inter_broker_listener.name)
-        users = ScramUsers(lambda: self._cache.image.scram_credentials)
-        self._sasl = NodeSasl(settings, Accounts(users, tokens=ScramUsers(dict)))
-        inter_broker = certificates.get(config.inter_broker_listener.name)
-        self._transport = _replica_transport(config, inter_broker, self._sasl.login)
-        self._node_calls = _node_calls(config, inter_broker, self._sasl.login)
+        between_nodes = ChannelSecurity(to_nodes, self._sasl.login)
+        self._transport = _replica_transport(config, between_nodes)
+        self._node_calls = _node_calls(config, between_nodes)
         self._health = health.aio.HealthServicer()
         self._health_port = HealthPort(config.health_listener, self._health)
         self._storage_failure: TidelogError | None = None
@@ -370,7 +371,8 @@ class Node:
         budget = ByteBudget(request_limit)
         requests = RequestBudgets(budget, request_limit)
         intake = Intake(Charge(requests.others))
-        identify = callers_of(self._certificates.get(self._config.grpc_listener.name))
+        identify = self._sasl.identify or callers_of(self._certificates.get(self._config.grpc_listener.name))
+        self._sasl.add_to(self._server)
         authorizer = self._config.new_authorizer()
         guard = None if authorizer is None else self._grpc_guard(authorizer)
         for service in (
@@ -460,20 +462,18 @@ class Node:
             self._stop.set()
 
 
-def _replica_transport(
-    config: NodeConfig, certificates: CertificateStore | None, login: SaslLogin | None
-) -> ReplicaTransport:
+def _replica_transport(config: NodeConfig, security: ChannelSecurity) -> ReplicaTransport:
     """Return the transport for the protocol of the inter-broker listener."""
     if config.inter_broker_listener.speaks_grpc:
-        return GrpcReplicaTransport(certificates)
-    return KafkaReplicaTransport(f"node-{config.node_id}-fetcher", certificates, login)
+        return GrpcReplicaTransport(security)
+    return KafkaReplicaTransport(f"node-{config.node_id}-fetcher", security.certificates, security.login)
 
 
-def _node_calls(config: NodeConfig, certificates: CertificateStore | None, login: SaslLogin | None) -> NodeCalls:
+def _node_calls(config: NodeConfig, security: ChannelSecurity) -> NodeCalls:
     """Return the calls of coordinators to other nodes, over the protocol of the inter-broker listener."""
     if config.inter_broker_listener.speaks_grpc:
-        return GrpcNodeCalls(certificates)
-    return KafkaNodeCalls(f"node-{config.node_id}-transactions", certificates, login)
+        return GrpcNodeCalls(security)
+    return KafkaNodeCalls(f"node-{config.node_id}-transactions", security.certificates, security.login)
 
 
 def _fetcher_settings(config: NodeConfig) -> FetcherSettings:

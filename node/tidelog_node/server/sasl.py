@@ -1,11 +1,16 @@
-"""The SASL of a node's Kafka listeners, and its login to other nodes."""
+"""The SASL of a node's listeners, and its logins to other nodes and to controllers."""
 
 from __future__ import annotations
 
+import grpc.aio
+
+from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.sasl.settings import ListenerSaslSettings
 from tidelog_foundation.security.mechanisms import Accounts, ServedMechanism, own_login, served_mechanism
+from tidelog_foundation.transport.services import Identify
+from tidelog_foundation.transport.session_service import SessionService
 from tidelog_node.kafka.server.authentication import ListenerMechanism
 from tidelog_node.kafka.server.logins import ListenerSasl
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
@@ -14,7 +19,7 @@ _SECOND_MS = 1_000
 
 
 class NodeSasl:
-    """The mechanisms of all Kafka listeners with SASL. They work from :meth:`start` to :meth:`stop`."""
+    """The mechanisms of all listeners with SASL. They work from :meth:`start` to :meth:`stop`."""
 
     def __init__(self, settings: DynamicNodeConfig, accounts: Accounts) -> None:
         """Build the mechanisms, which look up ``accounts`` at each login.
@@ -25,7 +30,7 @@ class NodeSasl:
         self._accounts = accounts
         self._served: list[ServedMechanism] = []
         self.listeners: dict[str, ListenerSasl] = {}
-        """The SASL of each listener with it, by the listener's name."""
+        """The SASL of each Kafka listener with it, by the listener's name."""
         for listener in settings.current.kafka_listeners:
             sasl = settings.listener_security[listener.name].sasl
             if sasl is not None:
@@ -33,8 +38,32 @@ class NodeSasl:
                 self.listeners[listener.name] = ListenerSasl(
                     self._mechanisms(sasl), sasl.max_receive_size, delay_ms / _SECOND_MS, listener.has_tls
                 )
-        self.login = _login_to_nodes(settings)
+        self._sessions = self._grpc_sessions(settings)
+        config = settings.current
+        self.login = _own_login(
+            settings,
+            config.inter_broker_listener,
+            "sasl.mechanism.inter.broker.protocol",
+            config.sasl_mechanism_inter_broker_protocol,
+        )
         """The login to other nodes, None if the inter-broker listener has no SASL."""
+        self.login_to_controllers = _own_login(
+            settings,
+            config.controller_listener,
+            "sasl.mechanism.controller.protocol",
+            config.sasl_mechanism_controller_protocol,
+        )
+        """The login to controllers, None if their listener has no SASL."""
+
+    @property
+    def identify(self) -> Identify | None:
+        """The function that identifies the callers of the gRPC listener, None if it has no SASL."""
+        return self._sessions.identify if self._sessions is not None else None
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Serve the logins of the gRPC listener, if it has SASL."""
+        if self._sessions is not None:
+            self._sessions.add_to(server)
 
     def start(self) -> None:
         """Start the work of the mechanisms in the background."""
@@ -46,6 +75,14 @@ class NodeSasl:
         for each in self._served:
             each.stop()
 
+    def _grpc_sessions(self, settings: DynamicNodeConfig) -> SessionService | None:
+        listener = settings.current.grpc_listener
+        sasl = settings.listener_security[listener.name].sasl
+        if sasl is None:
+            return None
+        mechanisms = {name: each.mechanism for name, each in self._mechanisms(sasl).items()}
+        return SessionService(sasl, mechanisms, is_encrypted=listener.has_tls)
+
     def _mechanisms(self, sasl: ListenerSaslSettings) -> dict[str, ListenerMechanism]:
         found = {}
         for name, settings in sasl.mechanisms.items():
@@ -55,15 +92,14 @@ class NodeSasl:
         return found
 
 
-def _login_to_nodes(settings: DynamicNodeConfig) -> SaslLogin | None:
-    listener = settings.current.inter_broker_listener
+def _own_login(settings: DynamicNodeConfig, listener: NamedListener, key: str, mechanism: str) -> SaslLogin | None:
+    """Return the login with the mechanism that the setting ``key`` names, None for a listener without SASL."""
     sasl = settings.listener_security[listener.name].sasl
     if sasl is None:
         return None
-    name = settings.current.sasl_mechanism_inter_broker_protocol
-    if name not in sasl.mechanisms:
+    if mechanism not in sasl.mechanisms:
         raise ConfigError(
-            f"sasl.mechanism.inter.broker.protocol {name} is not in sasl.enabled.mechanisms of the inter-broker "
-            f"listener {listener.name}: {', '.join(sasl.mechanisms)}"
+            f"{key} {mechanism} is not in sasl.enabled.mechanisms of the listener {listener.name}: "
+            f"{', '.join(sasl.mechanisms)}"
         )
-    return own_login(listener.name, sasl.mechanisms[name])
+    return own_login(listener.name, sasl.mechanisms[mechanism])

@@ -16,7 +16,7 @@ import grpc.aio
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
-from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.transport.channels import OPEN, ChannelSecurity
 from tidelog_foundation.transport.services import Guard, Identify, anyone
 from tidelog_quorum.raft.core import commands, events, messages
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
@@ -69,7 +69,7 @@ class TidelogRaft:
         snapshots: SnapshotConfig | None = None,
         random: RandomSource | None = None,
         resolve: Resolve = resolve_address,
-        certificates: CertificateStore | None = None,
+        security: ChannelSecurity = OPEN,
         identify: Identify = anyone,
         guard: Guard | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class TidelogRaft:
         self._snapshots = snapshots or SnapshotConfig()
         self._random = random or Random()
         self._resolve = resolve
-        self._certificates = certificates
+        self._security = security
         self._raft: Raft | None = None
         self._events: deque[events.Event] = deque()
         self._stepping = False
@@ -307,7 +307,7 @@ class TidelogRaft:
             self._config.max_observers,
             lambda: self.leader.leader_id,
             self._resolve,
-            self._certificates,
+            self._security,
         )
         voters = self._first_voters if stored.snapshot is None else stored.snapshot.voters
         self._delivery = Delivery(

@@ -8,7 +8,8 @@ from typing import Any
 from tidelog_foundation.authorization.settings import AuthorizerSettings
 from tidelog_foundation.config import at_least, not_empty, one_of, setting
 from tidelog_foundation.config.endpoints import (
-    GRPC_SSL,
+    GRPC,
+    has_tls,
     listener_protocol,
     parse_addresses,
     parse_listener,
@@ -16,6 +17,7 @@ from tidelog_foundation.config.endpoints import (
 )
 from tidelog_foundation.config.health import HealthSettings
 from tidelog_foundation.config.settings import config_key, setting_of
+from tidelog_foundation.sasl.settings import SaslSettings
 from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
@@ -27,7 +29,7 @@ _ANY_HOST = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig(ControllerConfig, HealthSettings, SslSettings, AuthorizerSettings):
+class QuorumConfig(ControllerConfig, HealthSettings, SslSettings, SaslSettings, AuthorizerSettings):
     """The properties of ``tidelog-quorum``, including those that govern the controller's decisions.
 
     Raises:
@@ -38,7 +40,9 @@ class QuorumConfig(ControllerConfig, HealthSettings, SslSettings, AuthorizerSett
         doc="This controller's id, unique among the controllers.", check=at_least(0), config_type="INT"
     )
     listeners: str = setting(
-        doc="The address to listen on: GRPC://host:port, or with TLS GRPC_SSL://host:port.", check=parse_listener
+        doc="The address to listen on: GRPC://host:port, with TLS GRPC_SSL://host:port, with SASL "
+        "GRPC_SASL_SSL://host:port or GRPC_SASL_PLAINTEXT://host:port.",
+        check=parse_listener,
     )
     advertised_listeners: str | None = setting(
         None,
@@ -113,9 +117,14 @@ class QuorumConfig(ControllerConfig, HealthSettings, SslSettings, AuthorizerSett
         return parse_listener(self.listeners)
 
     @property
+    def security_protocol(self) -> str:
+        """The security protocol of the listener, which is also its name, and of connections to other controllers."""
+        return listener_protocol(self.listeners)
+
+    @property
     def has_tls(self) -> bool:
         """True if the listener and the connections to other controllers have TLS."""
-        return listener_protocol(self.listeners) == GRPC_SSL
+        return has_tls(self.security_protocol)
 
     @property
     def advertised(self) -> tuple[str, int]:
@@ -174,8 +183,9 @@ class QuorumConfig(ControllerConfig, HealthSettings, SslSettings, AuthorizerSett
     def _check_pysyncobj(self) -> None:
         if not self.controller_quorum_pysyncobj_voters:
             raise ValueError("controller.quorum.engine=pysyncobj needs controller.quorum.pysyncobj.voters")
-        if self.has_tls:
-            raise ValueError("controller.quorum.engine=pysyncobj does not encrypt: listeners must be GRPC://host:port")
+        if self.security_protocol != GRPC:
+            text = "controller.quorum.engine=pysyncobj neither encrypts nor authenticates: listeners must be "
+            raise ValueError(f"{text}GRPC://host:port")
         if self.has_authorizer:
             raise ValueError(
                 f"controller.quorum.engine=pysyncobj does not authorize: authorizer.class.name must not be set, but is "

@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc.aio
 
 from tidelog_foundation.errors import ConfigError
-from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.transport.channels import OPEN, ChannelSecurity
 from tidelog_foundation.transport.services import Guard, Identify, anyone
 from tidelog_quorum.raft.engine import TidelogRaft
 from tidelog_quorum.raft.protocol import RaftEngine
@@ -20,7 +20,7 @@ _PYSYNCOBJ_FOLDER = "pysyncobj"
 def build_engine(
     config: QuorumConfig,
     server: grpc.aio.Server,
-    certificates: CertificateStore | None = None,
+    security: ChannelSecurity = OPEN,
     identify: Identify = anyone,
     guard: Guard | None = None,
 ) -> RaftEngine:
@@ -48,7 +48,7 @@ def build_engine(
         advertised=config.advertised,
         bootstrap=config.bootstrap,
         snapshots=config.snapshot_config(),
-        certificates=certificates,
+        security=security,
         identify=identify,
         guard=guard,
     )

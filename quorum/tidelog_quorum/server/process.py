@@ -9,11 +9,12 @@ import time
 import uuid
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
-from tidelog_foundation.config.endpoints import GRPC_SSL, format_address
+from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.ids import TopicId
@@ -21,10 +22,9 @@ from tidelog_foundation.security.certificate_store import CertificateStore, watc
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import bind_port
-from tidelog_foundation.transport.credentials import identify_callers, server_credentials
 from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
-from tidelog_foundation.transport.services import Identify, Service, add_servicer, anyone
+from tidelog_foundation.transport.services import Service, add_servicer
 from tidelog_foundation.waiting import watch_waits
 from tidelog_quorum.controller.feed import VotersAnnounced
 from tidelog_quorum.controller.state_machine import Controller
@@ -38,6 +38,7 @@ from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.engines import build_engine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
+from tidelog_quorum.server.security import QuorumSecurity
 from tidelog_quorum.server.services import admin_service, controller_service, quorum_service
 from tidelog_quorum.server.token_expiry import watch_expired_tokens
 
@@ -48,8 +49,8 @@ _QUEUED_REQUEST_BYTES = 64 * 1024**2
 """The total size of large requests in progress; those that wait may take a quarter of it."""
 
 
-async def serve(config: QuorumConfig) -> None:
-    """Run a controller until it receives a stop signal.
+async def serve(config: QuorumConfig, properties: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Run a controller until it receives a stop signal. ``properties`` has its listener's prefixed keys.
 
     Raises:
         ConfigError: the port is in use, or the folder cannot be written.
@@ -60,15 +61,14 @@ async def serve(config: QuorumConfig) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = grpc.aio.server(options=server_options(MAX_FRAME_BYTES), maximum_concurrent_rpcs=MAX_CALLS)
     host, port = config.listener
-    certificates = CertificateStore(GRPC_SSL, config, has_contexts=False) if config.has_tls else None
-    credentials = server_credentials(certificates) if certificates is not None else None
+    security = QuorumSecurity(config, properties)
+    credentials = security.credentials
     bind_port(server, host, port, credentials)
     _check_writable(config.metadata_log_dir)
     guard = controller_guard(config)
-    identify = identify_callers(config) if certificates is not None else anyone
-    engine = build_engine(config, server, certificates, identify, guard)
+    engine = build_engine(config, server, security.to_controllers, security.identify, guard)
     first_records = read_bootstrap_records(Path(config.metadata_log_dir))
-    await ControllerServer(config, server, engine, certificates, identify, guard, first_records).run(stop)
+    await ControllerServer(config, server, engine, security, guard, first_records).run(stop)
 
 
 class ControllerServer:
@@ -79,13 +79,14 @@ class ControllerServer:
         config: QuorumConfig,
         server: grpc.aio.Server,
         engine: RaftEngine,
-        certificates: CertificateStore | None = None,
-        identify: Identify = anyone,
+        security: QuorumSecurity | None = None,
         guard: ControllerGuard | None = None,
         first_records: Iterable[MetadataRecord] = (),
     ) -> None:
+        """``security`` is that of ``config`` if it is not given."""
         self._config = config
-        self._certificates = [certificates] if certificates is not None else []
+        self._security = security = security or QuorumSecurity(config, {})
+        self._certificates = [security.certificates] if security.certificates is not None else []
         self._server = server
         self._engine = engine
         feed = MetadataFeed()
@@ -94,10 +95,12 @@ class ControllerServer:
         self.quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
         self._connections = BrokerConnections(self.quorum, _monotonic_ms)
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
+        security.follow(lambda: self.quorum.controller.committed.scram_credentials)
         if guard is not None:
             guard.follow(self.quorum)
         for service in self._services(feed):
-            service.add_to(server, intake, identify, guard)
+            service.add_to(server, intake, security.identify, guard)
+        security.add_to(server)
         checks = health.aio.HealthServicer()
         add_servicer(server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], checks)
         self._health_port = HealthPort(config.health_listener, checks)
@@ -120,6 +123,7 @@ class ControllerServer:
         Raises:
             TidelogError: see :meth:`run`.
         """
+        self._security.start()
         await self._engine.start(self.quorum)
         await self._server.start()
         await self._health_port.start()
@@ -137,6 +141,7 @@ class ControllerServer:
         await self._engine.stop()
         await self._server.stop(_STOP_GRACE_S)
         await self._health_port.stop()
+        self._security.stop()
         logger.info("controller %s has stopped", self._config.node_id)
 
     def _services(self, feed: MetadataFeed) -> list[Service]:

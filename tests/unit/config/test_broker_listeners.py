@@ -126,7 +126,10 @@ def test_protocol_map_names_the_protocol_of_each_listener():
     [
         ("A", 'invalid entry "A": must be NAME:PROTOCOL'),
         (":GRPC", 'invalid entry ":GRPC"'),
-        ("A:TLS", "with a protocol of GRPC, GRPC_SSL, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (
+            "A:TLS",
+            "GRPC, GRPC_SSL, GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+        ),
         ("A:GRPC,a:PLAINTEXT", "listener A is named twice"),
     ],
 )
@@ -167,7 +170,7 @@ def test_node_names_the_key_of_a_listener_that_cannot_be():
 
 def test_node_with_kafkas_own_example_needs_a_grpc_listener():
     protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
-    with pytest.raises(ConfigError, match="exactly one listener whose security protocol is GRPC"):
+    with pytest.raises(ConfigError, match="exactly one listener whose security protocol is one of GRPC"):
         node(listeners="PLAINTEXT://localhost:9092", listener_security_protocol_map=protocols)
     config = node(
         listeners="PLAINTEXT://localhost:9092,GRPC://localhost:9094",

@@ -135,7 +135,7 @@ def test_pysyncobj_names_its_limits_at_every_start(tmp_path: Path, caplog: pytes
                 "controller_quorum_pysyncobj_voters": "1@127.0.0.1:1",
                 "listeners": "GRPC_SSL://127.0.0.1:1",
             },
-            "does not encrypt",
+            "neither encrypts nor authenticates",
         ),
         (
             {"controller_quorum_engine": "pysyncobj", "controller_quorum_pysyncobj_voters": "1@127.0.0.1:1"},

@@ -18,7 +18,7 @@ from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ConfigError, TidelogError
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.security.ssl_settings import SslSettings
-from tidelog_foundation.transport.channels import Channels, bind_port, open_channel
+from tidelog_foundation.transport.channels import Channels, ChannelSecurity, bind_port, open_channel
 from tidelog_foundation.transport.credentials import channel_credentials, identify_callers, server_credentials
 
 CA = Authority()
@@ -105,7 +105,7 @@ def test_caller_whose_certificate_no_rule_maps_is_refused(tmp_path: Path) -> Non
 def test_servers_use_changed_certificates_on_both_ends_of_their_channels(tmp_path: Path) -> None:
     async def main() -> None:
         store = store_of(tmp_path, ssl_client_auth="required")
-        channels = Channels(store)
+        channels = Channels(ChannelSecurity(store))
         identify = identify_callers(store.settings)
         async with serving(store, lambda rpc: str(identify(rpc))) as address:
             first = channels.get(address)

@@ -44,7 +44,7 @@ from tidelog.producer.core.events import (
     Command,
     Event,
     ProducerIdLearned,
-    ProducerIdRefused,
+    ProducerRefused,
     Settle,
     TopicLearned,
     TopicRefused,
@@ -227,7 +227,7 @@ class Accumulator:
             case ProducerIdLearned():
                 self._identity.fresh = ProducerIdAndEpoch(event.producer_id, event.epoch)
                 return []
-            case ProducerIdRefused():
+            case ProducerRefused():
                 return self.end(event.error)
             case _:
                 assert_never(event)

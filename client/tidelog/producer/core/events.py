@@ -66,13 +66,13 @@ class ProducerIdLearned:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIdRefused:
-    """The cluster's permanent refusal of a producer id; the producer cannot be used."""
+class ProducerRefused:
+    """The cluster's permanent refusal of a producer id or of a login; the producer cannot be used."""
 
     error: TidelogError
 
 
-Event = BatchAcknowledged | BatchFailed | TopicLearned | TopicRefused | ProducerIdLearned | ProducerIdRefused
+Event = BatchAcknowledged | BatchFailed | TopicLearned | TopicRefused | ProducerIdLearned | ProducerRefused
 
 
 @dataclass(frozen=True, slots=True)

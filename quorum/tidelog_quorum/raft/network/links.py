@@ -26,9 +26,10 @@ from tidelog.v1 import raft_service_pb2 as pb
 from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.transport import CHANNEL_OPTIONS, error_from_rpc, raise_if_cancelled
+from tidelog_foundation.transport.channels import OPEN, ChannelSecurity
 from tidelog_foundation.transport.credentials import channel_credentials
+from tidelog_foundation.transport.session_channel import SessionChannel, log_in
 from tidelog_quorum.raft.core.messages import AppendRequest, Message, SnapshotRequest
 from tidelog_quorum.raft.network.codec import encode_message
 
@@ -60,8 +61,8 @@ _OPTIONS = [*(option for option in CHANNEL_OPTIONS if option[0] not in _OWN_OPTI
 class PeerLink:
     """One outgoing connection; the owner runs :meth:`run` as a task until it cancels it.
 
-    ``on_hello`` receives the peer's hello whenever a stream opens, and may raise to refuse it. With ``certificates``,
-    the connection uses TLS and their current version.
+    ``on_hello`` receives the peer's hello whenever a stream opens, and may raise to refuse it. ``security`` is
+    that of the connection, which uses the current version of certificates.
     """
 
     def __init__(
@@ -70,13 +71,13 @@ class PeerLink:
         address: tuple[str, int],
         on_hello: Callable[[pb.RaftHello], None],
         resolve: Resolve,
-        certificates: CertificateStore | None = None,
+        security: ChannelSecurity = OPEN,
     ) -> None:
         self.address = address
         self._hello = hello
         self._on_hello = on_hello
         self._resolve = resolve
-        self._certificates = certificates
+        self._security = security
         self._queue: deque[tuple[Message, int]] = deque()
         self._queued_bytes = 0
         self._chunk: SnapshotRequest | None = None
@@ -136,12 +137,16 @@ class PeerLink:
             addresses = await self._resolve(*self.address)
         options = [*_OPTIONS, ("grpc.default_authority", format_address(*self.address))]
         async with self._channel(_target(addresses), options) as channel:
+            await log_in(channel)
             await self._exchange(RaftServiceStub(channel))
 
     def _channel(self, target: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
-        if self._certificates is None:
-            return grpc.aio.insecure_channel(target, options=options)
-        return grpc.aio.secure_channel(target, channel_credentials(self._certificates), options=options)
+        certificates, login = self._security.certificates, self._security.login
+        if certificates is None:
+            channel = grpc.aio.insecure_channel(target, options=options)
+        else:
+            channel = grpc.aio.secure_channel(target, channel_credentials(certificates), options=options)
+        return channel if login is None else SessionChannel(channel, login, self.address[0])
 
     async def _exchange(self, stub: RaftServiceAsyncStub) -> None:
         call = stub.Exchange(wait_for_ready=True)

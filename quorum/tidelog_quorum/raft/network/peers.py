@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.transport.channels import OPEN, ChannelSecurity
 from tidelog_quorum.raft.core.messages import Message
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.network.links import PeerLink, Resolve
@@ -97,7 +97,7 @@ class Peers:
         max_observers: int,
         leader_id: Callable[[], int | None],
         resolve: Resolve,
-        certificates: CertificateStore | None = None,
+        security: ChannelSecurity = OPEN,
     ) -> None:
         self.voters = VoterSet()
         self._me = me
@@ -105,7 +105,7 @@ class Peers:
         self._configured = configured.others(me)
         self._max_observers = max_observers
         self._resolve = resolve
-        self._certificates = certificates
+        self._security = security
         self._links: dict[int, PeerLink] = {}
         self._callers: dict[int, _Caller] = {}
         self._configured_links: dict[tuple[int, tuple[str, int]], PeerLink] = {}
@@ -237,7 +237,7 @@ class Peers:
         def on_hello(hello: pb.RaftHello) -> None:
             self._on_answer(hello, node_id, address)
 
-        link = PeerLink(self._me.hello_to(node_id), address, on_hello, self._resolve, self._certificates)
+        link = PeerLink(self._me.hello_to(node_id), address, on_hello, self._resolve, self._security)
         self._tasks[link] = asyncio.get_running_loop().create_task(link.run(), name=f"raft-peer-{node_id}")
         return link
 

@@ -128,7 +128,7 @@ def test_client_finds_grpc_through_a_kafka_listener() -> None:
     [
         pytest.param(kafka(), "a Kafka server that is not Tidelog answers there", id="kafka"),
         pytest.param(kafka(version=2), "a Kafka server that is not Tidelog answers there", id="old-kafka"),
-        pytest.param(tls, "a server that requires TLS (security.protocol=ssl) answers there", id="tls"),
+        pytest.param(tls, "a server that requires TLS (security.protocol=ssl or sasl_ssl) answers there", id="tls"),
         pytest.param(http, "an HTTP server answers there", id="http"),
         pytest.param(ssh, "a server of another protocol answers there", id="ssh"),
     ],
@@ -228,7 +228,7 @@ def test_addresses_without_a_port_have_kafkas(text: str, addresses: tuple[str, .
         ("host:x", 'the port must be from 1 to 65535, not "x"'),
         ("host:", 'the port must be from 1 to 65535, not ""'),
         ("host:99999", 'the port must be from 1 to 65535, not "99999"'),
-        ("SASL_SSL://host:9093", "the protocol SASL_SSL is not supported"),
+        ("HTTPS://host:9093", "the protocol HTTPS is not supported"),
         ("my host:9092", "must be host:port"),
         (":9092", "must be host:port"),
         (" , ", "must name a host:port"),

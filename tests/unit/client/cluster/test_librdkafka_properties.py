@@ -135,6 +135,11 @@ def test_properties_that_work_are_read_by_the_clients_that_they_are_for(name: st
         if name.startswith("ssl."):
             others |= tls_with(tmp_path, name)
             value = others.pop(name)
+        if name.startswith("sasl."):
+            own = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN"}
+            others |= own | {"sasl.username": "u", "sasl.password": "p"}
+            value = "PLAIN" if name.startswith("sasl.mechanism") else "x"
+            others.pop("sasl.mechanisms" if name == "sasl.mechanism" else name, None)
         with contextlib.suppress(StopIteration), CLIENTS[scope]({**NOWHERE, **others, name: value}):
             pass
 
@@ -171,8 +176,9 @@ def test_properties_without_effect_are_told_once_and_change_nothing(
 
 
 REFUSED = [
-    ({"security.protocol": "SASL_SSL"}, "security.protocol.*SASL_SSL.* is not supported: must be plaintext or ssl"),
-    ({"sasl.password": "secret"}, "sasl.password.*SASL is not supported yet"),
+    ({"security.protocol": "TLS"}, "security.protocol.*TLS.* is not supported: must be plaintext, ssl, sasl_plaintext"),
+    ({"sasl.password": "secret"}, "sasl.password.* needs security.protocol=sasl_ssl"),
+    ({"sasl.kerberos.keytab": "/k"}, "sasl.kerberos.keytab.* is not supported"),
     ({"ssl.ca.location": "/ca"}, "ssl.ca.location.* needs security.protocol=ssl"),
     ({"security.protocol": "ssl", "ssl.ca.location": "/no/ca"}, "cannot read ssl.ca.location /no/ca"),
     ({"security.protocol": "ssl", "ssl.ca.pem": "nothing"}, "ssl.ca has no valid certificate"),

@@ -6,6 +6,7 @@ import tidelog_foundation.authorization
 import tidelog_foundation.oauth
 import tidelog_foundation.sasl
 import tidelog_foundation.security
+import tidelog_foundation.transport
 import tidelog_node.server
 from tidelog_foundation.config import TopicConfig, describe, parse_config
 from tidelog_foundation.config.broker import BROKER_SYNONYMS
@@ -65,11 +66,11 @@ def test_node_config_turns_broker_settings_into_topic_defaults(given, field, exp
     ("key", "value", "text"),
     [
         ("node.id", "-1", "at least 0"),
-        ("listeners", "PLAINTEXT://x:1", "exactly one listener whose security protocol is GRPC"),
+        ("listeners", "PLAINTEXT://x:1", "exactly one listener whose security protocol is one of GRPC"),
         ("listeners", "GRPC://0.0.0.0:9092", "advertised.listeners must name an address"),
         ("advertised.listeners", "GRPC://host:0", "port 0"),
         ("controller.listener.names", "OTHER", "no security protocol is defined for listener OTHER"),
-        ("controller.listener.names", "SSL", "controllers speak GRPC or GRPC_SSL"),
+        ("controller.listener.names", "SSL", "controllers speak one of GRPC, GRPC_SSL"),
         ("controller.quorum.voters", "nobody", "id@host:port"),
         ("controller.quorum.bootstrap.servers", "nobody", "host:port"),
         ("log.dirs", "", "must not be empty"),

@@ -1,0 +1,105 @@
+"""The SASL settings of clients, with confluent-kafka's keys, and the logins made from them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from tidelog_foundation.config import one_of, setting
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.sasl import SaslLogin
+from tidelog_foundation.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from tidelog_foundation.sasl.plain import PlainLogin
+
+OAuthCallback: TypeAlias = Callable[[str], Any]
+"""confluent-kafka's ``oauth_cb``: from ``sasl.oauthbearer.config`` to ``(token, expiry_s, [principal, extensions])``.
+
+The expiry is in seconds since 1970, ``extensions`` a dict. The callback runs on a thread of the client.
+"""
+_SCRAM: Final = (SCRAM_SHA_256, SCRAM_SHA_512)
+_MECHANISMS: Final = (PLAIN, *_SCRAM, OAUTHBEARER)
+_NONCE_BYTES: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslConfig:
+    """The authentication of a client with SASL."""
+
+    sasl_mechanisms: str | None = setting(
+        None,
+        f"The mechanism of SASL, with security.protocol=sasl_ssl or sasl_plaintext: {', '.join(_MECHANISMS)}.",
+        one_of(*_MECHANISMS),
+        aliases=("sasl.mechanism",),
+    )
+    sasl_username: str | None = setting(None, "The user's name, for PLAIN and SCRAM.")
+    sasl_password: str | None = setting(
+        None, "The user's password, for PLAIN and SCRAM.", secret=True, config_type="PASSWORD"
+    )
+    sasl_oauthbearer_config: str | None = setting(None, "The argument of oauth_cb.", secret=True)
+
+    def login(self, oauth_cb: OAuthCallback | None = None) -> SaslLogin:
+        """Return the credentials.
+
+        Raises:
+            ConfigError: A setting of the mechanism is missing, or one of another mechanism is given.
+        """
+        match self.sasl_mechanisms:
+            case None:
+                raise ConfigError(f"sasl.mechanisms must be set: one of {', '.join(_MECHANISMS)}")
+            case "OAUTHBEARER":
+                return self._bearer(oauth_cb)
+            case mechanism:
+                return self._named(mechanism)
+
+    def _named(self, mechanism: str) -> SaslLogin:
+        if not self.sasl_username or not self.sasl_password:
+            missing = "sasl.password" if self.sasl_username else "sasl.username"
+            raise ConfigError(f"sasl.mechanisms={mechanism} needs {missing}")
+        if mechanism == PLAIN:
+            return PlainLogin(self.sasl_username, self.sasl_password)
+        from tidelog_foundation.sasl.scram import ScramLogin
+        from tidelog_foundation.sasl.scram_credentials import ScramMechanism
+
+        scram = next(each for each in ScramMechanism if each.sasl_name == mechanism)
+        return ScramLogin(scram, self.sasl_username, self.sasl_password, lambda: secrets.token_urlsafe(_NONCE_BYTES))
+
+    def _bearer(self, oauth_cb: OAuthCallback | None) -> SaslLogin:
+        given = "sasl.username" if self.sasl_username else "sasl.password" if self.sasl_password else None
+        if given is not None:
+            raise ConfigError(f"sasl.mechanisms=OAUTHBEARER does not use {given}")
+        if oauth_cb is None:
+            raise ConfigError("sasl.mechanisms=OAUTHBEARER needs oauth_cb")
+        return _bearer_login(oauth_cb, self.sasl_oauthbearer_config or "")
+
+
+def _bearer_login(oauth_cb: OAuthCallback, config: str) -> SaslLogin:
+    from tidelog_foundation.sasl.oauthbearer import ClientToken, OAuthBearerLogin
+
+    def token() -> ClientToken:
+        try:
+            answer = oauth_cb(config)
+        except TidelogError:
+            raise
+        except Exception as error:  # the application's code
+            text = f"oauth_cb failed: {type(error).__name__}: {error}"
+            raise error_for(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from error
+        return ClientToken(*_token_fields(answer))
+
+    return OAuthBearerLogin(token)
+
+
+def _token_fields(answer: Any) -> tuple[str, int, Mapping[str, str]]:
+    """Return the token, its expiry in milliseconds since 1970 and the extensions that ``oauth_cb`` has returned.
+
+    Raises:
+        TidelogError: SASL_AUTHENTICATION_FAILED, it returned something else.
+    """
+    match answer:
+        case (str(token), (int() | float()) as expiry_s, *rest) if len(rest) <= 2:
+            extensions = rest[1] if len(rest) == 2 else None
+            if extensions is None or isinstance(extensions, Mapping):
+                return token, int(expiry_s * 1000), extensions or {}
+    text = "oauth_cb must return (token, expiry in seconds) or (token, expiry, principal, extensions)"
+    raise error_for(ErrorCode.SASL_AUTHENTICATION_FAILED, text)

@@ -1,0 +1,314 @@
+"""Sessions of gRPC listeners with SASL: logins, calls, streams, expiry, and hostile callers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2
+
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.sasl.plain import PlainLogin, PlainMechanism
+from tidelog_foundation.sasl.sessions import SessionLimits
+from tidelog_foundation.sasl.settings import listener_sasl_settings
+from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Intake
+from tidelog_foundation.transport.services import Call, Caller, ResponseStream, Service
+from tidelog_foundation.transport.session_channel import log_in
+from tidelog_foundation.transport.session_messages import REQUESTS, RESPONSES, AuthenticateRequest, authorization
+from tidelog_foundation.transport.session_service import SessionService
+
+HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
+CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
+AUTHENTICATE = "/tidelog.v1.AuthenticationService/Authenticate"
+ALICE, BOB = PlainLogin("alice", "a-secret"), PlainLogin("bob", "b-secret")
+SERVING = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+
+class Door:
+    """A server with one service behind a listener with SASL."""
+
+    def __init__(self, sessions: SessionService, charge: Charge) -> None:
+        self.sessions = sessions
+        self.callers: list[str] = []
+        self.port = 0
+        self._charge = charge
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        self._server = server = grpc.aio.server()
+        self.sessions.add_to(server)
+        table = {"Check": Call(self._check, Message, Message), "Watch": ResponseStream(self._watch, Message, Message)}
+        Service(HEALTH, table).add_to(server, Intake(self._charge), self.sessions.identify)
+        self.port = server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await server.start()
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        await self._server.stop(0)
+
+    async def _check(self, request: object, caller: Caller) -> Any:
+        self.callers.append(str(caller.principal))
+        return SERVING
+
+    async def _watch(self, request: object, caller: Caller) -> AsyncGenerator[Any, None]:
+        while True:
+            yield SERVING
+            await asyncio.sleep(0.01)
+
+
+def sessions_of(limits: SessionLimits | None = None, **keys: str) -> SessionService:
+    given = {"sasl.enabled.mechanisms": "PLAIN", "connection.failed.authentication.delay.ms": "1"}
+    own = {key.replace("_", "."): value for key, value in keys.items()}
+    settings = listener_sasl_settings("GRPC", given | own, {})
+    users = {login.username: login.password for login in (ALICE, BOB)}
+    return SessionService(settings, {"PLAIN": PlainMechanism(users)}, is_encrypted=False, limits=limits)
+
+
+@contextlib.asynccontextmanager
+async def door(sessions: SessionService | None = None, charge: Charge | None = None) -> AsyncIterator[Door]:
+    opened = Door(sessions or sessions_of(), charge or Charge(ByteBudget(1 << 20)))
+    await opened.start()
+    try:
+        yield opened
+    finally:
+        await opened.stop()
+
+
+async def check(channel: grpc.aio.Channel, *metadata: tuple[str, str]) -> None:
+    options = {"metadata": metadata} if metadata else {}
+    await channel.unary_unary(CHECK)(health_pb2.HealthCheckRequest().SerializeToString(), timeout=10, **options)
+
+
+async def failure(call: Awaitable[object]) -> TidelogError:
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await call
+    return error_from_rpc(raised.value)
+
+
+def run(work: Callable[[], Any]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_caller_with_a_session_has_the_principal_of_its_login_in_all_its_calls() -> None:
+    async def main() -> None:
+        async with door() as at:
+            for login in (ALICE, BOB):
+                async with open_channel(at.address, login=login) as channel:
+                    await asyncio.gather(*(check(channel) for _ in range(5)))
+            assert at.callers == ["User:alice"] * 5 + ["User:bob"] * 5
+            assert at.sessions.succeeded == 2, "concurrent calls share a login"
+
+    run(main)
+
+
+@pytest.mark.parametrize("login", [PlainLogin("alice", "c4nary"), PlainLogin("mallory", "a-secret")])
+def test_failed_login_is_refused_without_a_reason_and_counted(
+    login: PlainLogin, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with door() as at, open_channel(at.address, login=login) as channel:
+            error = await failure(check(channel))
+            assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert error.message == "Authentication failed: Invalid username or password"
+            assert (at.sessions.failed, at.callers) == (1, [])
+
+    run(main)
+    assert "A login from 127.0.0.1 at listener GRPC failed" in caplog.text
+    assert login.password not in caplog.text
+
+
+def test_failed_login_is_answered_after_the_delay() -> None:
+    async def main() -> None:
+        sessions = sessions_of(connection_failed_authentication_delay_ms="300")
+        async with door(sessions) as at, open_channel(at.address, login=PlainLogin("alice", "wrong")) as channel:
+            began = asyncio.get_running_loop().time()
+            await failure(check(channel))
+            assert asyncio.get_running_loop().time() - began >= 0.3
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code", "status"),
+    [
+        pytest.param((), ErrorCode.ILLEGAL_SASL_STATE, "UNAUTHENTICATED", id="none"),
+        pytest.param((("authorization", "Bearer x"),), ErrorCode.ILLEGAL_SASL_STATE, "UNAUTHENTICATED", id="scheme"),
+        pytest.param((authorization("x"),), ErrorCode.NETWORK_EXCEPTION, "UNAUTHENTICATED", id="unknown"),
+        pytest.param((authorization(""),), ErrorCode.NETWORK_EXCEPTION, "UNAUTHENTICATED", id="empty"),
+        pytest.param((("authorization", "~" * 900),), ErrorCode.ILLEGAL_SASL_STATE, "UNAUTHENTICATED", id="garbage"),
+    ],
+)
+def test_caller_without_a_valid_session_is_refused_before_its_request_is_received(
+    metadata: tuple[tuple[str, str], ...], code: ErrorCode, status: str
+) -> None:
+    charged: list[int] = []
+
+    class Counting(ByteBudget):
+        async def take(self, size: int) -> None:
+            charged.append(size)
+
+    async def main() -> None:
+        async with door(charge=Charge(Counting(1), free_bytes=-1)) as at, open_channel(at.address) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await check(channel, *metadata)
+            assert (error_from_rpc(raised.value).code, raised.value.code().name) == (code, status)
+            with pytest.raises(grpc.aio.AioRpcError):
+                await channel.unary_stream(WATCH)(b"").read()
+            assert (charged, at.callers) == ([], [])
+
+    run(main)
+
+
+def test_session_of_another_server_is_replaced_by_a_login() -> None:
+    async def main() -> None:
+        async with door() as first, door() as second:
+            async with open_channel(first.address, login=ALICE) as channel:
+                await check(channel)
+                await first.stop()
+                first.sessions = sessions_of()
+                await first.start()
+                await asyncio.gather(*(check(channel) for _ in range(5)))
+                assert first.sessions.succeeded == 1
+            assert not second.sessions.succeeded
+
+    run(main)
+
+
+def test_stream_ends_when_its_session_does_and_the_next_one_has_another() -> None:
+    async def main() -> None:
+        sessions = sessions_of(SessionLimits(max_per_owner=1))
+        async with door(sessions) as at, open_channel(at.address, login=ALICE) as channel:
+            await log_in(channel)
+            stream = channel.unary_stream(WATCH)(b"")
+            await stream.read()
+            async with open_channel(at.address, login=ALICE) as other:
+                await check(other)
+
+            async def read_all() -> None:
+                while True:
+                    await stream.read()
+
+            assert (await failure(read_all())).code is ErrorCode.NETWORK_EXCEPTION
+            while True:
+                await log_in(channel)
+                again = channel.unary_stream(WATCH)(b"")
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    await again.read()
+                    break
+            again.cancel()
+
+    run(main)
+
+
+def test_session_in_use_is_prolonged_before_it_expires_and_its_streams_continue() -> None:
+    async def main() -> None:
+        sessions = sessions_of(connections_max_reauth_ms="300")
+        async with door(sessions) as at, open_channel(at.address, login=ALICE) as channel:
+            await log_in(channel)
+            stream = channel.unary_stream(WATCH)(b"")
+            ends = asyncio.get_running_loop().time() + 1
+            while asyncio.get_running_loop().time() < ends:
+                await stream.read()
+            assert at.sessions.succeeded >= 3
+            stream.cancel()
+
+    run(main)
+
+
+def test_session_is_not_prolonged_for_another_principal() -> None:
+    async def main() -> None:
+        async with door() as at, open_channel(at.address) as channel:
+            token = (await authenticate(channel, b"\0alice\0a-secret"))[-1].session_token
+            assert token
+            error = await failure(authenticate(channel, b"\0bob\0b-secret", token=token))
+            assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+    run(main)
+
+
+async def authenticate(
+    channel: grpc.aio.Channel, *auth_bytes: bytes, mechanism: str = "PLAIN", token: str = ""
+) -> list[Any]:
+    """Return the server's responses to these tokens."""
+    call = channel.stream_stream(AUTHENTICATE)(timeout=10)
+    responses = []
+    for n, each in enumerate(auth_bytes):
+        request = AuthenticateRequest(mechanism if n == 0 else "", each, token if n == 0 else "")
+        await call.write(REQUESTS.to_message(request).SerializeToString())
+        responses.append(RESPONSES.from_message(RESPONSES.message_type.FromString(await call.read())))
+    return responses
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        pytest.param(AuthenticateRequest("SCRAM-SHA-256", b"x"), ErrorCode.UNSUPPORTED_SASL_MECHANISM, id="mechanism"),
+        pytest.param(AuthenticateRequest("", b""), ErrorCode.UNSUPPORTED_SASL_MECHANISM, id="empty"),
+        pytest.param(AuthenticateRequest("PLAIN", b"\0"), ErrorCode.SASL_AUTHENTICATION_FAILED, id="malformed"),
+        pytest.param(AuthenticateRequest("PLAIN", bytes(600_000)), ErrorCode.INVALID_REQUEST, id="huge"),
+        pytest.param(b"\xff\xff\xff", ErrorCode.INVALID_REQUEST, id="no message"),
+    ],
+)
+def test_malformed_login_is_refused_with_few_words(request_: AuthenticateRequest | bytes, code: ErrorCode) -> None:
+    raw = request_ if isinstance(request_, bytes) else REQUESTS.to_message(request_).SerializeToString()
+
+    async def main() -> None:
+        async with door() as at, open_channel(at.address) as channel:
+            call = channel.stream_stream(AUTHENTICATE)(timeout=10)
+            await call.write(raw)
+            error = await failure(call.read())
+            assert error.code is code
+            assert len(error.message) < 200
+
+    run(main)
+
+
+def test_login_that_sends_nothing_makes_room_for_those_of_other_hosts_and_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidelog_foundation.transport.session_service.LOGIN_TIMEOUT_S", 0.05)
+
+    async def main() -> None:
+        async with door() as at, open_channel(at.address) as channel:
+            error = await failure(channel.stream_stream(AUTHENTICATE)(timeout=10).read())
+            assert error.code is ErrorCode.REQUEST_TIMED_OUT
+
+    run(main)
+
+
+def test_client_with_sasl_learns_that_the_listener_has_none() -> None:
+    async def main() -> None:
+        server = grpc.aio.server()
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with open_channel(f"127.0.0.1:{port}", login=ALICE) as channel:
+            error = await failure(check(channel))
+            assert error.code is ErrorCode.ILLEGAL_SASL_STATE
+            assert "no authentication with SASL" in error.message
+        await server.stop(0)
+
+    run(main)
+
+
+def test_channel_shows_neither_its_password_nor_its_token() -> None:
+    async def main() -> None:
+        async with door() as at, open_channel(at.address, login=ALICE) as channel:
+            await check(channel)
+            texts = repr(channel) + repr(vars(channel)) + repr(ALICE)
+            texts += repr(AuthenticateRequest("PLAIN", b"a-secret", "token-x"))
+            assert "a-secret" not in texts
+            assert "token-x" not in texts
+
+    run(main)
