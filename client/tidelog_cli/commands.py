@@ -37,6 +37,7 @@ _HOMES = {
     "transaction": _Home("tidelog_cli.transactions.transaction", _TOPICS),
     "acl": _Home("tidelog_cli.acls.acl", _TOPICS),
     "user": _Home("tidelog_cli.users.user", _TOPICS),
+    "token": _Home("tidelog_cli.tokens.token", _TOPICS),
     "config": _Home("tidelog_cli.config", _TOPICS),
     "partition": _Home("tidelog_cli.partitions.partition", _TOPICS),
     "cluster": _Home("tidelog_cli.cluster", _CLUSTER),

@@ -15,6 +15,7 @@ from tidelog.admin.configs import (
     ConfigResource,
     ConfigSource,
 )
+from tidelog.admin.delegation_tokens import DelegationToken, TokenInformation
 from tidelog.admin.groups.model import (
     ConsumerGroupDescription,
     ConsumerGroupListing,
@@ -112,6 +113,7 @@ __all__ = [
     "ConsumerGroupState",
     "ConsumerGroupTopicPartitions",
     "ConsumerGroupType",
+    "DelegationToken",
     "DeletedRecords",
     "DescribeClusterResult",
     "ElectionType",
@@ -148,6 +150,7 @@ __all__ = [
     "ScramMechanism",
     "SnapshotInfo",
     "SupportedVersionRange",
+    "TokenInformation",
     "TopicCollection",
     "TopicDescription",
     "TopicMetadata",

@@ -8,6 +8,7 @@ from typing import Self
 
 from tidelog.admin.cluster import ClusterAdmin
 from tidelog.admin.configs import ConfigAdmin
+from tidelog.admin.delegation_tokens import DelegationTokenAdmin
 from tidelog.admin.groups.group_admin import GroupAdmin
 from tidelog.admin.log_dirs import LogDirAdmin
 from tidelog.admin.metadata import ClusterMetadata, GroupMetadata, cluster_id, group_metadata, list_topics
@@ -25,6 +26,7 @@ from tidelog_foundation.transport import run_sync
 class AdminOperations(
     ClusterAdmin,
     ConfigAdmin,
+    DelegationTokenAdmin,
     GroupAdmin,
     LogDirAdmin,
     OffsetAdmin,
