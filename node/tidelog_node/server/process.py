@@ -22,6 +22,7 @@ from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.sasl.scram_users import ScramUsers
+from tidelog_foundation.sasl.token_hmacs import TokenAccounts
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.security.mechanisms import Accounts
 from tidelog_foundation.transport import server_options
@@ -163,7 +164,9 @@ class Node:
         self._broker_id = BrokerId(config.node_id)
         self._cache = MetadataCache(config.inter_broker_listener.name)
         users = ScramUsers(lambda: self._cache.image.scram_credentials)
-        self._sasl = NodeSasl(settings, Accounts(users, tokens=ScramUsers(dict)))
+        token_key = settings.current.delegation_token_secret_key
+        tokens = TokenAccounts(token_key, lambda: self._cache.image.delegation_tokens)
+        self._sasl = NodeSasl(settings, Accounts(users, tokens))
         to_controllers = certificates.get(config.controller_listener.name)
         to_nodes = certificates.get(config.inter_broker_listener.name)
         self._controller = ControllerClient(

@@ -107,7 +107,7 @@ def _time_of(error: TidelogError) -> int:
 
 
 def _caller(caller: Caller) -> TokenCaller:
-    return TokenCaller(caller.principal)
+    return TokenCaller(caller.principal, caller.has_token)
 
 
 def _principal(each: wire.PrincipalData) -> Principal:
