@@ -67,6 +67,11 @@ class Caller:
         """The decisions of the guard, with the ACLs that they are based on."""
 
     @property
+    def has_token(self) -> bool:
+        """True if the caller has logged in with a delegation token."""
+        return self.session is not None and self.session.is_token
+
+    @property
     def connection(self) -> str:
         """gRPC's name of the connection, such as ipv4:10.0.0.1:5000."""
         peer: str = self._rpc.peer()

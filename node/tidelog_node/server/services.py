@@ -40,7 +40,8 @@ def admin_service(context: NodeContext) -> Service:
 
     def token_call(handler: Callable[[NodeContext, Q, TokenCaller], Awaitable[R]]) -> Call[Q, R]:
         return Call(
-            lambda request, caller: handler(context, request, TokenCaller(caller.principal)), *types_of(handler)
+            lambda request, caller: handler(context, request, TokenCaller(caller.principal, caller.has_token)),
+            *types_of(handler),
         )
 
     return Service(

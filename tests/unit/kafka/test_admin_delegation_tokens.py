@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any, cast
+
 import pytest
 from kafka_admin import AdminNode, name_of, versions_of
 
+from tidelog_foundation.sasl.sessions import Session
 from tidelog_foundation.sasl.token_hmacs import token_hmac
 from tidelog_foundation.security import ANONYMOUS, Principal
+from tidelog_foundation.transport.services import Caller as GrpcCaller
+from tidelog_node.kafka.apis.delegation_tokens import create_delegation_token
 from tidelog_node.kafka.protocol.messages.delegation_tokens import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -18,6 +24,8 @@ from tidelog_node.kafka.protocol.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from tidelog_node.kafka.served import Caller
+from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.features import METADATA_VERSION, SECURITY_VERSION
 from tidelog_quorum.metadata.records import FeatureLevelRecord
@@ -112,3 +120,15 @@ def test_hmac_is_not_in_the_repr_of_messages(node) -> None:
     made = create(node)
     for message in (made, *describe(node, everything=True), RenewDelegationTokenRequest(made.hmac, 1)):
         assert str(bytes(made.hmac))[2:10] not in repr(message)
+
+
+def test_tokens_are_refused_to_a_caller_that_has_logged_in_with_one_on_either_protocol(node) -> None:
+    alice = node.principal
+    session = Session(b"", alice, is_token=True, host="h", expires_at_ms=None, used_at_ms=0)
+    assert GrpcCaller(cast(Any, None), session).has_token
+    assert not GrpcCaller(cast(Any, None), alice).has_token
+    caller = Caller("SASL_SSL", ClientIdentity("test", "h"), 3, alice, has_token=True)
+    request = CreateDelegationTokenRequest(None, None, [], -1)
+    refused = asyncio.run(create_delegation_token(node.node, request, caller))
+    assert name_of(refused.error_code) == "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
+    assert describe(node, everything=True) == []
