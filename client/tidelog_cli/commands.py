@@ -38,6 +38,7 @@ _HOMES = {
     "acl": _Home("tidelog_cli.acls.acl", _TOPICS),
     "user": _Home("tidelog_cli.users.user", _TOPICS),
     "token": _Home("tidelog_cli.tokens.token", _TOPICS),
+    "quota": _Home("tidelog_cli.quotas.quota", _TOPICS),
     "config": _Home("tidelog_cli.config", _TOPICS),
     "partition": _Home("tidelog_cli.partitions.partition", _TOPICS),
     "cluster": _Home("tidelog_cli.cluster", _CLUSTER),

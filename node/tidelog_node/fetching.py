@@ -89,6 +89,8 @@ class FetchResponse:
     topics: dict[TopicRef, list[FetchResult]] = field(default_factory=dict)
     session_id: int = 0
     error: TidelogError | None = None
+    throttle_time_ms: int = 0
+    """The time for which the client's quotas delay it, in milliseconds. It has no results then."""
 
     @property
     def size(self) -> int:

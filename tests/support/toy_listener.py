@@ -27,6 +27,7 @@ from tidelog_node.kafka.server.limits import ListenerLimits, RequestBudgets
 from tidelog_node.kafka.server.listener import KafkaListeners
 from tidelog_node.kafka.server.logins import ListenerSasl
 from tidelog_node.kafka.server.tls import ListenerTls
+from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_quorum.metadata.image import MetadataImage
 
 DEADLINE_S = 10.0
@@ -194,7 +195,8 @@ async def open_listener(
     apis[ApiKey.API_VERSIONS] = ApiVersionsApi(lambda: apis)
     responses, budget = ResponseBudget(2**30), ByteBudget(request_limit)
     metadata = SimpleNamespace(image=MetadataImage(offset=7))
-    node = cast(KafkaNode, SimpleNamespace(context=SimpleNamespace(response_budget=responses, metadata=metadata)))
+    context = SimpleNamespace(response_budget=responses, metadata=metadata, quotas=ClientQuotas(lambda: 0, lambda: 0))
+    node = cast(KafkaNode, SimpleNamespace(context=context))
     addresses = [NamedListener(name, "127.0.0.1", 0) for name in names]
     with KafkaListeners.bind(addresses, limits or ListenerLimits(), inter_broker, tls or {}) as listeners:
         await listeners.serve(node, apis, RequestBudgets(budget, request_limit), sasl or {})

@@ -40,6 +40,13 @@ from tidelog.admin.metadata import (
 from tidelog.admin.offsets import IsolationLevel, ListOffsetsResultInfo, OffsetSpec
 from tidelog.admin.quorum import QuorumAdmin
 from tidelog.admin.quorum_calls import QuorumInfo, QuorumReplicaState, SnapshotInfo
+from tidelog.admin.quotas import (
+    ClientQuotaAlteration,
+    ClientQuotaAlterationOp,
+    ClientQuotaEntity,
+    ClientQuotaFilter,
+    ClientQuotaFilterComponent,
+)
 from tidelog.admin.reassignments import ElectionType, NewPartitionReassignment, PartitionReassignment
 from tidelog.admin.records import DeletedRecords
 from tidelog.admin.resources import (
@@ -104,6 +111,11 @@ __all__ = [
     "AdminClient",
     "AlterConfigOpType",
     "BrokerMetadata",
+    "ClientQuotaAlteration",
+    "ClientQuotaAlterationOp",
+    "ClientQuotaEntity",
+    "ClientQuotaFilter",
+    "ClientQuotaFilterComponent",
     "ClusterMetadata",
     "ConfigEntry",
     "ConfigResource",

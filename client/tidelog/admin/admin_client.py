@@ -14,6 +14,7 @@ from tidelog.admin.log_dirs import LogDirAdmin
 from tidelog.admin.metadata import ClusterMetadata, GroupMetadata, cluster_id, group_metadata, list_topics
 from tidelog.admin.offsets import OffsetAdmin
 from tidelog.admin.quorum import QuorumOperations
+from tidelog.admin.quotas import QuotaAdmin
 from tidelog.admin.reassignments import ReplicaAdmin
 from tidelog.admin.records import RecordAdmin
 from tidelog.admin.scram import ScramAdmin
@@ -31,6 +32,7 @@ class AdminOperations(
     LogDirAdmin,
     OffsetAdmin,
     QuorumOperations,
+    QuotaAdmin,
     RecordAdmin,
     ReplicaAdmin,
     SecurityAdmin,

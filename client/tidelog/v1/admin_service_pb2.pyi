@@ -125,6 +125,7 @@ class CreateTopicsRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    QUOTA_CLIENT_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
     validate_only: _builtins.bool
     """Check the request and create nothing."""
@@ -134,6 +135,10 @@ class CreateTopicsRequest(_message.Message):
     """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreatableTopic]: ...
+    @_builtins.property
+    def quota_client(self) -> Global___QuotaClient:
+        """Set by the node that forwards the request; a client's own is ignored."""
+
     def __init__(
         self,
         *,
@@ -141,10 +146,11 @@ class CreateTopicsRequest(_message.Message):
         timeout_ms: _builtins.int = ...,
         validate_only: _builtins.bool = ...,
         request_id: _builtins.bytes = ...,
+        quota_client: Global___QuotaClient | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quota_client", b"quota_client"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "timeout_ms", b"timeout_ms", "topics", b"topics", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quota_client", b"quota_client", "request_id", b"request_id", "timeout_ms", b"timeout_ms", "topics", b"topics", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -215,16 +221,20 @@ class CreateTopicsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
+    THROTTLE_TIME_MS_FIELD_NUMBER: _builtins.int
+    throttle_time_ms: _builtins.int
+    """The time for which the client's quota delays its next mutation."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreatableTopicResult]: ...
     def __init__(
         self,
         *,
         topics: _abc.Iterable[Global___CreatableTopicResult] | None = ...,
+        throttle_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["throttle_time_ms", b"throttle_time_ms", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -269,6 +279,7 @@ class DeleteTopicsRequest(_message.Message):
     TOPIC_NAMES_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     TOPIC_IDS_FIELD_NUMBER: _builtins.int
+    QUOTA_CLIENT_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
     @_builtins.property
     def topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
@@ -276,16 +287,19 @@ class DeleteTopicsRequest(_message.Message):
     def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """More topics, by their 16-byte ids (KIP-516)."""
 
+    @_builtins.property
+    def quota_client(self) -> Global___QuotaClient: ...
     def __init__(
         self,
         *,
         topic_names: _abc.Iterable[_builtins.str] | None = ...,
         timeout_ms: _builtins.int = ...,
         topic_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+        quota_client: Global___QuotaClient | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quota_client", b"quota_client"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["timeout_ms", b"timeout_ms", "topic_ids", b"topic_ids", "topic_names", b"topic_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quota_client", b"quota_client", "timeout_ms", b"timeout_ms", "topic_ids", b"topic_ids", "topic_names", b"topic_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -296,16 +310,19 @@ class DeleteTopicsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
+    THROTTLE_TIME_MS_FIELD_NUMBER: _builtins.int
+    throttle_time_ms: _builtins.int
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletableTopicResult]: ...
     def __init__(
         self,
         *,
         topics: _abc.Iterable[Global___DeletableTopicResult] | None = ...,
+        throttle_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["throttle_time_ms", b"throttle_time_ms", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -581,20 +598,24 @@ class CreatePartitionsRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    QUOTA_CLIENT_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
     validate_only: _builtins.bool
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewPartitions]: ...
+    @_builtins.property
+    def quota_client(self) -> Global___QuotaClient: ...
     def __init__(
         self,
         *,
         topics: _abc.Iterable[Global___NewPartitions] | None = ...,
         timeout_ms: _builtins.int = ...,
         validate_only: _builtins.bool = ...,
+        quota_client: Global___QuotaClient | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quota_client", b"quota_client"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["timeout_ms", b"timeout_ms", "topics", b"topics", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quota_client", b"quota_client", "timeout_ms", b"timeout_ms", "topics", b"topics", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -634,16 +655,19 @@ class CreatePartitionsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
+    THROTTLE_TIME_MS_FIELD_NUMBER: _builtins.int
+    throttle_time_ms: _builtins.int
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreatePartitionsResult]: ...
     def __init__(
         self,
         *,
         topics: _abc.Iterable[Global___CreatePartitionsResult] | None = ...,
+        throttle_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["throttle_time_ms", b"throttle_time_ms", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2411,3 +2435,32 @@ class DescribeDelegationTokenResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeDelegationTokenResponse: _TypeAlias = DescribeDelegationTokenResponse  # noqa: Y015
+
+@_typing.final
+class QuotaClient(_message.Message):
+    """The client behind a request that a node forwards, for the quota of mutations (KIP-599)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    IS_STRICT_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """The name of its principal."""
+    client_id: _builtins.str
+    is_strict: _builtins.bool
+    """Refuse mutations over the quota, instead of only delaying the client."""
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        is_strict: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "is_strict", b"is_strict", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaClient: _TypeAlias = QuotaClient  # noqa: Y015

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, TopicId
 from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.requests.request import Request
 
 NO_TOPIC_ID = TopicId(b"")
@@ -44,9 +45,10 @@ class CreatableTopicResult:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsResponse:
-    """The outcome for each topic."""
+    """The outcome for each topic, and the delay of the client by its quota."""
 
     topics: tuple[CreatableTopicResult, ...] = ()
+    throttle_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class CreateTopicsRequest(Request[CreateTopicsResponse]):
     timeout_ms: int = 0
     validate_only: bool = False
     request_id: bytes = b""
+    quota_client: QuotaClient | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,10 @@ class DeletableTopicResult:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsResponse:
-    """The outcome for each topic."""
+    """The outcome for each topic, and the delay of the client by its quota."""
 
     topics: tuple[DeletableTopicResult, ...] = ()
+    throttle_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     topic_names: tuple[str, ...] = ()
     timeout_ms: int = 0
     topic_ids: tuple[TopicId, ...] = ()
+    quota_client: QuotaClient | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +115,10 @@ class CreatePartitionsResult:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitionsResponse:
-    """The outcome for each topic."""
+    """The outcome for each topic, and the delay of the client by its quota."""
 
     topics: tuple[CreatePartitionsResult, ...] = ()
+    throttle_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,7 @@ class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
     topics: tuple[NewPartitions, ...] = ()
     timeout_ms: int = 0
     validate_only: bool = False
+    quota_client: QuotaClient | None = None
 
 
 @dataclass(frozen=True, slots=True)

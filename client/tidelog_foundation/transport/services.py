@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 import urllib.parse
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, get_type_hints
@@ -55,7 +55,7 @@ def anyone(_: RpcContext) -> Principal:
 class Caller:
     """The origin of a call, valid until the call ends."""
 
-    __slots__ = ("_rpc", "access", "principal", "session")
+    __slots__ = ("_rpc", "access", "principal", "session", "usage")
 
     def __init__(self, rpc: RpcContext, identity: Principal | Session = ANONYMOUS) -> None:
         self._rpc = rpc
@@ -65,6 +65,8 @@ class Caller:
         """The identity of the caller."""
         self.access: tuple[object, Access] | None = None
         """The decisions of the guard, with the ACLs that they are based on."""
+        self.usage: object = None
+        """What the server's gate records about the call."""
 
     @property
     def has_token(self) -> bool:
@@ -85,8 +87,16 @@ class Caller:
     @property
     def client_id(self) -> str:
         """The first word of the user agent."""
-        agent = next((value for key, value in self._rpc.invocation_metadata() or () if key == _USER_AGENT), "")
-        return (agent if isinstance(agent, str) else agent.decode(errors="replace")).partition(" ")[0]
+        return self.metadata(_USER_AGENT).partition(" ")[0]
+
+    def metadata(self, name: str) -> str:
+        """Return a value of the call's metadata, empty if it has none."""
+        value = next((value for key, value in self._rpc.invocation_metadata() or () if key == name), "")
+        return value if isinstance(value, str) else value.decode(errors="replace")
+
+    def send_metadata(self, name: str, value: str) -> None:
+        """Send a value with the response, as trailing metadata."""
+        self._rpc.set_trailing_metadata((*(self._rpc.trailing_metadata() or ()), (name, value)))
 
     @contextlib.contextmanager
     def streaming(self) -> Iterator[None]:
@@ -129,6 +139,17 @@ class Guard(Protocol):
         Raises:
             TidelogError: The stream is denied.
         """
+
+
+class Gate(Protocol):
+    """A server's control over calls with one response."""
+
+    @property
+    def is_active(self) -> bool:
+        """True if calls must pass the gate."""
+
+    async def run(self, method: str, caller: Caller, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Run a call, which reads its request, when it may begin, and return the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +212,13 @@ class Service:
         intake: Intake | None = None,
         identify: Identify = anyone,
         guard: Guard | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """Serve the calls of ``server``. ``intake`` receives all requests except those of request streams.
 
         Without a guard, everybody may do everything.
         """
-        handlers = {m.name: self._handler_of(m, e, c, intake, identify, guard) for m, e, c in self._methods}
+        handlers = {m.name: self._handler_of(m, e, c, intake, identify, guard, gate) for m, e, c in self._methods}
         _register(server, self._descriptor, handlers)
 
     def _handler_of(
@@ -207,6 +229,7 @@ class Service:
         intake: Intake | None,
         identify: Identify,
         guard: Guard | None,
+        gate: Gate | None,
     ) -> _Handler:
         async def answer(_: object, rpc: RpcContext) -> Any:
             assert isinstance(entry, Call)
@@ -214,9 +237,12 @@ class Service:
             try:
                 caller = Caller(rpc, identify(rpc))
                 if guard is None:
-                    return await _answer(entry, codecs, intake, rpc, partial(_handle, entry, caller))
-                answer = partial(_handle_guarded, guard, method.name, entry, caller)
-                return await _answer(entry, codecs, intake, rpc, answer)
+                    handle = partial(_handle, entry, caller)
+                else:
+                    handle = partial(_handle_guarded, guard, method.name, entry, caller)
+                if gate is not None and gate.is_active:
+                    return await gate.run(method.name, caller, partial(_answer, entry, codecs, intake, rpc, handle))
+                return await _answer(entry, codecs, intake, rpc, handle)
             except Exception as error:  # noqa: BLE001  # _abort logs it
                 await self._abort(method, rpc, error)
 

@@ -21,6 +21,7 @@ from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.produce_admission import Turns
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
+from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.transactions.verification import Answer, Question
 
@@ -129,6 +130,8 @@ class NodeContext:
     """The coordinator of transactions; None for a node that coordinates none, such as a simulated one."""
     token_key: str | None = field(default=None, repr=False)
     """The secret key of delegation tokens; None in a cluster without them."""
+    quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(lambda: 0, lambda: 0))
+    """The quotas of the node's clients; the default has no limits."""
     has_authorizer: bool = False
     """True if an authorizer decides about requests, so that ACLs have an effect."""
 

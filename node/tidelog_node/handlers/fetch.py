@@ -33,6 +33,7 @@ from tidelog_node.handlers.fetch_item import FetchItem, preferred_replica
 from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import Partition, ReadRequest, ReadResult
+from tidelog_node.quotas.usage import RequestUsage
 from tidelog_node.replication.fetch_session import FULL_EPOCH
 
 logger = logging.getLogger(__name__)
@@ -63,14 +64,15 @@ def permission_to_read(access: Access, request: FetchRequest) -> Callable[[str],
 
 
 def begin_fetch(
-    context: NodeContext, request: FetchRequest, translate: Translation[T]
+    context: NodeContext, request: FetchRequest, translate: Translation[T], usage: RequestUsage | None = None
 ) -> T | Pending[T] | Coroutine[Any, Any, T]:
     """Answer a fetch now if it need not wait, else later. The caller may cancel the wait at any time.
 
     A fetch with more than ``MANY`` changed partitions is a coroutine that yields to other tasks.
 
     ``translate`` creates the caller's response. It is called once, right after the records were read. The caller counts
-    its bytes in the node's budget as soon as it has it.
+    its bytes in the node's budget as soon as it has it. ``usage`` counts them for the quotas of a consumer: if they
+    exceed these, the response has no results, and the partitions are read again by the session's next request.
 
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID: the request is for another cluster.
@@ -83,12 +85,12 @@ def begin_fetch(
         context.fetch_sessions.end_wait(asked.id, asked.epoch)
         return translate(FetchResponse(session_id=asked.id))
     if len(request.wanted) + len(request.forgotten) > MANY:
-        return _begin_in_slices(context, request, translate)
+        return _begin_in_slices(context, request, translate, usage)
     try:
         session = context.fetch_sessions.begin(request, context.clock.monotonic_ms())
     except TidelogError as error:
         return translate(FetchResponse(error=error))
-    under_way = _Fetch(context, request, session)
+    under_way = _Fetch(context, request, session, usage)
     if len(session.state.changed) > MANY:
         return _answer_in_slices(under_way, session, request.max_wait_ms, translate)
     response = under_way.begin()
@@ -97,13 +99,15 @@ def begin_fetch(
     return _Wait(under_way, session, context.response_budget, request.max_wait_ms, translate).pending
 
 
-async def _begin_in_slices(context: NodeContext, request: FetchRequest, translate: Translation[T]) -> T:
+async def _begin_in_slices(
+    context: NodeContext, request: FetchRequest, translate: Translation[T], usage: RequestUsage | None
+) -> T:
     steps = context.fetch_sessions.begin_in_steps(request, context.clock.monotonic_ms())
     try:
         session = await TimeSlices().result_of(steps)
     except TidelogError as error:
         return translate(FetchResponse(error=error))
-    return await _answer_in_slices(_Fetch(context, request, session), session, request.max_wait_ms, translate)
+    return await _answer_in_slices(_Fetch(context, request, session, usage), session, request.max_wait_ms, translate)
 
 
 async def _answer_in_slices(under_way: _Fetch, session: OpenSession, max_wait_ms: int, translate: Translation[T]) -> T:
@@ -145,6 +149,9 @@ class _Wait(Generic[T]):
     def _look_again(self) -> None:
         if self.pending.is_settled:
             return
+        usage = self._fetch.usage
+        if usage is not None:
+            usage.enter()
         try:
             response = self._fetch.look_again(self._look_again)
             if response is None:
@@ -154,6 +161,9 @@ class _Wait(Generic[T]):
             self._end()
             self.pending.fail(error)
             return
+        finally:
+            if usage is not None:
+                usage.leave()
         self._end()
         size = response.size
         self._budget.take(size)
@@ -177,12 +187,16 @@ class _Fetch:
     :meth:`end` follows, except after an immediate answer.
     """
 
-    def __init__(self, context: NodeContext, request: FetchRequest, session: OpenSession) -> None:
+    def __init__(
+        self, context: NodeContext, request: FetchRequest, session: OpenSession, usage: RequestUsage | None
+    ) -> None:
         self._context = context
         self._request = request
         self._session = session
         self._turn = session.begin()
         self._follower = session.follower
+        self.usage = usage if session.follower is None else None
+        """The usage of a consumer with quotas."""
         self.budget = context.response_budget
         self._reserved = 0
         self._size = 0
@@ -191,6 +205,8 @@ class _Fetch:
         self._items: dict[PartitionKey, FetchItem] = {}
         self._is_full = request.session is None or request.session.epoch <= FULL_EPOCH
         self._max_bytes = min(request.max_bytes, context.fetch_max_bytes)
+        if self.usage is not None:
+            self._max_bytes = min(self._max_bytes, self.usage.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.is_over = False
         """True if the available records are answered now, even if there are none."""
@@ -225,6 +241,9 @@ class _Fetch:
             has_to_wait = not self._is_complete()
             if has_to_wait:
                 return None
+            throttled = self._throttled()
+            if throttled is not None:
+                return throttled
             response, unfinished = FetchResponse(), []
             self._record_throttled()
             for chunk in _chunks(self._answered_keys()):
@@ -273,10 +292,23 @@ class _Fetch:
         self._context.fetch_sessions.abandon(self._session)
 
     def _answer(self) -> FetchResponse:
+        throttled = self._throttled()
+        if throttled is not None:
+            return throttled
         self._record_throttled()
         response = FetchResponse()
         self._add_results(response, self._answered_keys())
         return self._finish(response, [key for key, item in self._items.items() if not item.has_all])
+
+    def _throttled(self) -> FetchResponse | None:
+        """Return the response to a client over its quotas, which changes nothing in its session, or None.
+
+        A request that would create a session gets none, as in Kafka's ``FetchContext.getThrottledResponse``.
+        """
+        delay_ms = 0 if self.usage is None else self.usage.fetch(self._size)
+        if not delay_ms:
+            return None
+        return FetchResponse(session_id=0 if self._is_full else self._session.state.id, throttle_time_ms=delay_ms)
 
     def _finish(self, response: FetchResponse, unfinished: Iterable[PartitionKey]) -> FetchResponse:
         asked = self._request.session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tidelog_foundation.authorization import Access
 from tidelog_foundation.security import ANONYMOUS, Principal
@@ -17,6 +17,7 @@ from tidelog_node.kafka.protocol.codec import decode, decode_in_steps, encode_in
 from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Buffer, Writer
+from tidelog_node.quotas.usage import RequestUsage
 from tidelog_node.shards.connections import UNORDERED
 from tidelog_node.shards.events import ClientIdentity
 
@@ -24,6 +25,8 @@ Body: TypeAlias = Sequence[Buffer]
 """A response without its header, in chunks; large ones by reference."""
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
+_FIRST_OF_NODES: Final = 4
+"""The first version of AddPartitionsToTxn with which partition leaders ask coordinators (KIP-890)."""
 SHORT_BYTES: Final = 4_096
 """A request up to this size takes at most a few milliseconds to decode."""
 
@@ -77,11 +80,20 @@ class KafkaNode:
 
 
 class Request(NamedTuple):
-    """One request: its header's fields and a reader of its body. The frame stays in memory until the answer."""
+    """One request: its header's fields and a reader of its body. The frame stays in memory until the answer.
+
+    ``usage`` counts what it uses of its client's quotas; None if no client has any, or for a request of another node.
+    """
 
     caller: Caller
     correlation_id: int
     reader: Reader
+    usage: RequestUsage | None = None
+
+
+def is_of_nodes(key: ApiKey, version: int) -> bool:
+    """Return whether only nodes send such requests, so that quotas do not apply. Fetches name their replica instead."""
+    return key == ApiKey.WRITE_TXN_MARKERS or (key == ApiKey.ADD_PARTITIONS_TO_TXN and version >= _FIRST_OF_NODES)
 
 
 class Api(Protocol):
@@ -146,21 +158,23 @@ class MessageApi(Generic[Q, R]):
 
         Long ones run in time slices.
         """
-        caller = request.caller
         if request.reader.remaining > SHORT_BYTES:
-            return self._answer_long(node, request.reader, caller)
-        return self._answer(node, decode(self.request, request.reader, caller.version), caller)
+            return self._answer_long(node, request)
+        return self._answer(node, decode(self.request, request.reader, request.caller.version), request)
 
-    async def _answer_long(self, node: KafkaNode, reader: Reader, caller: Caller) -> Body:
-        message = await TimeSlices().result_of(decode_in_steps(self.request, reader, caller.version))
-        return await self._answer(node, message, caller)
+    async def _answer_long(self, node: KafkaNode, request: Request) -> Body:
+        steps = decode_in_steps(self.request, request.reader, request.caller.version)
+        return await self._answer(node, await TimeSlices().result_of(steps), request)
 
-    async def _answer(self, node: KafkaNode, message: Q, caller: Caller) -> Body:
+    async def _answer(self, node: KafkaNode, message: Q, request: Request) -> Body:
+        caller = request.caller
         if node.guard is None:
-            response = await self.handle(node, message, caller)
+            response: Any = await self.handle(node, message, caller)
         else:
             handle = partial(_handle, self.handle, node, caller)
             response = await node.guard.answer(self.key, message, caller, handle)
+        if request.usage is not None:
+            response.throttle_time_ms = request.usage.answer(response.throttle_time_ms)
         writer = Writer()
         await TimeSlices().result_of(encode_in_steps(response, writer, caller.version))
         return writer.chunks()

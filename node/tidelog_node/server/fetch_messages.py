@@ -99,7 +99,7 @@ def response_from_proto(message: pb.FetchResponse) -> FetchResponse:
     topics: dict[TopicRef, list[FetchResult]] = {
         topic.name or topic.topic_id: [_result(p) for p in topic.partitions] for topic in message.topics
     }
-    return FetchResponse(topics, message.session_id, error)
+    return FetchResponse(topics, message.session_id, error, message.throttle_time_ms)
 
 
 def _without_partitions(request: pb.FetchRequest) -> FetchRequest:
@@ -132,7 +132,7 @@ def _spec(topic_id: bytes, item: pb.FetchPartition) -> FetchSpec:
 
 
 def _without_topics(response: FetchResponse) -> pb.FetchResponse:
-    message = pb.FetchResponse(session_id=response.session_id)
+    message = pb.FetchResponse(session_id=response.session_id, throttle_time_ms=response.throttle_time_ms)
     if response.error is not None:
         message.error.CopyFrom(Error(code=response.error.code.code, message=response.error.message))
     return message

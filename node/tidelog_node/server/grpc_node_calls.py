@@ -16,6 +16,7 @@ from tidelog_node.handlers.requests.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tidelog_node.server.call_quotas import OF_NODE
 
 _MARKERS: Final = (
     "/tidelog.v1.LogService/WriteTxnMarkers",
@@ -67,7 +68,9 @@ class GrpcNodeCalls:
             path, response_deserializer=from_message.message_type.FromString
         )
         try:
-            message = await call(to_message.to_message(request).SerializeToString(), timeout=timeout_s)
+            message = await call(
+                to_message.to_message(request).SerializeToString(), timeout=timeout_s, metadata=OF_NODE
+            )
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error) from error
         return from_message.from_message(message)

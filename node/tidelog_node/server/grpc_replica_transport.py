@@ -10,6 +10,7 @@ from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_foundation.transport import error_from_rpc
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_node.fetching import FetchRequest, FetchResponse
+from tidelog_node.server.call_quotas import OF_NODE
 from tidelog_node.server.fetch_messages import request_to_proto, response_from_proto
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class GrpcReplicaTransport:
             TidelogError: The leader refused the call, or the transport failed.
         """
         try:
-            response = await self._stub(address).Fetch(request_to_proto(request), timeout=timeout_s)
+            response = await self._stub(address).Fetch(request_to_proto(request), timeout=timeout_s, metadata=OF_NODE)
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error) from error
         return response_from_proto(response)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog_foundation.config import any_of, at_least, between, int_setting, one_of, setting
+from tidelog_foundation.quotas.rate import Windows
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.server.transaction_config import TransactionCoordinatorConfig
 
@@ -56,6 +57,15 @@ class KafkaListenerConfig(TransactionCoordinatorConfig):
         "choose the size.",
         _at_least_one_or_the_systems,
     )
+
+    quota_window_num: int = int_setting(
+        11, "The number of windows over which the rates of client quotas are measured.", at_least(1)
+    )
+    quota_window_size_seconds: int = int_setting(1, "The length of a window of client quotas, in seconds.", at_least(1))
+
+    def quota_windows(self) -> Windows:
+        """Return the windows of client quotas."""
+        return Windows(self.quota_window_num, self.quota_window_size_seconds * 1_000)
 
     def listener_limits(self) -> ListenerLimits:
         """Return the limits of the listeners."""

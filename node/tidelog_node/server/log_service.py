@@ -7,6 +7,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import partial
+from typing import Any
 
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.authorization import Access
@@ -19,6 +20,8 @@ from tidelog_foundation.transport.services import Call, Caller, Read, RequestStr
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch import LONG_BYTES, permission_to_read
+from tidelog_node.quotas.client_quotas import QuotaKind
+from tidelog_node.quotas.usage import MeasuredSteps, RequestUsage
 from tidelog_node.server.authorization.produce import (
     NONE_DENIED,
     Denials,
@@ -26,6 +29,7 @@ from tidelog_node.server.authorization.produce import (
     names_only,
     permitted_batches,
 )
+from tidelog_node.server.call_quotas import OF_NODE_KEY, usage_of, wait_for_turn
 from tidelog_node.server.fetch_messages import request_from_proto, request_from_proto_in_steps, response_to_proto
 from tidelog_node.server.services import call_of
 
@@ -83,15 +87,22 @@ class RecordCalls:
 
     async def produce(self, request: pb.ProduceRequest, caller: Caller) -> pb.ProduceResponse:
         """Append the batches of one request."""
+        usage = usage_of(caller)
+        if usage is not None:
+            usage.append(request.ByteSize())
         if self._guard is None:
-            return await produce(self._context, request)
-        allowed, denied = permitted_batches(self._guard.access("Produce", caller), request)
-        return completed_response(request, await produce(self._context, allowed), denied)
+            response = await produce(self._context, request)
+        else:
+            allowed, denied = permitted_batches(self._guard.access("Produce", caller), request)
+            response = completed_response(request, await produce(self._context, allowed), denied)
+        if usage is not None:
+            response.throttle_time_ms = usage.answer()
+        return response
 
     async def produce_stream(self, read: Read, caller: Caller) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
         """Append the batches of a stream of requests in order."""
         access = None if self._guard is None else partial(self._guard.access, "ProduceStream", caller)
-        stream, connection = _ProduceStream(self._context, self._charge, access), caller.connection
+        stream, connection = _ProduceStream(self._context, self._charge, caller, access), caller.connection
         if self._streams[connection] >= _MAX_STREAMS:
             text = f"the connection has {_MAX_STREAMS} streams of produce requests already"
             raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
@@ -108,8 +119,10 @@ class RecordCalls:
 
         They are serialized here, so that the response itself need not stay in memory until then.
         """
+        if caller.metadata(OF_NODE_KEY) and not request.HasField("replica"):
+            raise error_for(ErrorCode.INVALID_REQUEST, "a fetch between nodes names no replica")
         access = None if self._guard is None else self._guard.access("Fetch", caller)
-        serialized = (await fetch(self._context, request, access)).SerializeToString()
+        serialized = (await fetch(self._context, request, access, usage_of(caller))).SerializeToString()
         budget, size = self._context.response_budget, len(serialized)
         budget.take(size)
         caller.when_sent(partial(budget.give_back, size))
@@ -124,7 +137,9 @@ async def produce(context: NodeContext, request: pb.ProduceRequest) -> pb.Produc
     return await pending.completion(_produce_response)
 
 
-async def fetch(context: NodeContext, request: pb.FetchRequest, access: Access | None = None) -> pb.FetchResponse:
+async def fetch(
+    context: NodeContext, request: pb.FetchRequest, access: Access | None = None, usage: RequestUsage | None = None
+) -> pb.FetchResponse:
     """Read, wait if there is too little, and answer. Without ``access``, everybody may read everything.
 
     Raises:
@@ -136,7 +151,7 @@ async def fetch(context: NodeContext, request: pb.FetchRequest, access: Access |
         asked = request_from_proto(request)
     if access is not None:
         asked.may_read = permission_to_read(access, asked)
-    begun = handlers.begin_fetch(context, asked, response_to_proto)
+    begun = handlers.begin_fetch(context, asked, response_to_proto, usage)
     return begun if isinstance(begun, pb.FetchResponse) else await begun
 
 
@@ -146,11 +161,15 @@ class _ProduceStream:
     One task reads and appends, and each request's wait is a separate task. The stream's generator sends the responses
     that they queue. Reading pauses while the node's budget or the stream's own limit is used up. A request counts until
     its response is sent, so that responses which a client does not read cannot accumulate. A request that is read while
-    too many others wait for the budget is refused and freed.
+    too many others wait for the budget is refused and freed. While the client's quotas delay it, nothing is read.
     """
 
-    def __init__(self, context: NodeContext, charge: Charge, access: Callable[[], Access] | None = None) -> None:
+    def __init__(
+        self, context: NodeContext, charge: Charge, caller: Caller, access: Callable[[], Access] | None = None
+    ) -> None:
         self._context = context
+        self._quotas = context.quotas
+        self._caller = caller
         self._charge = charge
         self._access = access
         self._responses: asyncio.Queue[pb.ProduceStreamResponse | None] = asyncio.Queue()
@@ -173,7 +192,7 @@ class _ProduceStream:
             async with asyncio.TaskGroup() as tasks:
                 # gRPC's own iterator, and a loop over it, would keep the last request in memory until the next one
                 # arrives.
-                while isinstance(raw := await read(), bytes):
+                while isinstance(raw := await self._next(read), bytes):
                     await self._places.acquire()
                     size = len(raw)
                     item, refusal = await self._take(raw)
@@ -183,10 +202,15 @@ class _ProduceStream:
                         refused = handlers.refuse_produce(item.request.topics, refusal)
                         self._answer(item.correlation_id, _produce_response(refused))
                     else:
-                        await self._start(item, size, tasks)
+                        await self._start(item, size, self._usage_of(size), tasks)
                     del item
         finally:
             self._responses.put_nowait(None)
+
+    async def _next(self, read: Read) -> Any:
+        if self._quotas.is_enabled:
+            await wait_for_turn(self._quotas, QuotaKind.PRODUCE, self._caller.principal.name, self._caller.client_id)
+        return await read()
 
     async def _take(self, raw: bytes) -> tuple[pb.ProduceStreamRequest, TidelogError | None]:
         """Return a request, and the error if it is refused. A refused request uses none of the budget."""
@@ -203,20 +227,33 @@ class _ProduceStream:
                 self._charge.give_back(len(raw))
             raise
 
-    async def _start(self, item: pb.ProduceStreamRequest, size: int, tasks: asyncio.TaskGroup) -> None:
+    def _usage_of(self, size: int) -> RequestUsage | None:
+        """Count a request of ``size`` bytes for the client's quotas, if there are any."""
+        if not self._quotas.is_enabled:
+            return None
+        usage = RequestUsage(self._quotas, self._caller.principal.name, self._caller.client_id)
+        usage.append(size)
+        return usage
+
+    async def _start(
+        self, item: pb.ProduceStreamRequest, size: int, usage: RequestUsage | None, tasks: asyncio.TaskGroup
+    ) -> None:
         request, denied = item.request, NONE_DENIED
         if self._access is not None:
             request, denied = permitted_batches(self._access(), request)
-        pending = await self._begin(request, size)
+        pending = await self._begin(request, size, usage)
         complete = partial(_completed, names_only(item.request), denied) if denied else _produce_response
-        completion = self._complete(item.correlation_id, pending, complete)
+        completion = self._complete(item.correlation_id, pending, complete, usage)
         task = tasks.create_task(completion, name=f"produce-{item.correlation_id}")
         # Not in the task itself: a task that is cancelled before its first step executes none of its code.
         task.add_done_callback(partial(self._end, pending, size))
 
-    async def _begin(self, request: pb.ProduceRequest, size: int) -> handlers.PendingProduce:
+    async def _begin(
+        self, request: pb.ProduceRequest, size: int, usage: RequestUsage | None
+    ) -> handlers.PendingProduce:
+        begin = handlers.begin_produce(self._context, request)
         try:
-            return await handlers.begin_produce(self._context, request)
+            return await (begin if usage is None else MeasuredSteps(begin, usage))
         except BaseException:
             self._charge.give_back(size)
             raise
@@ -225,12 +262,16 @@ class _ProduceStream:
         self,
         correlation_id: int,
         pending: handlers.PendingProduce,
-        response: Callable[[list[handlers.TopicOutcome]], pb.ProduceResponse],
+        complete: Callable[[list[handlers.TopicOutcome]], pb.ProduceResponse],
+        usage: RequestUsage | None,
     ) -> None:
         if pending.is_complete:
-            self._answer(correlation_id, response(pending.outcomes))
+            response = complete(pending.outcomes)
         else:
-            self._answer(correlation_id, await pending.completion(response))
+            response = await pending.completion(complete)
+        if usage is not None:
+            response.throttle_time_ms = usage.answer()
+        self._answer(correlation_id, response)
 
     def _answer(self, correlation_id: int, response: pb.ProduceResponse) -> None:
         self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Coroutine, Mapping
 from types import MappingProxyType
@@ -69,8 +70,10 @@ from tidelog_node.partitions.housekeeping import (
     write_log_start_offsets,
 )
 from tidelog_node.partitions.isr_changes import IsrChanges
+from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.server.authorization import RULES, STREAMS
+from tidelog_node.server.call_quotas import CallQuotas
 from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
@@ -87,6 +90,7 @@ from tidelog_node.server.services import admin_service, group_service, transacti
 from tidelog_node.server.tls import callers_of, grpc_credentials, listener_certificates, listener_tls
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_node.shards.store import RecordStore
+from tidelog_quorum.metadata.image import MetadataImage
 
 logger = logging.getLogger(__name__)
 
@@ -157,6 +161,7 @@ class Node:
         self._decoding = DecodingThread()
         self._directories = directories
         self._clock = SystemClock()
+        self._quotas = ClientQuotas(self._clock.monotonic_ms, time.perf_counter_ns, config.quota_windows())
         self._throttles = ReplicationThrottles(self._clock)
         self._throttles.change_rates(
             config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
@@ -231,7 +236,7 @@ class Node:
             self._registry,
             self._cache,
             self._controller.set_voters,
-            self._settings.follow,
+            self._follow_image,
             self._config.bootstrap,
             self._lifecycle.request_heartbeat,
             self._lifecycle.note_applied,
@@ -368,12 +373,14 @@ class Node:
             verification=lambda: self._settings.current.verification_settings(),
             token_key=self._config.delegation_token_secret_key,
             has_authorizer=self._config.has_authorizer,
+            quotas=self._quotas,
         )
         self._transactions.connect(NodeMarkerSender(context, self._node_calls))
         request_limit = self._config.queued_max_request_bytes
         budget = ByteBudget(request_limit)
         requests = RequestBudgets(budget, request_limit)
         intake = Intake(Charge(requests.others))
+        gate = CallQuotas(self._quotas)
         identify = self._sasl.identify or callers_of(self._certificates.get(self._config.grpc_listener.name))
         self._sasl.add_to(self._server)
         authorizer = self._config.new_authorizer()
@@ -384,7 +391,7 @@ class Node:
             group_service(context, self._groups, self._transactions),
             transaction_service(context),
         ):
-            service.add_to(self._server, intake, identify, guard)
+            service.add_to(self._server, intake, identify, guard, gate)
         add_servicer(self._server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
@@ -425,6 +432,11 @@ class Node:
         await self._registry.close()
         await self._registry.checkpoints.write()
         await self._registry.checkpoints.write_log_start_offsets()
+
+    def _follow_image(self, image: MetadataImage) -> None:
+        """Apply the settings and quotas of an image."""
+        self._settings.follow(image)
+        self._quotas.follow(image.client_quotas)
 
     def _change_settings(self, config: NodeConfig) -> None:
         """Apply settings changed at run time. All other settings of the file are fixed."""

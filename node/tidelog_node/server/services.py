@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from tidelog.v1 import admin_service_pb2, group_service_pb2, transaction_service_pb2
 from tidelog_foundation.requests.cluster import UnregisterBrokerRequest
@@ -13,6 +14,7 @@ from tidelog_foundation.requests.partitions import (
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
+from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.requests.request import Request, response_type
 from tidelog_foundation.transport.services import Call, Caller, Service, types_of
 from tidelog_node import handlers
@@ -26,6 +28,7 @@ from tidelog_node.handlers import (
     transactions,
 )
 from tidelog_node.handlers.delegation_tokens import TokenCaller
+from tidelog_node.server.call_quotas import usage_of
 from tidelog_node.shards.events import ClientIdentity
 
 Q = TypeVar("Q")
@@ -47,11 +50,11 @@ def admin_service(context: NodeContext) -> Service:
     return Service(
         admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
         {
-            "CreateTopics": call_of(context, handlers.create_topics),
-            "DeleteTopics": call_of(context, handlers.delete_topics),
+            "CreateTopics": _mutation(context, handlers.create_topics),
+            "DeleteTopics": _mutation(context, handlers.delete_topics),
             "ListTopics": call_of(context, handlers.list_topics),
             "DescribeTopics": call_of(context, handlers.describe_topics),
-            "CreatePartitions": call_of(context, handlers.create_partitions),
+            "CreatePartitions": _mutation(context, handlers.create_partitions),
             "IncrementalAlterConfigs": call_of(context, handlers.incremental_alter_configs),
             "DescribeConfigs": call_of(context, handlers.describe_configs),
             "ElectLeaders": forwarded(ElectLeadersRequest),
@@ -129,6 +132,20 @@ def transaction_service(context: NodeContext) -> Service:
             "ListTransactions": call_of(context, transactions.list_transactions),
         },
     )
+
+
+def _mutation(context: NodeContext, handler: Callable[[NodeContext, Any], Awaitable[Any]]) -> Call[Any, Any]:
+    """Return the entry of a method that the quota of mutations governs."""
+
+    async def mutate(request: Any, caller: Caller) -> Any:
+        usage = usage_of(caller)
+        client = None if usage is None else QuotaClient(caller.principal.name, caller.client_id)
+        response = await handler(context, replace(request, quota_client=client))
+        if usage is not None and response.throttle_time_ms:
+            usage.note_mutation_delay(response.throttle_time_ms)
+        return response
+
+    return Call(mutate, *types_of(handler))
 
 
 def call_of(context: NodeContext, handler: Callable[[NodeContext, Q], Awaitable[R]]) -> Call[Q, R]:

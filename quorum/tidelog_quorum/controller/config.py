@@ -9,6 +9,7 @@ from functools import partial
 from tidelog_foundation.config import TopicConfig, at_least, not_empty, setting
 from tidelog_foundation.config.group import ConsumerGroupLimits
 from tidelog_foundation.config.settings import setting_of
+from tidelog_foundation.quotas.rate import Windows
 from tidelog_foundation.sasl.token_settings import TokenKey
 
 _limit = partial(setting_of, ConsumerGroupLimits)
@@ -69,6 +70,16 @@ class ControllerConfig:
         3_600_000, "The interval at which expired delegation tokens are removed, in milliseconds.", at_least(1)
     )
 
+    controller_quota_window_num: int = setting(
+        11,
+        "The number of windows whose unused mutations a client may make up for at once, for the quota "
+        "controller_mutation_rate.",
+        at_least(1),
+        config_type="INT",
+    )
+    controller_quota_window_size_seconds: int = setting(
+        1, "The length of a window of the quota controller_mutation_rate, in seconds.", at_least(1), config_type="INT"
+    )
     group_consumer_session_timeout_ms: int = _limit("group_consumer_session_timeout_ms")
     group_consumer_min_session_timeout_ms: int = _limit("group_consumer_min_session_timeout_ms")
     group_consumer_max_session_timeout_ms: int = _limit("group_consumer_max_session_timeout_ms")
@@ -80,6 +91,10 @@ class ControllerConfig:
         """Return the limits on group settings."""
         fields = dataclasses.fields(ConsumerGroupLimits)
         return ConsumerGroupLimits(**{field.name: getattr(self, field.name) for field in fields})
+
+    def quota_windows(self) -> Windows:
+        """Return the windows of the quota of mutations."""
+        return Windows(self.controller_quota_window_num, self.controller_quota_window_size_seconds * 1_000)
 
     def topic_config(self) -> TopicConfig:
         """Return the default settings of topics, which topic and cluster settings override."""

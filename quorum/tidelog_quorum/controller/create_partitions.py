@@ -16,6 +16,7 @@ from tidelog_foundation.requests.topics import (
     CreatePartitionsResult,
     NewPartitions,
 )
+from tidelog_quorum.controller.mutation_quotas import MutationQuota
 from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state import ControllerState
@@ -42,18 +43,20 @@ def create_partitions(
     state.load.follow(image)
     together = state.load.copy()
     counts = Counter(t.name for t in request.topics)
+    quota = state.mutation_quota(request.quota_client, now_ms)
     records: list[MetadataRecord] = []
     results: dict[str, CreatePartitionsResult] = {}
     for topic in request.topics:
         try:
             if counts[topic.name] > 1:
                 raise error_for(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named {counts[topic.name]} times")
-            records += _add(image, together, topic)
+            records += _add(image, together, topic, quota)
         except TidelogError as error:
             results[topic.name] = CreatePartitionsResult(name=topic.name, error=error.detached())
         else:
             results[topic.name] = CreatePartitionsResult(name=topic.name)
-    return Result([] if request.validate_only else records, CreatePartitionsResponse(tuple(results.values())))
+    response = CreatePartitionsResponse(tuple(results.values()), quota.throttle_time_ms)
+    return Result([] if request.validate_only else records, response)
 
 
 def _check_size(image: MetadataImage, request: CreatePartitionsRequest) -> None:
@@ -70,7 +73,7 @@ def _check_size(image: MetadataImage, request: CreatePartitionsRequest) -> None:
         )
 
 
-def _add(image: MetadataImage, load: ClusterLoad, wanted: NewPartitions) -> list[MetadataRecord]:
+def _add(image: MetadataImage, load: ClusterLoad, wanted: NewPartitions, quota: MutationQuota) -> list[MetadataRecord]:
     topic = image.topics.get(wanted.name)
     if topic is None:
         raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name!r}")
@@ -90,6 +93,7 @@ def _add(image: MetadataImage, load: ClusterLoad, wanted: NewPartitions) -> list
         new_partition(image, topic.name, topic.topic_id, index, replicas)
         for index, replicas in enumerate(placements, present)
     ]
+    quota.take(added)
     load.add(placements)
     return records
 

@@ -8,9 +8,11 @@ from collections import deque
 from collections.abc import Iterator
 
 from tidelog_foundation.ids import TopicId
+from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.sasl.token_hmacs import TokenHmacs
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.elections import rules_of
+from tidelog_quorum.controller.mutation_quotas import MutationQuota, MutationQuotas
 from tidelog_quorum.controller.partition_change import ElectionRules
 from tidelog_quorum.controller.partition_queue import PartitionQueue
 from tidelog_quorum.controller.placement import ClusterLoad
@@ -36,6 +38,7 @@ class ControllerState:
         self.token_hmacs = None if secret_key is None else TokenHmacs(secret_key)
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
         self.queue = PartitionQueue(self.own)
+        self.mutation_quotas = MutationQuotas(config.quota_windows())
         self.committed = MetadataImage()
         self._pending: deque[MetadataImage] = deque()
 
@@ -46,6 +49,10 @@ class ControllerState:
             return self._pending[-1]
         except IndexError:
             return self.committed
+
+    def mutation_quota(self, client: QuotaClient | None, now_ms: int) -> MutationQuota:
+        """Return the quota of a request of a client."""
+        return self.mutation_quotas.quota_of(self.latest.client_quotas, client, now_ms)
 
     def rules_of(self, topic_name: str) -> ElectionRules:
         """Return the election rules of a topic."""

@@ -28,6 +28,7 @@ from tidelog_foundation.requests.topics import (
 )
 from tidelog_foundation.topic_names import collision_key, validate_topic_name
 from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.mutation_quotas import MutationQuota
 from tidelog_quorum.controller.placement import Replicas, place_replicas
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state import ControllerState
@@ -62,7 +63,7 @@ def create_topics(state: ControllerState, request: CreateTopicsRequest, now_ms: 
     _check_size(state.config, request)
     _check_request_id(request)
     counts = Counter(t.name for t in request.topics)
-    creation = _Creation(image, state)
+    creation = _Creation(image, state, quota := state.mutation_quota(request.quota_client, now_ms))
     # Names collide only with names of the request: no need to look at the others.
     wanted = {collision_key(t.name) for t in request.topics}
     taken = {key: name for name in image.topics if (key := collision_key(name)) in wanted}
@@ -82,7 +83,8 @@ def create_topics(state: ControllerState, request: CreateTopicsRequest, now_ms: 
         taken[collision_key(topic.name)] = topic.name
         results[topic.name] = _created(topic.name, created, request.validate_only)
         records += created
-    return Result([] if request.validate_only else records, CreateTopicsResponse(tuple(results.values())))
+    response = CreateTopicsResponse(tuple(results.values()), quota.throttle_time_ms)
+    return Result([] if request.validate_only else records, response)
 
 
 def delete_topics(state: ControllerState, request: DeleteTopicsRequest, now_ms: int) -> Result[DeleteTopicsResponse]:
@@ -108,8 +110,17 @@ def delete_topics(state: ControllerState, request: DeleteTopicsRequest, now_ms: 
             found[_id_to_delete(image, name, count, found, ids)] = name
         except TidelogError as error:
             results.append(DeletableTopicResult(name=name, error=error.detached()))
-    results += [DeletableTopicResult(name=name, topic_id=topic_id) for topic_id, name in found.items()]
-    return Result([RemoveTopicRecord(topic_id) for topic_id in found], DeleteTopicsResponse(tuple(results)))
+    quota = state.mutation_quota(request.quota_client, now_ms)
+    deleted = []
+    for topic_id, name in found.items():
+        try:
+            quota.take(len(image.topics[name].partitions))
+        except TidelogError as error:
+            results.append(DeletableTopicResult(name=name, topic_id=topic_id, error=error.detached()))
+            continue
+        results.append(DeletableTopicResult(name=name, topic_id=topic_id))
+        deleted.append(RemoveTopicRecord(topic_id))
+    return Result(deleted, DeleteTopicsResponse(tuple(results), quota.throttle_time_ms))
 
 
 def check_topic_count(count: int) -> None:
@@ -180,8 +191,9 @@ def _id_to_delete(
 class _Creation:
     """The shared state of one request's topics. The load grows with each, so that they are spread together."""
 
-    def __init__(self, image: MetadataImage, state: ControllerState) -> None:
+    def __init__(self, image: MetadataImage, state: ControllerState, quota: MutationQuota) -> None:
         self._image = image
+        self._quota = quota
         self._config = state.config
         self._topic_config = cluster_topic_defaults(image, state.own)
         state.load.follow(image)
@@ -191,6 +203,7 @@ class _Creation:
         """Return the records of a topic, or raise TidelogError if it cannot be created."""
         settings = self._settings(topic)
         placements = _manual_placements(self._image, topic) if topic.assignments else self._automatic(topic)
+        self._quota.take(len(placements))
         records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
         records += [ConfigRecord(ConfigResourceType.TOPIC, topic.name, n, v) for n, v in settings.items()]
         records += [new_partition(self._image, topic.name, topic_id, i, r) for i, r in enumerate(placements)]

@@ -123,7 +123,7 @@ def test_port_that_another_process_listens_on_meanwhile_is_told_by_its_address()
                 other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 other.bind(("127.0.0.1", port))
                 other.listen()
-                node = SimpleNamespace(context=SimpleNamespace(response_budget=None))
+                node = SimpleNamespace(context=SimpleNamespace(response_budget=None, quotas=None))
                 with pytest.raises(ConfigError, match=rf"cannot listen on 127.0.0.1:{port}: Address already in use$"):
                     await listeners.serve(node, {}, None)  # type: ignore[arg-type]
                 await listeners.stop(0)
@@ -138,7 +138,7 @@ def test_ipv6_listener_is_reached_and_its_port_can_be_taken_again_at_once(host: 
         for _ in range(3):
             with KafkaListeners.bind([NamedListener("PLAINTEXT", host, port)], ListenerLimits()) as listeners:
                 port = listeners.ports["PLAINTEXT"]
-                node = SimpleNamespace(context=SimpleNamespace(response_budget=None))
+                node = SimpleNamespace(context=SimpleNamespace(response_budget=None, quotas=None))
                 await listeners.serve(node, {}, None)  # type: ignore[arg-type]
                 for address in ("127.0.0.1", "::1") if host == "::" else ("::1",):
                     with socket.create_connection((address, port)):

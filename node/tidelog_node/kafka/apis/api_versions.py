@@ -51,6 +51,9 @@ class ApiVersionsApi:
         if asked.asks_grpc_listener:
             answer = self._response(image, version)
             return _encoded(replace(answer, grpc_listener=_grpc_listener(node, image)), version)
+        throttle_time_ms = 0 if request.usage is None else request.usage.answer()
+        if throttle_time_ms:
+            return _encoded(replace(self._response(image, version), throttle_time_ms=throttle_time_ms), version)
         kept = self._kept.get(version)
         if kept is None or kept[0] is not image:
             kept = self._kept[version] = (image, _encoded(self._response(image, version), version))

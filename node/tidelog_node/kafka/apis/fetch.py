@@ -37,7 +37,7 @@ class FetchApi:
         """Return the answer now or when there is enough data. Long requests are processed in time slices."""
         if request.reader.remaining > LONG_BYTES:
             return _begin_long(node, request)
-        return _begin(node, request.caller, decode_request(request.reader, request.caller.version))
+        return _begin(node, request, decode_request(request.reader, request.caller.version))
 
 
 APIS: Final[tuple[Api, ...]] = (FetchApi(),)
@@ -69,18 +69,17 @@ class _Encoder:
         return leader_endpoints(self._node.context.metadata.image.brokers, leaders, self._caller.listener)
 
 
-def _begin(node: KafkaNode, caller: Caller, asked: FetchRequest) -> Body | Pending[Body] | Coroutine[Any, Any, Body]:
-    encode = _Encoder(node, caller)
+def _begin(node: KafkaNode, request: Request, asked: FetchRequest) -> Body | Pending[Body] | Coroutine[Any, Any, Body]:
+    encode = _Encoder(node, request.caller)
     if node.guard is not None:
-        asked.may_read = permission_to_read(node.guard.access("FETCH", caller), asked)
+        asked.may_read = permission_to_read(node.guard.access("FETCH", request.caller), asked)
     try:
-        return begin_fetch(node.context, asked, encode)
+        return begin_fetch(node.context, asked, encode, request.usage)
     except TidelogError as error:
         return encode(FetchResponse(error=error))
 
 
 async def _begin_long(node: KafkaNode, request: Request) -> Body:
-    caller = request.caller
-    asked = await TimeSlices().result_of(decode_request_in_steps(request.reader, caller.version))
-    begun = _begin(node, caller, asked)
+    asked = await TimeSlices().result_of(decode_request_in_steps(request.reader, request.caller.version))
+    begun = _begin(node, request, asked)
     return await begun if isinstance(begun, Awaitable) else begun

@@ -21,7 +21,6 @@ from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, decode_in_steps, encode, encode_in_steps
 from tidelog_node.kafka.protocol.messages import metadata as wire
 from tidelog_node.kafka.protocol.metadata_bytes import Partition, TopicWriter
-from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import SHORT_BYTES, Api, Body, Caller, KafkaNode, Request
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
@@ -48,27 +47,28 @@ class MetadataApi:
         """Return the response. Missing topics are created in the background if the client and the node allow it."""
         caller = request.caller
         if request.reader.remaining > SHORT_BYTES:
-            return self._answer_long(node, request.reader, caller)
+            return self._answer_long(node, request)
         asked = decode(wire.MetadataRequest, request.reader, caller.version)
         if not _is_valid(asked, caller.version):
             writer = Writer()
             encode(_refusal(asked), writer, caller.version)
             return writer.chunks()
-        return self._answer(node, asked, caller)
+        return self._answer(node, asked, request)
 
-    async def _answer_long(self, node: KafkaNode, reader: Reader, caller: Caller) -> Body:
-        slices = TimeSlices()
-        asked = await slices.result_of(decode_in_steps(wire.MetadataRequest, reader, caller.version))
+    async def _answer_long(self, node: KafkaNode, request: Request) -> Body:
+        slices, caller = TimeSlices(), request.caller
+        asked = await slices.result_of(decode_in_steps(wire.MetadataRequest, request.reader, caller.version))
         await slices.give_way()
         if not _is_valid(asked, caller.version):
             writer = Writer()
             await slices.result_of(encode_in_steps(_refusal(asked), writer, caller.version))
             return writer.chunks()
         await slices.give_way()
-        answer = self._answer(node, asked, caller)
+        answer = self._answer(node, asked, request)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    def _answer(self, node: KafkaNode, asked: wire.MetadataRequest, caller: Caller) -> Body | Awaitable[Body]:
+    def _answer(self, node: KafkaNode, asked: wire.MetadataRequest, request: Request) -> Body | Awaitable[Body]:
+        caller = request.caller
         image = node.context.metadata.image
         view = self._encoded.view(image, caller.listener)
         access = None if node.guard is None else node.guard.access("METADATA", caller)
@@ -78,8 +78,8 @@ class MetadataApi:
             operations = CLUSTER_OPERATIONS if access is None else access.operations_on_cluster()
         written = list(islice(topics, _TOPICS_AT_ONCE))
         if len(written) < _TOPICS_AT_ONCE:
-            return _response(node, view, operations, written, caller.version)
-        return _in_turns(node, view, operations, written, topics, caller.version)
+            return _response(node, view, operations, written, request)
+        return _in_turns(node, view, operations, written, topics, request)
 
     def _topics(
         self,
@@ -137,10 +137,10 @@ def _may_create(access: Access, name: str) -> bool:
 
 
 async def _in_turns(
-    node: KafkaNode, view: ClusterView, operations: int, written: list[bytes], rest: Iterator[bytes], version: int
+    node: KafkaNode, view: ClusterView, operations: int, written: list[bytes], rest: Iterator[bytes], request: Request
 ) -> Body:
     written += [topic async for topic in TimeSlices().of(rest)]
-    return _response(node, view, operations, written, version)
+    return _response(node, view, operations, written, request)
 
 
 def _is_valid(asked: wire.MetadataRequest, version: int) -> bool:
@@ -172,13 +172,15 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _response(node: KafkaNode, view: ClusterView, operations: int, topics: list[bytes], version: int) -> Body:
+def _response(node: KafkaNode, view: ClusterView, operations: int, topics: list[bytes], request: Request) -> Body:
     """Return the response with the encoded topics inserted."""
+    version = request.caller.version
     brokers = [
         wire.MetadataResponseBroker(i, endpoint.host, endpoint.port, broker.rack or None)
         for i, (broker, endpoint) in view.alive.items()
     ]
     without = wire.MetadataResponse(
+        throttle_time_ms=0 if request.usage is None else request.usage.answer(),
         brokers=brokers,
         cluster_id=node.context.cluster_id,
         controller_id=view.any_alive(),

@@ -22,6 +22,7 @@ from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages import produce as wire
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
+from tidelog_node.quotas.usage import RequestUsage
 from tidelog_node.transactions.states import EPOCH_BUMP_VERSION
 
 _ACKS: Final = {-1: Acks.ALL, 0: Acks.NONE, 1: Acks.LEADER}
@@ -53,8 +54,11 @@ class ProduceApi:
         caller = request.caller
         request.reader.bound_elements(handlers.MAX_PRODUCE_ELEMENTS)
         access = None if node.guard is None else node.guard.access("PRODUCE", caller)
+        size = request.reader.remaining
         asked = wire.decode_request(request.reader, caller.version)
-        call = _Call(node.context, caller.listener, caller.version, asked, access)
+        call = _Call(node.context, caller.listener, caller.version, asked, access, request.usage)
+        if request.usage is not None:
+            request.usage.append(size)
         return call.begin()
 
 
@@ -72,13 +76,20 @@ class _Call:
     ``_refused`` are the batches that are not appended, each with its topic's position in the request.
     """
 
-    __slots__ = ("_access", "_asked", "_context", "_listener", "_refused", "_version")
+    __slots__ = ("_access", "_asked", "_context", "_listener", "_refused", "_usage", "_version")
 
     def __init__(
-        self, context: NodeContext, listener: str, version: int, asked: wire.ProduceRequest, access: Access | None
+        self,
+        context: NodeContext,
+        listener: str,
+        version: int,
+        asked: wire.ProduceRequest,
+        access: Access | None,
+        usage: RequestUsage | None,
     ) -> None:
         self._access = access
         self._context = context
+        self._usage = usage
         self._listener = listener
         self._version = version
         self._asked = asked
@@ -144,8 +155,9 @@ class _Call:
             _replace_abortable_errors(outcomes)
         leaders = [outcome.leader.leader_id for topic in outcomes for outcome in topic.partitions if outcome.leader]
         endpoints = leader_endpoints(self._context.metadata.image.brokers, leaders, self._listener) if leaders else ()
+        throttle_time_ms = 0 if self._usage is None else self._usage.answer()
         writer = Writer()
-        wire.encode_response(outcomes, endpoints, writer, self._version)
+        wire.encode_response(outcomes, endpoints, writer, self._version, throttle_time_ms)
         return writer.chunks()
 
     def _sort_out(self) -> None:

@@ -12,6 +12,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import REQUEST_ID_SIZE, TopicId
 from tidelog_foundation.requests import topics as requests
 from tidelog_foundation.requests.configs import ConfigEntry
+from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.kafka.apis.errors import code_of, text_of
@@ -22,6 +23,8 @@ _FIRST_WITH_SETTINGS = 5
 """The first version of CreateTopics whose response contains the settings of the new topics (KIP-525)."""
 _FIRST_WITH_DELETION_DISABLED = 3
 """The first version of DeleteTopics that has TOPIC_DELETION_DISABLED (KIP-322)."""
+_STRICT_CREATE_TOPICS, _STRICT_DELETE_TOPICS, _STRICT_CREATE_PARTITIONS = 6, 5, 3
+"""The first versions with THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 _NO_ID = bytes(16)
 
 
@@ -33,20 +36,24 @@ async def create_topics(
     refused = {t.name: error async for t in slices.of(request.topics) if (error := _null_setting(t)) is not None}
     topics = [await slices.result_of(_creatable(t)) async for t in slices.of(request.topics) if t.name not in refused]
     call = requests.CreateTopicsRequest(
-        tuple(topics), request.timeout_ms, request.validate_only, os.urandom(REQUEST_ID_SIZE)
+        tuple(topics),
+        request.timeout_ms,
+        request.validate_only,
+        os.urandom(REQUEST_ID_SIZE),
+        _quota_client(node, caller, _STRICT_CREATE_TOPICS),
     )
     try:
-        answered = (await handlers.create_topics(node.context, call)).topics if topics else ()
+        response = await handlers.create_topics(node.context, call) if topics else requests.CreateTopicsResponse()
     except TidelogError as error:
         refused |= {t.name: error for t in request.topics}
-        answered = ()
+        response = requests.CreateTopicsResponse()
     settings = {t.name: {c.name: c.value for c in t.configs} async for t in slices.of(call.topics)}
-    results = [_created(node, caller, result, settings) async for result in slices.of(answered)]
+    results = [_created(node, caller, result, settings) async for result in slices.of(response.topics)]
     results += [
         wire.CreatableTopicResult(name=name, error_code=error.code.code, error_message=error.message)
         async for name, error in slices.of(refused.items())
     ]
-    return wire.CreateTopicsResponse(topics=results)
+    return wire.CreateTopicsResponse(throttle_time_ms=response.throttle_time_ms, topics=results)
 
 
 async def delete_topics(
@@ -65,9 +72,10 @@ async def delete_topics(
         topic_names=tuple(s.name for s in named if s.name is not None),
         topic_ids=tuple(TopicId(s.topic_id) for s in named if s.name is None),
         timeout_ms=request.timeout_ms,
+        quota_client=_quota_client(node, caller, _STRICT_DELETE_TOPICS),
     )
     try:
-        answered = (await handlers.delete_topics(node.context, call)).topics if named else ()
+        response = await handlers.delete_topics(node.context, call) if named else requests.DeleteTopicsResponse()
     except TidelogError as error:
         code = _code_of_deletion(error, caller.version)
         failed = [_deletable(s, code, error.message) async for s in slices.of(named)]
@@ -80,9 +88,9 @@ async def delete_topics(
             error_code=code_of(t.error),
             error_message=text_of(t.error),
         )
-        async for t in slices.of(answered)
+        async for t in slices.of(response.topics)
     ]
-    return wire.DeleteTopicsResponse(responses=[*refused, *results])
+    return wire.DeleteTopicsResponse(throttle_time_ms=response.throttle_time_ms, responses=[*refused, *results])
 
 
 async def create_partitions(
@@ -91,9 +99,10 @@ async def create_partitions(
     """Add partitions to topics."""
     slices = TimeSlices()
     topics = [await slices.result_of(_new_partitions(topic)) async for topic in slices.of(request.topics)]
-    call = requests.CreatePartitionsRequest(tuple(topics), request.timeout_ms, request.validate_only)
+    client = _quota_client(node, caller, _STRICT_CREATE_PARTITIONS)
+    call = requests.CreatePartitionsRequest(tuple(topics), request.timeout_ms, request.validate_only, client)
     try:
-        answered = (await handlers.create_partitions(node.context, call)).topics
+        response = await handlers.create_partitions(node.context, call)
     except TidelogError as error:
         names = dict.fromkeys(t.name for t in request.topics)
         return wire.CreatePartitionsResponse(
@@ -103,11 +112,19 @@ async def create_partitions(
             ]
         )
     return wire.CreatePartitionsResponse(
+        throttle_time_ms=response.throttle_time_ms,
         results=[
             wire.CreatePartitionsTopicResult(t.name, code_of(t.error), text_of(t.error))
-            async for t in slices.of(answered)
-        ]
+            async for t in slices.of(response.topics)
+        ],
     )
+
+
+def _quota_client(node: KafkaNode, caller: Caller, strict_since: int) -> QuotaClient | None:
+    """Return the client whose quota counts the mutations; clients of older versions are delayed, and never refused."""
+    if not node.context.quotas.mutation.is_enabled:
+        return None
+    return QuotaClient(caller.principal.name, caller.client.client_id, caller.version >= strict_since)
 
 
 def _null_setting(topic: wire.CreatableTopic) -> TidelogError | None:

@@ -21,9 +21,10 @@ from tidelog_node.kafka.protocol.frames import FrameReceiver
 from tidelog_node.kafka.protocol.headers import RequestHeader, read_request_header, response_has_tags
 from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
-from tidelog_node.kafka.served import Api, Body, Caller, CloseConnection, KafkaNode, Request
+from tidelog_node.kafka.served import Api, Body, Caller, CloseConnection, KafkaNode, Request, is_of_nodes
 from tidelog_node.kafka.server.limits import ConnectionTimeouts, ListenerLimits, RequestBudgets, Reservation
 from tidelog_node.kafka.server.outbox import Outbox
+from tidelog_node.quotas.usage import MeasuredSteps, RequestUsage
 from tidelog_node.shards.events import ClientIdentity
 
 _BURST: Final = 32
@@ -76,13 +77,14 @@ class Reauthentication(Protocol):
 
 
 class _Begun(Exchange):
-    """An exchange with its resources: the memory of its request, and its task or future."""
+    """An exchange with its resources: the memory of its request, its usage of quotas, and its task or future."""
 
-    __slots__ = ("memory", "work")
+    __slots__ = ("memory", "usage", "work")
 
     def __init__(self, correlation_id: int, *, overlaps: bool, has_tags: bool, memory: Reservation | None) -> None:
         super().__init__(correlation_id, overlaps=overlaps, has_tags=has_tags)
         self.memory = memory
+        self.usage: RequestUsage | None = None
         self.work: asyncio.Future[Body | None] | Pending[Body | None] | None = None
 
     def release(self) -> None:
@@ -96,7 +98,8 @@ class Connection(asyncio.BufferedProtocol):
 
     An answer that is available at once is sent in the callback that received the request. Reading pauses while the next
     request may not begin: because of its order, because responses are not taken, or because ``limits.max_in_flight``
-    requests are in progress. It also pauses while the next frame waits for memory. When the connection is lost, all its
+    requests are in progress. It also pauses while the next frame waits for memory, and while a quota delays the client,
+    whose responses are sent nevertheless (KIP-219). When the connection is lost, all its
     work is cancelled.
 
     Invalid bytes, an API or version that is not served, and an error that a response cannot express close the
@@ -131,6 +134,9 @@ class Connection(asyncio.BufferedProtocol):
         self._timeouts = ConnectionTimeouts(served.limits, self._loop.time())
         self._memory: Reservation | None = None
         """The memory of the next frame."""
+        self._mute: asyncio.TimerHandle | None = None
+        """The end of the delay by quotas."""
+        self._muted_until_ms = 0
         self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False
 
     @property
@@ -191,6 +197,8 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 exchange.work.cancel()
         self._outbox.close()
+        if self._mute is not None:
+            self._mute.cancel()
         if self._memory is not None:
             self._memory.release()
             self._memory = None
@@ -260,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             announced = frames.announced()
             if announced is None:
                 return False
-            if self._is_draining or not self._has_memory(*announced):
+            if self._is_draining or self._mute is not None or not self._has_memory(*announced):
                 return True
             if not frames.is_whole():
                 return False
@@ -308,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
             reader = Reader(memoryview(frame), end)
             if is_flexible:
                 reader.skip_tagged_fields()
-            answer = api.begin(self._served.node, Request(self._callers.caller_of(header), correlation_id, reader))
+            answer = self._call(api, exchange, Request(self._callers.caller_of(header), correlation_id, reader))
         if answer is None or isinstance(answer, (list, tuple)):
             self._answer(exchange, answer)
         elif isinstance(answer, Pending):
@@ -318,8 +326,22 @@ class Connection(asyncio.BufferedProtocol):
             assert isinstance(answer, Awaitable), type(answer)
             self._await(exchange, answer)
 
+    def _call(self, api: Api, exchange: _Begun, request: Request) -> Body | Awaitable[Body | None] | None:
+        """Call the API, and count what the request uses if any client has a quota."""
+        quotas, caller = self._served.node.context.quotas, request.caller
+        if not quotas.is_enabled or is_of_nodes(api.key, caller.version):
+            return api.begin(self._served.node, request)
+        usage = exchange.usage = RequestUsage(quotas, caller.principal.name, caller.client.client_id)
+        usage.enter()
+        answer = api.begin(self._served.node, request._replace(usage=usage))
+        usage.leave()
+        self._delay(usage)
+        return answer
+
     def _await(self, exchange: _Begun, answer: Awaitable[Body | None]) -> None:
         if inspect.iscoroutine(answer):
+            if exchange.usage is not None:
+                answer = MeasuredSteps(answer, exchange.usage)
             work: asyncio.Future[Body | None] = self._loop.create_task(answer, name="kafka-request")
         else:
             work = asyncio.ensure_future(answer)
@@ -357,8 +379,23 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._is_closed:
             self._answer(exchange, work.result())
 
+    def _delay(self, usage: RequestUsage) -> None:
+        """Receive no more requests until the client's delay has passed."""
+        if usage.muted_until_ms > self._muted_until_ms:
+            self._muted_until_ms = usage.muted_until_ms
+            if self._mute is not None:
+                self._mute.cancel()
+            self._mute = self._loop.call_later(usage.delay_ms / 1000, self._end_delay)
+
+    def _end_delay(self) -> None:
+        self._mute = None
+        self._schedule()
+
     def _answer(self, exchange: _Begun, body: Body | None) -> None:
         exchange.release()
+        if exchange.usage is not None:
+            exchange.usage.end()
+            self._delay(exchange.usage)
         self._pipeline.answer(exchange, body)
         self._outbox.count(exchange.size)
         if exchange.size >= _LARGE_BYTES:

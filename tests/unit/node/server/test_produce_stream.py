@@ -122,7 +122,7 @@ def test_stream_that_fails_before_a_request_began_to_wait_gives_back_what_it_too
             await cluster.create_topic(replicas=(1, 2))
             cluster.transport.cut_off.add(2)
             budget = ByteBudget(1 << 20)
-            stream = log_service_module._ProduceStream(cluster.nodes[1].context, produce_charge(budget))
+            stream = log_service_module._ProduceStream(cluster.nodes[1].context, produce_charge(budget), None)
             with pytest.raises(ExceptionGroup):
                 await anext(stream.run(read))
             assert cluster.partition(1).log.log_end_offset == 1

@@ -85,10 +85,10 @@ def decode_response(reader: Reader, version: int) -> FetchResponse:
     Raises:
         MalformedMessageError: The bytes are not such a response.
     """
-    reader.int32()
+    throttle_time_ms = reader.int32()
     is_flexible = version >= parts.FLEXIBLE
     error, session_id = (reader.int16(), reader.int32()) if version >= parts.WITH_SESSIONS else (0, 0)
-    response = FetchResponse({}, session_id, _error(error))
+    response = FetchResponse({}, session_id, _error(error), throttle_time_ms)
     for _ in range(read_count(reader, is_flexible=is_flexible)):
         results = response.topics.setdefault(parts.read_topic(reader, version), [])
         for _ in range(read_count(reader, is_flexible=is_flexible)):
@@ -101,7 +101,7 @@ def decode_response(reader: Reader, version: int) -> FetchResponse:
 
 
 def _encode_head(response: FetchResponse, writer: Writer, version: int) -> None:
-    writer.int32(0)
+    writer.int32(response.throttle_time_ms)
     if version >= parts.WITH_SESSIONS:
         writer.int16(0 if response.error is None else response.error.code.code)
         writer.int32(response.session_id)

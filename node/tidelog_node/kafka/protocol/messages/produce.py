@@ -147,13 +147,17 @@ def decode_request(reader: Reader, version: int) -> ProduceRequest:
 
 
 def encode_response(
-    topics: Sequence[TopicResult], endpoints: Sequence[NodeEndpoint], writer: Writer, version: int
+    topics: Sequence[TopicResult],
+    endpoints: Sequence[NodeEndpoint],
+    writer: Writer,
+    version: int,
+    throttle_time_ms: int = 0,
 ) -> None:
     """Write a response's body. From version 10 on ``endpoints`` has the addresses of the named leaders."""
     if version >= FLEXIBLE:
-        _encode_flexible(topics, endpoints, writer, version)
+        _encode_flexible(topics, endpoints, writer, version, throttle_time_ms)
     else:
-        _encode_plain(topics, writer.buffer, version)
+        _encode_plain(topics, writer.buffer, version, throttle_time_ms)
 
 
 def _decode_plain(reader: Reader, version: int) -> ProduceRequest:
@@ -253,7 +257,7 @@ def _length(length_and_one: int) -> int:
     return length_and_one - 1
 
 
-def _encode_plain(topics: Sequence[TopicResult], buffer: bytearray, version: int) -> None:
+def _encode_plain(topics: Sequence[TopicResult], buffer: bytearray, version: int, throttle_time_ms: int) -> None:
     buffer += _PACK_INT32(len(topics))
     for topic in topics:
         name = topic.name.encode()
@@ -270,11 +274,15 @@ def _encode_plain(topics: Sequence[TopicResult], buffer: bytearray, version: int
                 text = b"" if message is None else message[:_MAX_MESSAGE].encode()
                 buffer += _PACK_INT16(_NULL if message is None else len(text)) + text
     if version >= _FIRST_WITH_THROTTLE_TIME:
-        buffer += _PACK_INT32(0)
+        buffer += _PACK_INT32(throttle_time_ms)
 
 
 def _encode_flexible(
-    topics: Sequence[TopicResult], endpoints: Sequence[NodeEndpoint], writer: Writer, version: int
+    topics: Sequence[TopicResult],
+    endpoints: Sequence[NodeEndpoint],
+    writer: Writer,
+    version: int,
+    throttle_time_ms: int,
 ) -> None:
     buffer = writer.buffer
     writer.unsigned_varint(len(topics) + 1)
@@ -292,7 +300,7 @@ def _encode_flexible(
             else:
                 buffer += b"\x01\x00\x00"  # no record_errors, no error_message, no tags
         buffer.append(0)
-    buffer += _PACK_INT32(0)  # throttle_time_ms
+    buffer += _PACK_INT32(throttle_time_ms)
     write_endpoints(writer, endpoints if version >= FIRST_WITH_LEADERS else ())
 
 

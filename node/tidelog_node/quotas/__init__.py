@@ -1,0 +1,1 @@
+"""The quotas that a node enforces, without I/O and clock."""

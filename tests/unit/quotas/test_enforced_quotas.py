@@ -1,0 +1,329 @@
+"""Quotas on both listeners of a node in memory: the delays of clients that exceed them, and of no others."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import pytest
+from support.kafka_requests import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
+
+from tidelog import AdminClient, KafkaException, Producer
+from tidelog.admin import (
+    ClientQuotaAlteration,
+    ClientQuotaAlterationOp,
+    ClientQuotaEntity,
+    ClientQuotaFilter,
+    NewPartitions,
+    NewTopic,
+)
+from tidelog.testing import FakeCluster
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog.v1 import log_service_pb2_grpc
+from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_node.kafka.protocol.codec import decode, encode
+from tidelog_node.kafka.protocol.messages.fetch_response import decode_response
+from tidelog_node.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog_node.kafka.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog_node.kafka.protocol.reader import Reader
+from tidelog_node.kafka.protocol.writer import Writer
+from tidelog_testing.embedded import Settings
+
+pytestmark = pytest.mark.costly
+ALL = ClientQuotaEntity({"user": "ANONYMOUS"})
+EACH = ClientQuotaEntity({"user": "ANONYMOUS", "client-id": None})
+MEBIBYTE = 1024**2
+_BATCH_BYTES = 100_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[FakeCluster]:
+    """Return a node that measures rates over two seconds, so that they converge soon."""
+    made = FakeCluster()
+    node = {**made._settings.node, "quota.window.num": "3"}
+    controller = {**made._settings.controller, "controller.quota.window.num": "1"}
+    made._settings = Settings(controller, node)
+    with made:
+        with AdminClient({"bootstrap.servers": made.bootstrap_servers}) as admin:
+            admin.create_topics([NewTopic("t", 1, 1)])["t"].result(10)
+        yield made
+
+
+@pytest.fixture
+def limit(cluster: FakeCluster) -> Iterator[Callable[..., None]]:
+    """Return a function that sets quotas; afterwards there are none."""
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+
+        def set_quotas(entity: ClientQuotaEntity = ALL, **values: float | None) -> None:
+            ops = [ClientQuotaAlterationOp(key, value) for key, value in values.items()]
+            admin.alter_client_quotas([ClientQuotaAlteration(entity, ops)])[entity].result(10)
+
+        yield set_quotas
+        for entity, values in admin.describe_client_quotas(ClientQuotaFilter.all()).result(10).items():
+            set_quotas(entity, **dict.fromkeys(values))
+        assert not cluster._running.context.quotas.is_enabled
+
+
+class Connection:
+    """A connection of a Kafka client, which ignores what it is told about throttling."""
+
+    def __init__(self, sock: socket.socket, client_id: str) -> None:
+        self.sock = sock
+        self.client_id = client_id.encode()
+
+    def send(self, request: Any, version: int) -> None:
+        writer = Writer()
+        encode(request, writer, version)
+        tags = b"\0" if version >= type(request).FLEXIBLE else b""
+        head = struct.pack(">hhih", type(request).API_KEY, version, 1, len(self.client_id)) + self.client_id + tags
+        body = head + b"".join(writer.chunks())
+        self.sock.sendall(struct.pack(">i", len(body)) + body)
+
+    def receive(self) -> Reader:
+        size = struct.unpack(">i", self._exactly(4))[0]
+        return Reader(memoryview(self._exactly(size)), 4)
+
+    def receive_flexible(self) -> Reader:
+        reader = self.receive()
+        reader.position += 1
+        return reader
+
+    def ask(self, request: Any, version: int) -> Reader:
+        self.send(request, version)
+        return self.receive()
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self.sock.recv(size - len(data))
+            assert part, "the node has closed the connection"
+            data += part
+        return data
+
+
+@contextmanager
+def connected(cluster: FakeCluster, client_id: str = "raw") -> Iterator[Connection]:
+    host, port = cluster.kafka_bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as sock:
+        yield Connection(sock, client_id)
+
+
+def batch(size: int = _BATCH_BYTES) -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(None, bytes(size))
+    return builder.build()
+
+
+def produced(records: bytes, acks: int = 1) -> ProduceRequest:
+    return ProduceRequest(
+        acks=acks, timeout_ms=1_000, topics=[ProduceTopic(name="t", partitions=[ProducePartition(0, records)])]
+    )
+
+
+def throttle_of_produce(reader: Reader) -> int:
+    return int(struct.unpack(">i", reader.view[-4:])[0])
+
+
+def fetched(max_bytes: int = 10**8) -> FetchRequest:
+    partition = FetchPartition(index=0, fetch_offset=0, max_bytes=max_bytes)
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(name="t", partitions=[partition])],
+    )
+
+
+def test_a_node_without_quotas_measures_nothing(cluster: FakeCluster) -> None:
+    with connected(cluster) as client:
+        assert throttle_of_produce(client.ask(produced(batch()), 7)) == 0
+    assert len(cluster._running.context.quotas.produce) == 0
+
+
+def test_a_producer_over_its_quota_is_answered_at_once_and_then_muted(cluster: FakeCluster, limit) -> None:
+    limit(producer_byte_rate=100_500)
+    with connected(cluster) as client, connected(cluster, "other") as other:
+        # Two whole windows of the limit are free.
+        begin = time.monotonic()
+        throttles = [throttle_of_produce(client.ask(produced(batch()), 7)) for _ in range(3)]
+        assert time.monotonic() - begin < 0.5, "the response that tells of the delay is not delayed"
+        assert throttles[:2] == [0, 0]
+        assert 900 <= throttles[2] <= 1_100
+        client.send(produced(batch(10)), 7)
+        # Another connection goes on meanwhile, but with the same user it is told to wait as well.
+        assert other.ask(MetadataRequest(topics=None), 9).remaining > 0
+        assert time.monotonic() - begin < 0.8
+        client.receive()
+        assert time.monotonic() - begin >= throttles[2] / 1000 - 0.1
+
+
+def test_a_producer_with_acks_0_is_muted_without_a_response(cluster: FakeCluster, limit) -> None:
+    limit(producer_byte_rate=100_500)
+    with connected(cluster) as client:
+        begin = time.monotonic()
+        for _ in range(3):
+            client.send(produced(batch(), acks=0), 7)
+        decode(MetadataResponse, client.ask(MetadataRequest(topics=None), 8), 8)
+        assert time.monotonic() - begin >= 0.9
+
+
+def test_a_producer_that_ignores_its_delays_converges_to_its_quota(cluster: FakeCluster, limit) -> None:
+    limit(producer_byte_rate=200_000)
+    with connected(cluster) as client:
+        sent, begin, counted = batch(10_000), time.monotonic(), 0
+        while (elapsed := time.monotonic() - begin) < 5:
+            client.ask(produced(sent), 7)
+            counted += len(sent) if elapsed >= 2 else 0
+        assert counted / 3 == pytest.approx(200_000, rel=0.15)
+
+
+def test_a_fetch_over_the_quota_is_empty_and_the_next_one_is_not(cluster: FakeCluster, limit) -> None:
+    with connected(cluster) as client:
+        client.ask(produced(batch()), 7)
+        full = decode_response(client.ask(fetched(), 11), 11)
+        [size] = {full.size}
+        assert size > 100_000
+        limit(consumer_byte_rate=60_000)
+        first = decode_response(client.ask(fetched(110_000), 11), 11)
+        assert (first.size > 100_000, first.throttle_time_ms) == (True, 0)
+        over = decode_response(client.ask(fetched(110_000), 11), 11)
+        assert (over.size, over.topics) == (0, {})
+        assert 500 <= over.throttle_time_ms <= 2_000
+        begin = time.monotonic()
+        while not decode_response(client.ask(fetched(110_000), 11), 11).size:
+            pass
+        assert time.monotonic() - begin >= over.throttle_time_ms / 1000 - 0.1
+
+
+def test_a_fetch_is_no_larger_than_the_quota_ever_permits(cluster: FakeCluster, limit) -> None:
+    limit(consumer_byte_rate=200_000)
+    with connected(cluster) as client:
+        for _ in range(6):
+            client.ask(produced(batch()), 7)
+        first = decode_response(client.ask(fetched(), 11), 11)
+        assert 0 < first.size <= 400_000, "two windows of the limit"
+        assert first.throttle_time_ms == 0
+
+
+def test_the_time_of_requests_is_limited_to_a_share_of_the_loop(cluster: FakeCluster, limit) -> None:
+    limit(request_percentage=0.01)
+    with connected(cluster) as client:
+        throttles = [
+            decode(MetadataResponse, client.ask(MetadataRequest(topics=None), 8), 8).throttle_time_ms for _ in range(3)
+        ]
+        assert throttles[-1] > 0
+        assert max(throttles) <= 1_000, "no delay is longer than a window"
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 0), (6, 89)])
+def test_topics_over_the_quota_of_mutations_are_refused_to_clients_that_know_the_error(
+    cluster: FakeCluster, limit, version: int, code: int
+) -> None:
+    limit(EACH, controller_mutation_rate=4)
+    with connected(cluster, f"creator-{version}") as client:
+
+        def create(name: str) -> CreateTopicsResponse:
+            request = CreateTopicsRequest([CreatableTopic(f"{name}-{version}", 6, 1)], 5_000)
+            client.send(request, version)
+            return decode(CreateTopicsResponse, client.receive_flexible(), version)
+
+        first, second = create("a"), create("b")
+        assert [t.error_code for t in first.topics] == [0]
+        assert [t.error_code for t in second.topics] == [code]
+        assert 100 <= second.throttle_time_ms <= 2_500
+        begin = time.monotonic()
+        client.ask(MetadataRequest(topics=None), 8)
+        assert time.monotonic() - begin >= second.throttle_time_ms / 1000 - 0.1
+
+
+def test_the_sdk_is_refused_mutations_over_the_quota(cluster: FakeCluster, limit) -> None:
+    limit(EACH, controller_mutation_rate=1)
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "sdk"}) as admin:
+        admin.create_topics([NewTopic("extended", 3, 1)])["extended"].result(10)
+        with pytest.raises(KafkaException, match="THROTTLING_QUOTA_EXCEEDED"):
+            admin.create_partitions([NewPartitions("extended", 4)])["extended"].result(10)
+        begin = time.monotonic()
+        admin.delete_topics(["extended"])["extended"].result(10)
+        assert time.monotonic() - begin > 0.5, "the next mutation waits until the debt is paid"
+
+
+def test_a_producer_of_the_sdk_converges_to_its_quota(cluster: FakeCluster, limit) -> None:
+    limit(producer_byte_rate=200_000)
+    acknowledged = []
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, "batch.size": 5_000}) as producer:
+        begin = time.monotonic()
+        while time.monotonic() - begin < 5:
+            for _ in range(20):
+                producer.produce("t", bytes(1_000), on_delivery=lambda *_: acknowledged.append(time.monotonic()))
+            producer.flush(10)
+        end = time.monotonic()
+    counted = sum(begin + 2 <= at < end for at in acknowledged)
+    assert counted * 1_000 / (end - begin - 2) == pytest.approx(200_000, rel=0.15)
+
+
+def test_a_fetch_over_grpc_is_empty_and_the_next_one_waits_unread(cluster: FakeCluster, limit) -> None:
+    with connected(cluster) as client:
+        client.ask(produced(batch()), 7)
+    limit(consumer_byte_rate=60_000)
+    request = pb.FetchRequest(
+        min_bytes=1,
+        max_bytes=110_000,
+        topics=[
+            pb.FetchTopic(
+                name="t", partitions=[pb.FetchPartition(index=0, fetch_offset=0, partition_max_bytes=110_000)]
+            )
+        ],
+    )
+    with grpc.insecure_channel(cluster.bootstrap_servers) as channel:
+        stub = log_service_pb2_grpc.LogServiceStub(channel)
+        assert stub.Fetch(request).throttle_time_ms == 0
+        over, call = stub.Fetch.with_call(request)
+        assert (len(over.topics), over.throttle_time_ms > 300) == (0, True)
+        assert int(dict(call.trailing_metadata())["tidelog-throttle-time-ms"]) > 300
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Fetch(request, timeout=0.1)
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        # Calls that the quota does not govern do not wait.
+        stub.GetMetadata(pb.GetMetadataRequest(all_topics=True), timeout=5)
+
+
+def test_fetches_of_nodes_are_exempt_and_a_client_cannot_pass_for_one(cluster: FakeCluster, limit) -> None:
+    limit(consumer_byte_rate=1)
+    request = pb.FetchRequest(
+        max_bytes=10**6,
+        topics=[pb.FetchTopic(name="t", partitions=[pb.FetchPartition(index=0, partition_max_bytes=10**6)])],
+    )
+    with grpc.insecure_channel(cluster.bootstrap_servers) as channel:
+        stub = log_service_pb2_grpc.LogServiceStub(channel)
+        with pytest.raises(grpc.RpcError, match="a fetch between nodes names no replica"):
+            stub.Fetch(request, metadata=(("tidelog-of-node", "1"),))
+        request.replica.replica_id = 5
+        for _ in range(3):
+            assert stub.Fetch(request, timeout=1, metadata=(("tidelog-of-node", "1"),)).throttle_time_ms == 0
+
+
+def test_quotas_of_a_client_id_leave_others_alone(cluster: FakeCluster, limit) -> None:
+    limit(ClientQuotaEntity({"client-id": "greedy"}), producer_byte_rate=1_000)
+    with connected(cluster, "greedy") as greedy, connected(cluster, "modest") as modest:
+        assert throttle_of_produce(greedy.ask(produced(batch()), 7)) > 1_000
+        begin = time.monotonic()
+        for _ in range(20):
+            assert throttle_of_produce(modest.ask(produced(batch(1_000)), 7)) == 0
+        assert time.monotonic() - begin < 1
