@@ -155,13 +155,17 @@ class _PendingProof:
 
 @dataclass(frozen=True, slots=True)
 class ScramLogin:
-    """The credentials of a client. ``extensions`` may be ``{"tokenauth": "true"}``."""
+    """The credentials of a client. ``extensions`` may be ``{"tokenauth": "true"}``.
+
+    The salted password of the last exchange is kept, so that only the first login at a cluster costs milliseconds.
+    """
 
     scram: ScramMechanism
     username: str
     password: str = field(repr=False)
     new_nonce: Callable[[], str]
     extensions: Mapping[str, str] = field(default_factory=dict)
+    _salted: dict[tuple[bytes, int], bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def mechanism(self) -> str:
@@ -170,23 +174,33 @@ class ScramLogin:
 
     def client(self, host: str) -> ScramClient:
         """Begin an exchange."""
-        return ScramClient(self.scram, self.username, self.password, self.new_nonce(), self.extensions)
+        return ScramClient(self.scram, self.username, self._salt, self.new_nonce(), self.extensions)
+
+    def _salt(self, salt: bytes, iterations: int) -> bytes:
+        if (salt, iterations) not in self._salted:
+            salted = salted_password(self.scram, self.password.encode(), salt, iterations)
+            self._salted.clear()
+            self._salted[salt, iterations] = salted
+        return self._salted[salt, iterations]
 
 
 class ScramClient:
-    """The client's side of one exchange: first message, proof, then verification of the server."""
+    """The client's side of one exchange: first message, proof, then verification of the server.
+
+    ``salt`` returns the salted password for a salt and a number of iterations.
+    """
 
     def __init__(
         self,
         mechanism: ScramMechanism,
         username: str,
-        password: str,
+        salt: Callable[[bytes, int], bytes],
         nonce: str,
         extensions: Mapping[str, str] | None = None,
     ) -> None:
         self.is_complete = False
         self._mechanism = mechanism
-        self._password = password.encode()
+        self._salt = salt
         self._nonce = nonce
         self._gs2, self._bare = client_first(username, nonce, extensions or {})
         self._signature: bytes | None = None
@@ -196,7 +210,7 @@ class ScramClient:
         return (self._gs2 + self._bare).encode()
 
     def evaluate(self, challenge: bytes) -> bytes | None:
-        """Return the client's final message, then None. The former takes milliseconds of CPU time.
+        """Return the client's final message, then None.
 
         Raises:
             AuthenticationFailed: The server's message is malformed, demands a number of iterations that Kafka does not
@@ -217,7 +231,7 @@ class ScramClient:
         if not MIN_ITERATIONS <= challenge.iterations <= MAX_ITERATIONS:
             text = f"the server demands {challenge.iterations} iterations, not {MIN_ITERATIONS} to {MAX_ITERATIONS}"
             raise AuthenticationFailed(text)
-        salted = salted_password(self._mechanism, self._password, challenge.salt, challenge.iterations)
+        salted = self._salt(challenge.salt, challenge.iterations)
         unsigned = client_final_unsigned(self._gs2, challenge.nonce)
         signed = _signed(self._bare, challenge.text, unsigned)
         key = client_key(self._mechanism, salted)

@@ -11,9 +11,9 @@ from aiokafka.conn import ScramAuthenticator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog_foundation.sasl import scram_credentials
+from tidelog_foundation.sasl import scram, scram_credentials
 from tidelog_foundation.sasl.mechanism import Authenticated, AuthenticationFailed, Challenge, SaslContext
-from tidelog_foundation.sasl.scram import ScramAccount, ScramClient, ScramLogin, ScramSaslMechanism, ScramServer
+from tidelog_foundation.sasl.scram import ScramAccount, ScramLogin, ScramSaslMechanism, ScramServer
 from tidelog_foundation.sasl.scram_credentials import (
     CredentialKey,
     ScramCredential,
@@ -47,7 +47,7 @@ def server(accounts, mechanism=SHA_256, tokens=NOBODY):
 
 
 def client(name="alice", password="secret", mechanism=SHA_256, nonce="client", **extensions):
-    return ScramClient(mechanism, name, password, nonce, extensions)
+    return ScramLogin(mechanism, name, password, lambda: nonce, extensions).client("host")
 
 
 def exchange(made, peer, now_ms=0):
@@ -306,6 +306,23 @@ def test_scram_mechanism_and_login_begin_exchanges_with_new_nonces() -> None:
     for _ in range(2):
         assert exchange(mechanism.server(CONTEXT), login.client("host")).principal == ALICE
     assert next(nonces) == "4"
+
+
+def test_scram_login_salts_its_password_again_only_after_a_change(monkeypatch) -> None:
+    salted: list[bytes] = []
+
+    def salting(mechanism, password, salt, iterations):
+        salted.append(salt)
+        return salted_password(mechanism, password, salt, iterations)
+
+    monkeypatch.setattr(scram, "salted_password", salting)
+    stored = {CredentialKey("alice", SHA_256): credential()}
+    login = ScramLogin(SHA_256, "alice", "secret", lambda: "client")
+    for _ in range(2):
+        assert exchange(server(ScramUsers(lambda: stored)), login.client("host")).principal == ALICE
+    stored = {CredentialKey("alice", SHA_256): credential(salt=b"new")}
+    assert exchange(server(ScramUsers(lambda: stored)), login.client("host")).principal == ALICE
+    assert salted == [SALT, b"new"]
 
 
 def test_scram_secrets_are_not_in_the_text_of_any_object() -> None:
