@@ -66,6 +66,7 @@ class Right:
 
 READ_TOPIC: Final = Right(AclOperation.READ, ResourceType.TOPIC)
 WRITE_TOPIC: Final = Right(AclOperation.WRITE, ResourceType.TOPIC)
+WRITE_TRANSACTION: Final = Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)
 _MAX_REMEMBERED: Final = 100
 """The maximum number of names that an Access remembers for a right."""
 

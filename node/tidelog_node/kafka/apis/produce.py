@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
-from tidelog_foundation.authorization import WRITE_TOPIC, Access
+from tidelog_foundation.authorization import WRITE_TOPIC, WRITE_TRANSACTION, Access
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import HEADER_SIZE, is_transactional
-from tidelog_foundation.requests.acls import AclOperation, ResourceType
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext, PartitionOutcome, TopicOutcome
 from tidelog_node.handlers.produce import Acks
@@ -104,7 +103,9 @@ class _Call:
             )
         if acks is None:
             return self._refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {asked.acks}, expected -1, 0 or 1")
-        if self._access is not None and not self._may_write_transaction(self._access):
+        # Without a transactional id, each batch of a transaction is refused by itself.
+        name, access = asked.transactional_id, self._access
+        if access is not None and name is not None and not self._may_write_transaction(access, name):
             text = "Transactional Id authorization failed."
             return self._refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         self._sort_out()
@@ -176,12 +177,11 @@ class _Call:
                 continue
             topic.partitions = [item for item in topic.partitions if self._may_have(place, item)]
 
-    def _may_write_transaction(self, access: Access) -> bool:
-        """Return whether the request has no batch of a transaction, or the caller may write in that transaction."""
-        name = self._asked.transactional_id
-        if not any(is_transactional(item.records) for topic in self._asked.topics for item in topic.partitions):
-            return True
-        return name is not None and access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    def _may_write_transaction(self, access: Access, name: str) -> bool:
+        """Return whether the caller may write in a transaction, or the request has no batch of it."""
+        return access.has(WRITE_TRANSACTION, name) or not any(
+            is_transactional(item.records) for topic in self._asked.topics for item in topic.partitions
+        )
 
     def _may_have(self, place: int, item: wire.ProducePartition) -> bool:
         records = item.records
