@@ -19,6 +19,7 @@ from benchmarks.result import Bar, Result
 from benchmarks.rounds import alternate
 from benchmarks.suite import run_alone
 from tidelog_foundation.authorization import StandardAuthorizer, StandardRules
+from tidelog_foundation.ids import AclId
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_foundation.requests.acls import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
 from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest
@@ -94,7 +95,7 @@ def _guard() -> KafkaGuard:
     """Return the guard of a node whose image has ACLs on other topics and of other users, and one that permits."""
     bindings = [_allow(f"topic-{number}", PatternType.LITERAL, f"User:user-{number % 100}") for number in range(_ACLS)]
     bindings[0] = _allow(_TOPIC[:4], PatternType.PREFIXED, str(_USER))
-    records = [AccessControlEntryRecord(number.to_bytes(16, "big"), acl) for number, acl in enumerate(bindings)]
+    records = [AccessControlEntryRecord(AclId(number.to_bytes(16, "big")), acl) for number, acl in enumerate(bindings)]
     metadata = MetadataCache()
     metadata.publish(MetadataImage().apply(0, 1, records))
     return KafkaGuard(StandardAuthorizer(StandardRules(["User:admin"])), metadata)

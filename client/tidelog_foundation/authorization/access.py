@@ -94,6 +94,10 @@ class Access:
         """The caller."""
         return self._origin.principal
 
+    def may_describe_topic(self, name: str) -> bool:
+        """Return whether the caller may describe a topic that it has not named, so that a denial is not logged."""
+        return self.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log=False)
+
     def may_create_token_for(self, owner: Principal) -> bool:
         """Return whether the caller may create a delegation token of an owner. Everybody may for itself (KIP-373).
 

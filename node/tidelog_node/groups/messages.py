@@ -6,7 +6,9 @@ and GroupType in Kafka's clients: Stable, Empty, ...; classic, consumer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.addresses import Endpoint
@@ -14,6 +16,7 @@ from tidelog_foundation.requests.partitions import TopicPartitions
 from tidelog_foundation.transport.message_codec import NOT_IN_MESSAGE
 from tidelog_node.shards.connections import UNORDERED
 
+MayDescribe: TypeAlias = Callable[[str], bool]
 NO_GENERATION = -1
 NO_OFFSET = -1
 
@@ -46,6 +49,8 @@ class JoinGroupRequest:
     """True for a client without MEMBER_ID_REQUIRED (Kafka's JoinGroup below version 4): its first call joins."""
     never_skips_assignment: bool = field(default=False, metadata=NOT_IN_MESSAGE)
     """True for a client without ``skip_assignment`` (Kafka's JoinGroup below version 9)."""
+    may_describe: MayDescribe | None = field(default=None, compare=False, metadata=NOT_IN_MESSAGE)
+    """Returns whether the caller may describe a topic; None on a node without an authorizer."""
 
     @property
     def join_timeout_ms(self) -> int:
@@ -195,6 +200,8 @@ class ConsumerGroupHeartbeatRequest:
     server_assignor: str | None = None
     topic_partitions: tuple[MemberTopicPartitions, ...] | None = None
     """The member's partitions."""
+    may_describe: MayDescribe | None = field(default=None, compare=False, metadata=NOT_IN_MESSAGE)
+    """Returns whether the caller may describe a topic; None on a node without an authorizer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tidelog_node.groups.consumer.assignors import Assignment, TopicPartition
 from tidelog_node.groups.consumer.member import ConsumerGroupMember, by_topic
 from tidelog_node.groups.consumer.state import NO_METADATA, GroupState, Record, member_tombstones
+from tidelog_node.groups.messages import MayDescribe
 from tidelog_node.groups.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -23,10 +24,14 @@ from tidelog_node.groups.records import (
 
 
 class Draft:
-    """Changes over a :class:`GroupState`, which is not modified; used for one request. Records contain ``wall_ms``."""
+    """Changes over a :class:`GroupState`, which is not modified; used for one request. Records contain ``wall_ms``.
 
-    def __init__(self, state: GroupState, wall_ms: int) -> None:
+    Regular expressions find only topics that the caller of the request ``may_describe``, as in Kafka.
+    """
+
+    def __init__(self, state: GroupState, wall_ms: int, may_describe: MayDescribe | None = None) -> None:
         self.wall_ms = wall_ms
+        self.may_describe = may_describe
         self._state = state
         self._group_id = state.group_id
         self._changed: dict[str, ConsumerGroupMember | None] = {}

@@ -153,7 +153,7 @@ class ConsumerGroup:
         """
         check_request(request, self._settings.consumer_assignors)
         self._topics = topics
-        draft = Draft(self._state, now_ms if wall_ms is None else wall_ms)
+        draft = Draft(self._state, now_ms if wall_ms is None else wall_ms, request.may_describe)
         if request.member_epoch in (LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH):
             return self._leave(draft, request)
         member = heartbeating_member(self._state, draft, request, self._settings.consumer_max_size)
@@ -190,7 +190,7 @@ class ConsumerGroup:
         if classic_members.must_ask_for_id(request):
             return Result((), classic_members.member_id_required(new_member_id))
         self._topics = topics
-        draft = Draft(self._state, now_ms if wall_ms is None else wall_ms)
+        draft = Draft(self._state, now_ms if wall_ms is None else wall_ms, request.may_describe)
         member = joining_classic_member(self._state, draft, request, request.member_id or new_member_id)
         described = classic_members.joined_metadata(member, request, subscription, client)
         owned = classic_members.with_ids(subscription.owned, topics)

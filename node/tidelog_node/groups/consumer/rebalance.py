@@ -28,7 +28,7 @@ def refresh(draft: Draft, topics: Mapping[str, TopicInfo], *, has_changed: bool,
     """
     members = draft.members()
     before = draft.regular_expressions
-    resolved = _resolve(members.values(), before, topics, again=resolve_again, wall_ms=draft.wall_ms)
+    resolved = _resolve(draft, members.values(), topics, again=resolve_again)
     has_changed |= any(before[pattern] != resolved[pattern] for pattern in before.keys() & resolved.keys())
     draft.put_regular_expressions(resolved)
     with_racks = any(member.metadata.rack_id is not None for member in members.values())
@@ -85,29 +85,26 @@ def _metadata_hash(names: Iterable[str], topics: Mapping[str, TopicInfo], *, wit
 
 
 def _resolve(
-    members: Iterable[ConsumerGroupMember],
-    before: Mapping[str, ConsumerGroupRegularExpressionValue],
-    topics: Mapping[str, TopicInfo],
-    *,
-    again: bool,
-    wall_ms: int,
+    draft: Draft, members: Iterable[ConsumerGroupMember], topics: Mapping[str, TopicInfo], *, again: bool
 ) -> dict[str, ConsumerGroupRegularExpressionValue]:
     """Return the topics of each regular expression that a member has.
 
-    With ``again``, expressions that were resolved ``before`` are resolved once more. A value stays the same object if
+    With ``again``, expressions that were resolved before are resolved once more. A value stays the same object if
     its topics are unchanged.
     """
     patterns = {member.metadata.subscribed_topic_regex for member in members}
     resolved: dict[str, ConsumerGroupRegularExpressionValue] = {}
     for pattern in sorted(pattern for pattern in patterns if pattern is not None):
-        known = before.get(pattern)
+        known = draft.regular_expressions.get(pattern)
         if known is not None and not again:
             resolved[pattern] = known
             continue
-        names = tuple(sorted(NameRegex(pattern).matching(topics)))
+        names = tuple(sorted(filter(draft.may_describe, NameRegex(pattern).matching(topics))))
         is_same = known is not None and known.topics == names
         resolved[pattern] = (
-            known if known is not None and is_same else ConsumerGroupRegularExpressionValue(names, _NO_VERSION, wall_ms)
+            known
+            if known is not None and is_same
+            else ConsumerGroupRegularExpressionValue(names, _NO_VERSION, draft.wall_ms)
         )
     return resolved
 

@@ -37,6 +37,7 @@ async def join_group(node: KafkaNode, request: wire.JoinGroupRequest, caller: Ca
         reason=request.reason or "",
         joins_at_once=caller.version < _KNOWS_MEMBER_ID_REQUIRED,
         never_skips_assignment=caller.version < _KNOWS_SKIP_ASSIGNMENT,
+        may_describe=_may_describe(node, caller),
     )
     answer = await group_members.join_group(node.groups, asked, caller.client)
     no_protocol = None if caller.version >= _NULL_PROTOCOL_NAME else ""
@@ -148,8 +149,13 @@ async def consumer_group_heartbeat(
         topic_partitions=None
         if owned is None
         else tuple(messages.MemberTopicPartitions(t.topic_id, tuple(t.partitions)) for t in owned),
+        may_describe=_may_describe(node, caller),
     )
     return _beaten(await group_members.consumer_group_heartbeat(node.groups, asked, caller.client))
+
+
+def _may_describe(node: KafkaNode, caller: Caller) -> messages.MayDescribe | None:
+    return None if node.guard is None else node.guard.access("CONSUMER_GROUP_HEARTBEAT", caller).may_describe_topic
 
 
 def _beaten(answer: messages.ConsumerGroupHeartbeatResponse) -> wire.ConsumerGroupHeartbeatResponse:

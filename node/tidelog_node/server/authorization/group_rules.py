@@ -15,6 +15,12 @@ from tidelog_node.groups import messages
 _HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
+async def _join(access: Access, request: messages.JoinGroupRequest, handle: Handle) -> Any:
+    if access.allows(AclOperation.READ, GROUP, request.group_id):
+        return await handle(replace(request, may_describe=access.may_describe_topic))
+    return messages.JoinGroupResponse(access.denial(AclOperation.READ, GROUP, request.group_id))
+
+
 def _of_member(response: Callable[..., Any]) -> Rule:
     """Return the rule of a method of members, who read from the group."""
 
@@ -69,7 +75,7 @@ async def _consumer_heartbeat(access: Access, request: messages.ConsumerGroupHea
     hidden = next((name for name in names if name not in described), None)
     if hidden is not None:
         return messages.ConsumerGroupHeartbeatResponse(access.denial(AclOperation.DESCRIBE, TOPIC, hidden))
-    return await handle(request)
+    return await handle(replace(request, may_describe=access.may_describe_topic))
 
 
 def _uncommitted(topic: messages.OffsetCommitTopic, error: TidelogError) -> messages.OffsetCommitTopicResult:
@@ -205,7 +211,7 @@ _DELETIONS: Final = per_item(
 _CONSUMER_GROUPS: Final = _per_group(AclOperation.DESCRIBE, messages.DescribedConsumerGroup)
 GROUP_RULES: Final[Mapping[str, Rule]] = {
     "FindCoordinator": _find_coordinator,
-    "JoinGroup": _of_member(messages.JoinGroupResponse),
+    "JoinGroup": _join,
     "SyncGroup": _of_member(messages.SyncGroupResponse),
     "Heartbeat": _of_member(messages.HeartbeatResponse),
     "LeaveGroup": _of_member(messages.LeaveGroupResponse),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import grpc
 import pytest
+from acknowledged import wait_for
 from authorized_cluster import DEADLINE_S, ROOT, allow, authorized_cluster, settings_of
 
 from tidelog import (
@@ -23,6 +25,7 @@ from tidelog.v1 import (
     admin_service_pb2,
     controller_service_pb2,
     group_service_pb2,
+    group_service_pb2_grpc,
     log_service_pb2,
     quorum_service_pb2,
     raft_service_pb2,
@@ -67,7 +70,8 @@ def cluster() -> Iterator[FakeCluster]:
             running.create_topic(name, 2)
         allow(running, "alice", "TOPIC", "open", "READ", "WRITE")
         allow(running, "alice", "TOPIC", "seen", "DESCRIBE")
-        allow(running, "alice", "GROUP", "mine", "READ")
+        for group in ("mine", "regex"):
+            allow(running, "alice", "GROUP", group, "READ")
         yield running
 
 
@@ -177,3 +181,28 @@ def test_offsets_are_listed_of_described_topics(alice: AdminClient) -> None:
     assert code_of(lambda: alice.list_offsets({hidden: OffsetSpec.latest()})[hidden].result(DEADLINE_S)) == (
         "TOPIC_AUTHORIZATION_FAILED"
     )
+
+
+def test_regular_expression_finds_topics_that_the_member_may_describe(cluster: FakeCluster) -> None:
+    request = group_service_pb2.ConsumerGroupHeartbeatRequest(
+        group_id="regex",
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_regex="open|seen|hidden",
+        topic_partitions=group_service_pb2.MemberTopics(),
+    )
+    found = {}
+    for user in ("alice", ROOT):
+        request.member_id = user
+        with grpc.insecure_channel(cluster.bootstrap_servers, [("grpc.primary_user_agent", user)]) as channel:
+            stub = group_service_pb2_grpc.GroupServiceStub(channel)
+            stub.FindCoordinator(group_service_pb2.FindCoordinatorRequest(group_ids=["regex"]))
+            heartbeat = stub.ConsumerGroupHeartbeat
+
+            def is_joined(heartbeat: Any = heartbeat, user: str = user) -> bool:
+                found[user] = heartbeat(request)
+                return not found[user].HasField("error")
+
+            wait_for(is_joined, "the coordinator", DEADLINE_S)
+            leaving = group_service_pb2.ConsumerGroupHeartbeatRequest(group_id="regex", member_id=user, member_epoch=-1)
+            heartbeat(leaving)
+    assert {user: len(answer.assignment.topics) for user, answer in found.items()} == {"alice": 2, ROOT: 3}
