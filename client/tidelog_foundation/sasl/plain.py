@@ -114,10 +114,12 @@ def _parts(token: bytes) -> tuple[str, str, str]:
     except UnicodeDecodeError:
         raise AuthenticationFailed("the token is not UTF-8") from None
     if len(parts) != _PARTS:
-        raise AuthenticationFailed(f"the token has {len(parts)} parts, not {_PARTS}")
+        text = f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}"
+        raise AuthenticationFailed(f"the token has {len(parts)} parts, not {_PARTS}", text)
     identity, name, password = parts
     if not name or not password:
-        raise AuthenticationFailed(f"the token has no {'password' if name else 'user name'}")
+        missing = "password" if name else "username"
+        raise AuthenticationFailed(f"the token has no {missing}", f"Authentication failed: {missing} not specified")
     return identity, name, password
 
 

@@ -35,6 +35,28 @@ _VERSION = "4.1"
 
 
 @contextlib.contextmanager
+def addresses(kafka_changes: Mapping[str, object], tidelog_changes: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Start both with settings of their own; yields the address of Kafka's listener, and of ours.
+
+    Raises Unavailable where there is no Java, or not this Kafka.
+    """
+    installation = _installation()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-kafka-")))
+        kafka = ApacheKafka(installation, Size(1, 1), folder, {**SETTINGS, **kafka_changes}, _QUICK)
+        stack.callback(kafka.close)
+        kafka.prepare()
+        kafka.start()
+        config = {**SETTINGS, **tidelog_changes}
+        cluster = stack.enter_context(LocalCluster(controllers=1, nodes=1, config=config))
+        try:
+            yield kafka.bootstrap_servers, cluster.kafka_bootstrap_servers
+        except AssertionError:
+            print(kafka.last_words())
+            raise
+
+
+@contextlib.contextmanager
 def pair(changes: Mapping[str, object] | None = None) -> Iterator[tuple[Side, Side]]:
     """Start both; yields Kafka's side and ours. Raises Unavailable where there is no Java, or not this Kafka.
 

@@ -40,7 +40,7 @@ def test_plain_answers_an_unknown_user_like_a_wrong_password() -> None:
         (b"", "1 parts"),
         (b"alice\0wonderland", "2 parts"),
         (b"\0alice\0wonderland\0", "4 parts"),
-        (b"\0\0wonderland", "no user name"),
+        (b"\0\0wonderland", "no username"),
         (b"\0bob\0", "no password"),
         (b"\0\xff\0wonderland", "not UTF-8"),
         (b"root\0alice\0wonderland", "authorization id"),

@@ -29,6 +29,6 @@ class SaslAuthenticateResponse(Message, answers=SaslAuthenticateRequest):
     """A token of the server. ``session_lifetime_ms`` is the time to the next authentication; 0 means unlimited."""
 
     error_code: int = int16()
-    error_message: str | None = string(default=None, nullable=0)
+    error_message: str | None = string(nullable=0)
     auth_bytes: bytes = data()
     session_lifetime_ms: int = int64(since=1)
