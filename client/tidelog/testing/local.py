@@ -403,7 +403,10 @@ _MODULES = {_QUORUM: ("QuorumConfig", "metadata.log.dir"), _NODE: ("NodeConfig",
 def divide_settings(config: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
     """Return the settings of ``config`` by package. Raise ConfigError for a key that neither package knows."""
     per_module = {module: _known_settings(module, config) for module in _MODULES}
-    per_module[_NODE] |= {key: value for key, value in config.items() if is_listener_key(key)}
+    of_listeners = {key: value for key, value in config.items() if is_listener_key(key)}
+    per_module[_NODE] |= of_listeners
+    prefix = f"listener.name.{_controller_protocol(config).lower()}."
+    per_module[_QUORUM] |= {key: value for key, value in of_listeners.items() if key.startswith(prefix)}
     unknown = set(config) - {key for settings in per_module.values() for key in settings}
     if unknown:
         raise ConfigError(f"neither controllers nor nodes know the configuration {', '.join(sorted(unknown))}")

@@ -222,7 +222,9 @@ class _ClientSession:
                 await self._exchange(token)
             except grpc.aio.AioRpcError as error:
                 self.is_used = True
-                logger.warning("The login at %s could not be repeated: %s", self._host, error.details())
+                is_refused = error.code() is grpc.StatusCode.UNAUTHENTICATED
+                level = logging.WARNING if is_refused else logging.DEBUG
+                logger.log(level, "The login at %s could not be repeated: %s", self._host, error.details())
                 if time.monotonic() + _RENEWAL_RETRY_S < ends_s:
                     await asyncio.sleep(_RENEWAL_RETRY_S)
                     continue
