@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from tidelog_foundation.config import DynamicBrokerConfig
+from tidelog_foundation.config.endpoints import GRPC
 from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
@@ -128,6 +129,8 @@ class NodeContext:
     """The coordinator of groups, to which markers of their offsets go; None for a node that coordinates none."""
     transactions: TransactionCoordinator | None = None
     """The coordinator of transactions; None for a node that coordinates none, such as a simulated one."""
+    controller_listener: str = GRPC
+    """The name of the controllers' listener, which Kafka's clients see."""
     token_key: str | None = field(default=None, repr=False)
     """The secret key of delegation tokens; None in a cluster without them."""
     quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(lambda: 0, lambda: 0))

@@ -371,6 +371,7 @@ class Node:
             transactions=self._transactions,
             verifier=self._verifier,
             verification=lambda: self._settings.current.verification_settings(),
+            controller_listener=self._config.controller_listener.name,
             token_key=self._config.delegation_token_secret_key,
             has_authorizer=self._config.has_authorizer,
             quotas=self._quotas,

@@ -10,6 +10,7 @@ import grpc.aio
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl import SaslLogin
+from tidelog_foundation.sasl.scram_credentials import MECHANISMS as SCRAM
 from tidelog_foundation.sasl.scram_users import Credentials, ScramUsers
 from tidelog_foundation.sasl.settings import ListenerSaslSettings
 from tidelog_foundation.security.certificate_store import CertificateStore
@@ -86,5 +87,10 @@ class QuorumSecurity:
             raise ConfigError(
                 f"sasl.mechanism.controller.protocol {own_mechanism} is not in sasl.enabled.mechanisms of the listener "
                 f"{sasl.listener}: {', '.join(sasl.mechanisms)}"
+            )
+        if own_mechanism in SCRAM:
+            raise ConfigError(
+                f"sasl.mechanism.controller.protocol {own_mechanism}: controllers cannot log in to each other with it, "
+                "because its users are in the metadata log that they elect a leader for; nodes can"
             )
         return own_login(sasl.listener, sasl.mechanisms[own_mechanism])

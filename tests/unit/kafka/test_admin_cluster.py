@@ -1,6 +1,7 @@
 """UpdateFeatures, DescribeQuorum, changes of voters and UnregisterBroker, against a controller's core."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from kafka_admin import AdminNode, name_of, versions_of
@@ -175,6 +176,17 @@ def test_voter_is_added_and_removed_by_the_controllers():
         requests.RemoveRaftVoterRequest(voter_id=4, directory_id=DIRECTORY),
         requests.RemoveRaftVoterRequest(voter_id=4),
     ]
+
+
+def test_listener_of_controllers_has_the_name_that_the_node_knows():
+    node = AdminNode(1)
+    node.controller.quorum = requests.DescribeQuorumResponse(
+        leader_id=2, voters=(requests.QuorumReplica(2, 0, Endpoint("c2", 7), b"", 0, 0),)
+    )
+    node.node = replace(node.node, context=replace(node.node.context, controller_listener="GRPC_SSL"))
+    [controller] = quorum(node, version=2).nodes
+    assert [listener.name for listener in controller.listeners] == ["GRPC_SSL"]
+    assert add_voter(node, HERE, QuorumListener("GRPC_SSL", "c4", 9094)) is None
 
 
 def test_change_of_voters_is_refused_with_the_controllers_error_or_before_it_is_passed_on():

@@ -22,8 +22,6 @@ from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 from tidelog_quorum.metadata.image import MetadataImage
 
-_LISTENER = "GRPC"
-"""The listener name of controllers."""
 _MAX_NAMED = 5
 _KRAFT_VERSION = 1
 """The level of ``kraft.version`` that allows changes of the voters (KIP-853)."""
@@ -48,8 +46,9 @@ async def describe_quorum(
         return wire.DescribeQuorumResponse(error_code=error.code.code, error_message=error.message)
     state = _state(quorum, node.context.clock.wall_ms())
     state.observers += _brokers(quorum, node.context.metadata.image, node.context.clock.wall_ms())
+    name = node.context.controller_listener
     controllers = [
-        wire.QuorumNode(v.replica_id, [wire.QuorumListener(_LISTENER, v.endpoint.host, v.endpoint.port)])
+        wire.QuorumNode(v.replica_id, [wire.QuorumListener(name, v.endpoint.host, v.endpoint.port)])
         for v in quorum.voters
     ]
     return wire.DescribeQuorumResponse(
@@ -63,7 +62,7 @@ async def add_raft_voter(
     """Make a controller that follows the metadata log a voter (KIP-853)."""
     try:
         _check_cluster(node, request.cluster_id)
-        listener = _grpc_listener(request)
+        listener = _listener_of(request, node.context.controller_listener)
         await handlers.change_quorum(
             node.context,
             requests.AddRaftVoterRequest(
@@ -102,7 +101,7 @@ async def update_raft_voter(
         _check_cluster(node, request.cluster_id)
         quorum = await handlers.forward(node.context, requests.DescribeQuorumRequest())
         leader = _leader(quorum)
-        await handlers.change_quorum(node.context, _update(request))
+        await handlers.change_quorum(node.context, _update(request, node.context.controller_listener))
     except TidelogError as error:
         return wire.UpdateRaftVoterResponse(error_code=error.code.code, current_leader=leader)
     return wire.UpdateRaftVoterResponse(current_leader=leader)
@@ -140,7 +139,7 @@ def _check_cluster(node: KafkaNode, cluster_id: str | None) -> None:
         raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
 
 
-def _update(request: wire.UpdateRaftVoterRequest) -> requests.UpdateRaftVoterRequest:
+def _update(request: wire.UpdateRaftVoterRequest, listener_name: str) -> requests.UpdateRaftVoterRequest:
     feature = request.k_raft_version_feature
     if not any(request.voter_directory_id):
         raise error_for(ErrorCode.INVALID_REQUEST, f"controller {request.voter_id} has no directory id")
@@ -148,7 +147,7 @@ def _update(request: wire.UpdateRaftVoterRequest) -> requests.UpdateRaftVoterReq
         levels = f"{feature.min_supported_version} to {feature.max_supported_version}"
         text = f"controller {request.voter_id} supports kraft.version {levels}, and not {_KRAFT_VERSION}"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
-    listener = _grpc_listener(request)
+    listener = _listener_of(request, listener_name)
     return requests.UpdateRaftVoterRequest(
         voter_id=request.voter_id,
         directory_id=request.voter_directory_id,
@@ -163,12 +162,12 @@ def _leader(quorum: requests.DescribeQuorumResponse) -> wire.CurrentLeader:
     return wire.CurrentLeader(quorum.leader_id, quorum.leader_epoch, endpoint.host, endpoint.port)
 
 
-def _grpc_listener(request: wire.AddRaftVoterRequest | wire.UpdateRaftVoterRequest) -> wire.QuorumListener:
+def _listener_of(request: wire.AddRaftVoterRequest | wire.UpdateRaftVoterRequest, name: str) -> wire.QuorumListener:
     """Return the controller's listener. A controller has only one, whatever its name in the request."""
-    named = [listener for listener in request.listeners if listener.name == _LISTENER] or request.listeners
+    named = [listener for listener in request.listeners if listener.name == name] or request.listeners
     if len(named) != 1:
         names = ", ".join(listener.name for listener in request.listeners[:_MAX_NAMED]) or "none"
-        text = f"controller {request.voter_id} has one listener, {_LISTENER}; the request has {names}"
+        text = f"controller {request.voter_id} has one listener, {name}; the request has {names}"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     return named[0]
 
