@@ -6,6 +6,7 @@ import os
 import threading
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient
+from tidelog.cluster.config import ClientConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.transport.loop import run_sync
 from tidelog_spark.offsets import OffsetBound, Offsets, PartitionKey, check_within_log, resolve_offsets
@@ -23,7 +24,7 @@ class LogBounds:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._timeout_ms = min(options.poll_timeout_ms, _MAX_TIMEOUT_MS)
-        self._client = cluster_client(options.bootstrap_servers)
+        self._client = cluster_client(options.client)
 
     def latest(self, tolerate_missing: bool = False) -> Offsets:
         """Return the end of every partition; ``tolerate_missing`` leaves out deleted topics.
@@ -80,26 +81,20 @@ class LogBounds:
 FETCH_TIMEOUT_MS = 10_000
 """The timeout of a fetch from a node that is silent: a paused node must not hold up a query."""
 
-_REQUEST_TIMEOUT_MS = 5_000
-"""The timeout of requests that move no records."""
-
-_CLIENT_ID = "tidelog-spark"
 
 # Spark forks its workers: a child must not use its parent's channels.
-_clients: dict[tuple[int, str], ClusterClient] = {}
+_clients: dict[tuple[int, ClientConfig], ClusterClient] = {}
 _lock = threading.Lock()
 
 
-def cluster_client(bootstrap_servers: str) -> ClusterClient:
+def cluster_client(config: ClientConfig) -> ClusterClient:
     """Return this process's client of a cluster; created at first use and kept until the process ends.
 
     Raises:
-        ConfigError: ``bootstrap_servers`` is not a list of host:port.
+        ConfigError: The settings contradict each other, or a file cannot be read.
     """
-    key = (os.getpid(), bootstrap_servers)
+    key = (os.getpid(), config)
     with _lock:
         if key not in _clients:
-            _clients[key] = ClusterClient(
-                bootstrap_servers, client_id=_CLIENT_ID, request_timeout_ms=_REQUEST_TIMEOUT_MS
-            )
+            _clients[key] = config.cluster_client()
         return _clients[key]

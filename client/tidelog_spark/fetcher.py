@@ -51,7 +51,7 @@ def fetch_range(options: SourceOptions, planned: OffsetRange) -> Iterator[Fetche
         TidelogError: OFFSET_OUT_OF_RANGE for data loss, _TIMED_OUT or the last error after the poll timeout,
             UNKNOWN_TOPIC_OR_PARTITION if the topic is deleted.
     """
-    fetcher = RangeFetcher(cluster_client(options.bootstrap_servers), options, planned)
+    fetcher = RangeFetcher(cluster_client(options.client), options, planned)
     pending = _submit(fetcher, planned.start_offset)
     try:
         while True:

@@ -7,16 +7,26 @@ error that names it: nothing is accepted and ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from tidelog.cluster.config import ClientConfig
+from tidelog.cluster.security import SecurityConfig
 from tidelog_foundation.config import at_least, config_keys, not_empty, one_of, parse_config, setting
+from tidelog_foundation.config.providers import resolve_client_settings
 from tidelog_foundation.errors import ConfigError
 from tidelog_spark.offsets import EARLIEST, LATEST, OffsetBound, parse_bound
 
+_CLIENT_ID = "tidelog-spark"
+_REQUEST_TIMEOUT_MS = 5_000
+_KAFKA = "kafka."
+
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """The user's options, before it is known whether the query is a batch or a stream."""
+class SourceOptions(SecurityConfig):
+    """The user's options, before it is known whether the query is a batch or a stream.
+
+    The security settings are those of Tidelog's clients, with or without the prefix ``kafka.``.
+    """
 
     bootstrap_servers: str = setting(
         doc="Addresses of nodes, as host:port,host:port.",
@@ -70,6 +80,17 @@ class SourceOptions:
     )
 
     @property
+    def client(self) -> ClientConfig:
+        """The settings of the client that reads."""
+        security = {field.name: getattr(self, field.name) for field in fields(SecurityConfig)}
+        return ClientConfig(
+            bootstrap_servers=tuple(part.strip() for part in self.bootstrap_servers.split(",")),
+            client_id=_CLIENT_ID,
+            request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            **security,
+        )
+
+    @property
     def is_read_committed(self) -> bool:
         """True if records of uncommitted transactions are left out."""
         return self.isolation_level == "read_committed"
@@ -88,12 +109,17 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
     """Parse Spark's options, whose keys may be in any case.
 
     Raises:
-        ConfigError: a key is unknown (the nearest is named), missing or given twice, or a value is out of its limits.
+        ConfigError: a key is unknown (the nearest is named), missing or given twice, a value is out of its limits, or a
+            reference to a config provider has no value.
     """
     spelling = {key.lower(): key for key in config_keys(SourceOptions)}
-    named = {spelling.get(key.lower(), key): value for key, value in raw.items()}
-    if "bootstrap.servers" in named and "kafka.bootstrap.servers" in named:
-        raise ConfigError("both bootstrap.servers and kafka.bootstrap.servers are given; they mean the same")
+    spelling |= {f"{_KAFKA}{key}": key for key in config_keys(SecurityConfig)}
+    named: dict[str, str] = {}
+    for key, value in resolve_client_settings(raw).items():
+        name = spelling.get(key.lower(), key).removeprefix(_KAFKA)
+        if name in named:
+            raise ConfigError(f"both {name} and {_KAFKA}{name} are given; they mean the same")
+        named[name] = value
     return parse_config(SourceOptions, named)
 
 

@@ -118,3 +118,18 @@ def test_bound_must_name_every_partition() -> None:
     bound = parse_bound("startingOffsets", '{"t":{"0":23,"2":1}}', ["t"])
     with pytest.raises(ConfigError, match=r"it names t-0, t-2, the topics have t-0, t-1"):
         bound.of([("t", 0), ("t", 1)], "startingOffsets")
+
+
+@pytest.mark.parametrize("prefix", ["", "kafka.", "KAFKA."])
+def test_options_of_security_are_those_of_clients(prefix: str) -> None:
+    secret = {f"{prefix}security.protocol": "ssl", f"{prefix}ssl.key.password": "canary", f"{prefix}ssl.ca.pem": "ca"}
+    options = parse_options(MINIMAL | secret)
+    assert (options.client.security_protocol, options.client.ssl_key_password) == ("ssl", "canary")
+    assert options.client.bootstrap_servers == ("127.0.0.1:9092",)
+    assert "canary" not in repr(options) + repr(options.client)
+
+
+def test_option_is_a_reference_to_a_config_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY", "canary")
+    reference = {"config.providers": "env", "kafka.ssl.key.password": "${env:CANARY}"}
+    assert parse_options(MINIMAL | reference).ssl_key_password == "canary"
