@@ -66,8 +66,8 @@ chaos: $(VENV)/.dev ## Put a real cluster under faults and check what its client
 compat: $(VENV)/.dev ## Point Kafka's clients, its shell tools, Kafka Streams, Spark's Kafka source and kafka-python's own tests at a cluster (PEER=kafka: at Kafka's)
 	@TIDELOG_COMPAT=1 TIDELOG_COMPAT_PEER=$(or $(PEER),tidelog) $(BIN)/python -m pytest tests/compat --timeout 300 $(ARGS)
 
-secured: $(VENV)/.dev ## Run the contract suite on secured clusters (SECURITY=ssl)
-	@TIDELOG_CONTRACT_SECURITY=$(or $(SECURITY),ssl) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/contract \
+secured: $(VENV)/.dev ## Run the contract suite on secured clusters (SECURITY=sasl_ssl)
+	@TIDELOG_CONTRACT_SECURITY=$(or $(SECURITY),sasl_ssl) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/contract \
 		-k "not fake and not raft_engine" $(ARGS)
 
 build: $(VENV)/.dev ## Build the wheel into dist/

@@ -74,8 +74,8 @@ _Secure = Annotated[
     bool,
     typer.Option(
         "--secure",
-        help="Encrypt every connection, and give every process and the user admin a certificate. The certificates and "
-        "files for clients are in the folder security of the data.",
+        help="Encrypt and authenticate every connection, and authorize the user admin alone. Certificates, passwords "
+        "and files for clients are in the folder security of the data.",
     ),
 ]
 _AsJson = Annotated[
@@ -111,7 +111,7 @@ def dev(
                 node_ports=ports,
                 kafka_ports=kafka_ports,
                 on_busy_port=_report_busy_port,
-                security="ssl" if secure else None,
+                security="sasl_ssl" if secure else None,
             ) as cluster:
                 profile = _write_profile(cluster) if secure else None
                 if as_json:
@@ -129,9 +129,8 @@ def dev(
 
 
 def _write_profile(cluster: LocalCluster) -> Path:
-    """Write a profile with the settings of the user admin into a file of its own, and return its path."""
-    settings = cluster.client_settings()
-    profile = Profile(settings.pop("bootstrap.servers"), settings)
+    """Write a profile of the user admin, with a reference to the password, into a file of its own; return its path."""
+    profile = Profile(cluster.bootstrap_servers, cluster.security.profile_settings())
     path = cluster.security.folder / "profile.toml"
     write_profile("dev", profile, use=True, path=path)
     return path
@@ -144,7 +143,7 @@ def _print_addresses(cluster: LocalCluster, profile: Path | None) -> None:
         "data_dir": str(cluster.data_dir),
     }
     if profile is not None:
-        document |= {"profile": str(profile), "client_settings": cluster.client_settings()}
+        document |= {"profile": str(profile), "client_settings": cluster.security.profile_settings()}
     print_json(document)
 
 
@@ -173,7 +172,8 @@ def _explain_secured_clients(cluster: LocalCluster) -> None:
 
     folder, kafka_servers = cluster.security.folder, cluster.kafka_bootstrap_servers
     typer.echo("Settings of Tidelog's clients in Python:\n")
-    for key, value in cluster.client_settings().items():
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "config.providers": "file"}
+    for key, value in {**settings, **cluster.security.profile_settings()}.items():
         typer.echo(f"  {key}={value}")
     if kafka_servers:
         typer.echo("\nClients of Kafka:\n")

@@ -35,6 +35,7 @@ class Deployment:
 
     def __init__(self, cluster: FakeCluster | LocalCluster) -> None:
         self._cluster = cluster
+        self.is_secured = SECURITY is not None and isinstance(cluster, LocalCluster)
         cluster.__enter__()
         self.bootstrap_servers = cluster.bootstrap_servers
         self.cluster_id = cluster.cluster_id

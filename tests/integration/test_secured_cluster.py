@@ -19,9 +19,9 @@ from tidelog_foundation.errors import ConfigError
 DEADLINE_S = 30
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(1, 1, tmp_path_factory.mktemp("secured") / "data", security="ssl") as cluster:
+@pytest.fixture(scope="module", params=["ssl", "sasl_ssl"])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(1, 1, tmp_path_factory.mktemp("secured") / "data", security=request.param) as cluster:
         yield cluster
 
 
@@ -51,8 +51,19 @@ def test_folder_keeps_its_ports_and_its_authority(cluster: LocalCluster) -> None
     assert ports["node", 1].port == cluster.nodes[1].port
     assert ports["node", 1].kafka_port == cluster.nodes[1].kafka_port
     before = (cluster.security.folder / "ca.pem").read_text()
-    assert ClusterSecurity("ssl", cluster.security.folder).client_settings()["ssl.ca.location"]
+    protocol = "sasl_ssl" if cluster.security.has_sasl else "ssl"
+    assert ClusterSecurity(protocol, cluster.security.folder).client_settings() == cluster.security.client_settings()
     assert (cluster.security.folder / "ca.pem").read_text() == before
+
+
+def test_folder_of_an_open_cluster_is_refused(tmp_path: Path) -> None:
+    with LocalCluster(1, 0, tmp_path):
+        pass
+    with (
+        pytest.raises(ConfigError, match="is of a cluster without the users of"),
+        LocalCluster(1, 0, tmp_path, security="sasl_ssl"),
+    ):
+        pass
 
 
 def test_security_that_does_not_exist_and_users_that_do_not_are_refused(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -73,8 +73,9 @@ class LocalCluster:
     one of ``log_dirs_per_node`` also in ``data-2``, ``data-3`` and so on. ``place("node", 2)`` and
     ``place("controller", 1)`` return the places of processes that do not run as ordinary processes of this machine.
     With ``security="ssl"``, every connection has TLS, and every process and client a certificate of an authority that
-    the cluster creates in ``data_dir``; :meth:`client_settings` has the settings of clients. Without it, if ``config``
-    gives nodes or controllers TLS (``listener.security.protocol.map`` with ``GRPC:GRPC_SSL``, and
+    the cluster creates in ``data_dir``; with ``"sasl_ssl"``, clients log in with a password. An authorizer permits
+    everything to the user admin; :meth:`client_settings` has the settings of clients. Without ``security``, if
+    ``config`` gives nodes or controllers TLS (``listener.security.protocol.map`` with ``GRPC:GRPC_SSL``, and
     ``controller.listener.names`` of ``GRPC_SSL``), ``client_config`` has the settings with which the cluster itself
     connects: ``security.protocol`` and ``ssl.*``.
 
@@ -273,7 +274,8 @@ class LocalCluster:
 
     def _listeners(self, handle: ProcessHandle, module: str) -> str:
         if module == _QUORUM:
-            return f"{_controller_protocol(self._config)}://{handle.address}"
+            protocol = self._security.grpc_protocol if self._security else _controller_protocol(self._config)
+            return f"{protocol}://{handle.address}"
         grpc_name = self._security.grpc_protocol if self._security else GRPC
         kafka_name = self._security.kafka_protocol if self._security else PLAINTEXT
         return f"{grpc_name}://{handle.address},{kafka_name}://{handle.kafka_address}"
@@ -315,6 +317,8 @@ class LocalCluster:
             module, target = (_QUORUM, self.controllers) if kind == "controller" else (_NODE, self.nodes)
             directory = self.data_dir / f"{kind}-{node_id}"
             handle = ProcessHandle(node_id, module, place, directory, group)
+            if kind == "controller" and self._security is not None:
+                self._security.format(directory / "data")
             handle.configure(
                 {
                     "node.id": node_id,
