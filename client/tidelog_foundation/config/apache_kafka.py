@@ -19,7 +19,7 @@ FIXED_KEYS = _keys(
     controlled.shutdown.enable
     controller.quorum.append.linger.ms controller.quorum.election.backoff.max.ms
     controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
-    controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
+    controller.socket.timeout.ms
     create.topic.policy.class.name
     delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
     delegation.token.secret.key
@@ -40,7 +40,7 @@ FIXED_KEYS = _keys(
     metadata.max.retention.ms
     metrics.num.samples metrics.recording.level metrics.sample.window.ms
     num.replica.alter.log.dirs.threads offsets.load.buffer.size process.roles
-    producer.purgatory.purge.interval.requests queued.max.requests quota.window.num quota.window.size.seconds
+    producer.purgatory.purge.interval.requests queued.max.requests
     remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
     remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
     remote.log.manager.task.interval.ms remote.log.manager.thread.pool.size
@@ -83,8 +83,6 @@ DYNAMIC_KEYS: Mapping[str, str] = MappingProxyType(
         "background.threads": "INT",
         "log.local.retention.bytes": "LONG",
         "log.local.retention.ms": "LONG",
-        "max.connection.creation.rate": "INT",
-        "max.connections.per.ip.overrides": "STRING",
         "metric.reporters": "LIST",
         "num.io.threads": "INT",
         "num.network.threads": "INT",

@@ -20,8 +20,9 @@ from tidelog_foundation.config.topic import (
     UNLIMITED,
     TopicConfig,
 )
-from tidelog_foundation.config.validators import any_of, at_least, between, one_of
+from tidelog_foundation.config.validators import address_limits, any_of, at_least, between, one_of
 
+_INT32_MAX = 2**31 - 1
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
@@ -176,6 +177,32 @@ class DynamicBrokerConfig:
         at_least(1),
     )
 
+    max_connections: int = dynamic_int_setting(
+        _INT32_MAX,
+        "The maximum number of connections of all Kafka listeners; further ones are closed immediately. If "
+        "the inter-broker listener is one of several, connections of nodes are accepted nevertheless, in "
+        "place of the connection of another listener that has been idle for longest. Of the process's file "
+        "descriptors, 256, but at most an eighth, are reserved for logs.",
+        between(1, _INT32_MAX),
+    )
+    max_connections_per_ip: int = dynamic_int_setting(
+        _INT32_MAX,
+        "The maximum number of connections from one address; further ones are closed immediately.",
+        between(0, _INT32_MAX),
+    )
+    max_connections_per_ip_overrides: str = dynamic_setting(
+        "",
+        "The maximum number of connections from single addresses, in place of max.connections.per.ip: "
+        "address:number,address:number,... An IPv6 address is in brackets.",
+        address_limits,
+    )
+    max_connection_creation_rate: int = dynamic_int_setting(
+        _INT32_MAX,
+        "The maximum rate of new connections of all Kafka listeners except the inter-broker listener, per second. "
+        "Further ones wait to be accepted. The quota connection_creation_rate limits that of an address.",
+        between(1, _INT32_MAX),
+    )
+
     def __post_init__(self) -> None:
         if self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads < 1024**2:
             raise ValueError(
@@ -207,6 +234,7 @@ _READ_ONLY_KEYS = """
     broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms
     cluster.id connection.failed.authentication.delay.ms connections.max.idle.ms connections.max.reauth.ms
     controlled.shutdown.timeout.ms controller.listener.names
+    controller.quota.window.num controller.quota.window.size.seconds
     controller.quorum.append.max.bytes controller.quorum.append.max.inflight
     controller.quorum.append.max.inflight.bytes controller.quorum.bootstrap.servers
     controller.quorum.election.timeout.ms controller.quorum.engine controller.quorum.heartbeat.interval.ms
@@ -223,14 +251,14 @@ _READ_ONLY_KEYS = """
     listener.security.protocol.map listeners
     log.cleaner.enable log.dirs log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.retention.check.interval.ms log.retention.hours log.retention.minutes log.roll.hours log.roll.jitter.hours
-    max.connections max.connections.per.ip max.incremental.fetch.session.cache.slots
+    max.incremental.fetch.session.cache.slots
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     node.id num.partitions num.recovery.threads.per.data.dir offset.metadata.max.bytes
     offsets.commit.timeout.ms offsets.retention.check.interval.ms offsets.retention.minutes
     offsets.topic.compression.codec offsets.topic.num.partitions offsets.topic.replication.factor
     offsets.topic.segment.bytes
     producer.id.expiration.check.interval.ms producer.id.expiration.ms queued.max.request.bytes
-    queued.max.response.bytes
+    queued.max.response.bytes quota.window.num quota.window.size.seconds
     replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
     replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
     replica.selector.class replica.socket.timeout.ms

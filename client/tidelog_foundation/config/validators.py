@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 from typing import Any
@@ -77,3 +78,27 @@ def throttled_replicas(values: tuple[str, ...]) -> None:
     """Accept ``*`` or a list of ``partition:broker`` only (Kafka's ThrottledReplicaListValidator, KIP-73)."""
     if values != ("*",) and not all(_REPLICA.fullmatch(v) for v in values):
         raise ValueError("must be * or a list of partition:broker")
+
+
+def address_limits(text: str) -> None:
+    """Accept numbers by address, as :func:`parse_address_limits` reads them."""
+    parse_address_limits(text)
+
+
+def parse_address_limits(text: str) -> dict[str, int]:
+    """Return the numbers in ``address:number,address:number``, by address.
+
+    Raises:
+        ValueError: An entry is invalid; the message contains it.
+    """
+    limits = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, _, number = entry.rpartition(":")
+        try:
+            address = str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]")))
+            limits[address] = int(number)
+        except ValueError:
+            raise ValueError(f"{entry!r} is not an address and a number, such as 10.0.0.1:100") from None
+        if limits[address] < 0:
+            raise ValueError(f"{entry!r}: the number must be at least 0")
+    return limits

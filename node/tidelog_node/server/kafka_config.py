@@ -6,8 +6,10 @@ Keys and defaults are Kafka's (SocketServerConfigs) unless stated otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tidelog_foundation.config import any_of, at_least, between, int_setting, one_of, setting
+from tidelog_foundation.config.validators import parse_address_limits
 from tidelog_foundation.quotas.rate import Windows
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.server.transaction_config import TransactionCoordinatorConfig
@@ -24,19 +26,6 @@ class KafkaListenerConfig(TransactionCoordinatorConfig):
         100 * 1024**2,
         "The most bytes of one request. A Kafka client's connection that announces more is closed, and a gRPC "
         "request that is larger is refused with RESOURCE_EXHAUSTED.",
-        between(1, _INT32_MAX),
-    )
-    max_connections: int = int_setting(
-        _INT32_MAX,
-        "The maximum number of connections of all Kafka listeners; further ones are closed immediately. If "
-        "the inter-broker listener is one of several, connections of nodes are accepted nevertheless, in "
-        "place of the connection of another listener that has been idle for longest. Of the process's file "
-        "descriptors, 256, but at most an eighth, are reserved for logs.",
-        between(1, _INT32_MAX),
-    )
-    max_connections_per_ip: int = int_setting(
-        _INT32_MAX,
-        "The maximum number of connections from one address; further ones are closed immediately.",
         between(1, _INT32_MAX),
     )
     connections_max_idle_ms: int = setting(
@@ -73,6 +62,8 @@ class KafkaListenerConfig(TransactionCoordinatorConfig):
             request_max_bytes=self.socket_request_max_bytes,
             max_connections=self.max_connections,
             max_connections_per_ip=self.max_connections_per_ip,
+            max_connections_of_ips=MappingProxyType(parse_address_limits(self.max_connections_per_ip_overrides)),
+            max_creation_rate=self.max_connection_creation_rate,
             max_idle_s=self.connections_max_idle_ms / 1000,
             send_buffer_bytes=self.socket_send_buffer_bytes,
             receive_buffer_bytes=self.socket_receive_buffer_bytes,

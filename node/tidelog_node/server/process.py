@@ -447,6 +447,7 @@ class Node:
             config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
         )
         self._cleaner.change(config)
+        self._kafka.change_limits(config.listener_limits())
 
     def _clean_logs(self, settings: CleanerSettings) -> Coroutine[None, None, None]:
         return clean_logs(self._registry, self._directories, settings, self._clock, self._directories.files)

@@ -17,6 +17,7 @@ from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.server.connection import Connection
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.kafka.server.listener import KafkaListeners
+from tidelog_node.quotas.client_quotas import ClientQuotas
 
 METADATA, PRODUCE = ApiKey.METADATA, ApiKey.PRODUCE
 MIB = 1024**2
@@ -123,7 +124,9 @@ def test_port_that_another_process_listens_on_meanwhile_is_told_by_its_address()
                 other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 other.bind(("127.0.0.1", port))
                 other.listen()
-                node = SimpleNamespace(context=SimpleNamespace(response_budget=None, quotas=None))
+                node = SimpleNamespace(
+                    context=SimpleNamespace(response_budget=None, quotas=ClientQuotas(lambda: 0, lambda: 0))
+                )
                 with pytest.raises(ConfigError, match=rf"cannot listen on 127.0.0.1:{port}: Address already in use$"):
                     await listeners.serve(node, {}, None)  # type: ignore[arg-type]
                 await listeners.stop(0)
@@ -138,7 +141,9 @@ def test_ipv6_listener_is_reached_and_its_port_can_be_taken_again_at_once(host: 
         for _ in range(3):
             with KafkaListeners.bind([NamedListener("PLAINTEXT", host, port)], ListenerLimits()) as listeners:
                 port = listeners.ports["PLAINTEXT"]
-                node = SimpleNamespace(context=SimpleNamespace(response_budget=None, quotas=None))
+                node = SimpleNamespace(
+                    context=SimpleNamespace(response_budget=None, quotas=ClientQuotas(lambda: 0, lambda: 0))
+                )
                 await listeners.serve(node, {}, None)  # type: ignore[arg-type]
                 for address in ("127.0.0.1", "::1") if host == "::" else ("::1",):
                     with socket.create_connection((address, port)):

@@ -22,10 +22,13 @@ from support.kafka_requests import (
 
 from tidelog import AdminClient, KafkaException, Producer
 from tidelog.admin import (
+    AlterConfigOpType,
     ClientQuotaAlteration,
     ClientQuotaAlterationOp,
     ClientQuotaEntity,
     ClientQuotaFilter,
+    ConfigEntry,
+    ConfigResource,
     NewPartitions,
     NewTopic,
 )
@@ -327,3 +330,40 @@ def test_quotas_of_a_client_id_leave_others_alone(cluster: FakeCluster, limit) -
         for _ in range(20):
             assert throttle_of_produce(modest.ask(produced(batch(1_000)), 7)) == 0
         assert time.monotonic() - begin < 1
+
+
+def test_connections_of_an_address_over_its_quota_are_held_and_closed(cluster: FakeCluster, limit) -> None:
+    limit(ClientQuotaEntity({"ip": "127.0.0.1"}), connection_creation_rate=2)
+    outcomes = []
+    for _ in range(6):
+        begin = time.monotonic()
+        with connected(cluster) as client:
+            try:
+                client.ask(MetadataRequest(topics=None), 8)
+                outcomes.append(0.0)
+            except (AssertionError, ConnectionError):
+                outcomes.append(time.monotonic() - begin)
+    assert outcomes[:4] == [0.0] * 4, "two windows of the limit are free"
+    assert all(0.1 <= held <= 1.5 for held in outcomes[4:5])
+    limit(ClientQuotaEntity({"ip": "127.0.0.1"}), connection_creation_rate=None)
+    with connected(cluster) as client:
+        client.ask(MetadataRequest(topics=None), 8)
+
+
+def test_a_listener_over_its_rate_accepts_later_and_refuses_none(cluster: FakeCluster) -> None:
+    resource = ConfigResource("BROKER", "1", incremental_configs=[_rate("2")])
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        admin.incremental_alter_configs([resource])[resource].result(10)
+        try:
+            begin = time.monotonic()
+            for _ in range(7):
+                with connected(cluster) as client:
+                    client.ask(MetadataRequest(topics=None), 8)
+            assert 0.3 <= time.monotonic() - begin <= 5
+        finally:
+            back = ConfigResource("BROKER", "1", incremental_configs=[_rate("2147483647")])
+            admin.incremental_alter_configs([back])[back].result(10)
+
+
+def _rate(value: str) -> ConfigEntry:
+    return ConfigEntry("max.connection.creation.rate", value, incremental_operation=AlterConfigOpType.SET)

@@ -46,6 +46,10 @@ class Connections:
     def __len__(self) -> int:
         return len(self._all)
 
+    def change_limits(self, limits: ListenerLimits) -> None:
+        """Apply limits to new connections. Those that exist stay."""
+        self._limits = limits
+
     def admit(self, connection: Connection) -> bool:
         """Accept a new connection, or refuse it if there are too many or the node is stopping."""
         limits, host = self._limits, connection.host
@@ -69,10 +73,11 @@ class Connections:
         """Return whether a host with ``others`` beside its connections may have one more."""
         if self._is_draining:
             return False
-        if self._per_host[host] + others < self._limits.max_connections_per_ip:
+        limit = self._limits.max_connections_of_ips.get(host, self._limits.max_connections_per_ip)
+        if self._per_host[host] + others < limit:
             return True
         text = "A connection from %s is refused: it has %d connections, the limit max.connections.per.ip"
-        self._log.warning(text, host, self._limits.max_connections_per_ip)
+        self._log.warning(text, host, limit)
         return False
 
     def forget(self, connection: Connection) -> None:

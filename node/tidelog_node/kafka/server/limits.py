@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from tidelog_foundation.transport.budget import ByteBudget
@@ -26,6 +27,10 @@ class ListenerLimits:
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 2**31 - 1
     max_connections_per_ip: int = 2**31 - 1
+    max_connections_of_ips: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """The limits of single addresses."""
+    max_creation_rate: int = 2**31 - 1
+    """The maximum number of new connections per second."""
     max_idle_s: float = 600.0
     send_buffer_bytes: int = -1
     """SO_SNDBUF; -1 means the system default."""

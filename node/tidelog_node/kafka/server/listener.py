@@ -16,6 +16,7 @@ from tidelog_foundation.log_limit import LogLimit
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.served import Api, KafkaNode
+from tidelog_node.kafka.server.acceptance import Acceptance, ListeningSocket
 from tidelog_node.kafka.server.authentication import Session
 from tidelog_node.kafka.server.connection import Connection, Served
 from tidelog_node.kafka.server.connections import Connections, max_handshakes
@@ -25,6 +26,7 @@ from tidelog_node.kafka.server.logins import ListenerSasl, LoginCounts, Logins
 from tidelog_node.kafka.server.sasl import SaslConnection
 from tidelog_node.kafka.server.session import ClientSession
 from tidelog_node.kafka.server.tls import ListenerTls, TlsConnection
+from tidelog_node.quotas.connection_rates import ConnectionRates
 
 logger = logging.getLogger(__name__)
 _BACKLOG: Final = 512
@@ -48,7 +50,9 @@ class KafkaListeners:
         self._limits = limits
         self._tls = tls
         self._inter_broker = inter_broker
-        self._servers: list[asyncio.Server] = []
+        self._listening: list[ListeningSocket] = []
+        self._acceptance: Acceptance | None = None
+        self._rates: ConnectionRates | None = None
         self._connections: Connections | None = None
         self._handshakes: Handshakes | None = None
         self._logins: Logins | None = None
@@ -117,6 +121,9 @@ class KafkaListeners:
         log, failures = LogLimit(logger, loop.time), LogLimit(logger, loop.time)
         protected = self._inter_broker if len(self.sockets) > 1 else None
         self._connections = Connections(self._limits, log, protected)
+        quotas = node.context.quotas
+        self._rates = ConnectionRates(quotas.now_ms, quotas.windows, self._limits.max_creation_rate)
+        self._acceptance = Acceptance(self._rates, quotas, log)
         scratch = bytearray(_SCRATCH_BYTES)
         by_number = {int(key): api for key, api in apis.items()}
         served = Served(by_number, node, requests, node.context.response_budget, self._limits, scratch, log, failures)
@@ -135,13 +142,26 @@ class KafkaListeners:
             make: Callable[[], asyncio.BaseProtocol] = partial(connect, name)
             if tls is not None:
                 make = partial(TlsConnection, tls, name, self._handshakes, received, connect)
-            self._servers.append(await loop.create_server(make, sock=bound, backlog=_BACKLOG))
+            listening = ListeningSocket(bound, _BACKLOG)
+            self._listening.append(listening)
+            if name != protected:
+                make = partial(self._acceptance.accept, name, make, listening.pause)
+            await listening.serve(make)
+
+    def change_limits(self, limits: ListenerLimits) -> None:
+        """Apply the limits on the number and rate of connections to new ones."""
+        self._limits = limits
+        if self._connections is not None and self._rates is not None:
+            self._connections.change_limits(limits)
+            self._rates.limit = limits.max_creation_rate
 
     async def stop(self, grace_s: float) -> None:
         """Accept no more connections, and close each one when it is answered, or after ``grace_s``."""
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
+        for listening in self._listening:
+            listening.close()
+        self._listening.clear()
+        if self._acceptance is not None:
+            self._acceptance.close_held()
         if self._handshakes is not None:
             self._handshakes.abort_all()
         if self._connections is not None:
