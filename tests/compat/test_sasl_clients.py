@@ -16,6 +16,7 @@ import kafka
 import pytest
 from acknowledged import wait_for
 from certificates import Authority
+from compat.java_tools import run
 
 from tidelog.testing import LocalCluster
 
@@ -179,6 +180,25 @@ def test_aiokafka_produces_and_consumes_after_a_login(secured: Secured) -> None:
         assert values == [b"%d" % n for n in range(100)]
 
     asyncio.run(main())
+
+
+@pytest.mark.compat
+def test_kafkas_shell_tools_log_in_and_name_the_error_of_a_refused_login(secured: Secured, tmp_path: Path) -> None:
+    def topics(password: str) -> str:
+        settings = {
+            "security.protocol": secured.protocol,
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{PLAIN_MODULE} required username="alice" password="{password}";',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": secured.ca,
+        }
+        path = tmp_path / "client.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        servers = ("--bootstrap-server", secured.cluster.kafka_bootstrap_servers)
+        return run("kafka-topics", *servers, "--command-config", str(path), "--list").said
+
+    assert "Error" not in topics("wonderland")
+    assert "Authentication failed: Invalid username or password" in topics("wrong")
 
 
 @pytest.mark.compat
