@@ -54,7 +54,7 @@ class ApacheKafka(Peer):
     ) -> None:
         """``folder`` is empty and receives all files of the cluster; its creator removes it.
 
-        ``settings`` and ``java_options`` are added to those of all processes. Measurements use none.
+        ``settings`` and ``java_options`` are added to those of all processes.
         """
         super().__init__(f"Apache Kafka {installation.version}", size)
         self._java = _Java(installation, java_options)

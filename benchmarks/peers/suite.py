@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from benchmarks.machine import facts
 from benchmarks.options import Options
-from benchmarks.peers import transactions, work
+from benchmarks.peers import logins, transactions, work
 from benchmarks.peers.apache_kafka import ApacheKafka
 from benchmarks.peers.clusters import Clusters
 from benchmarks.peers.maven import find_installation
@@ -42,7 +42,9 @@ _WHOLE_PARTS: dict[str, Part] = {
 _SMALL_PARTS: dict[str, Part] = {"produce-one": partial(work.produce, at_least=0.6)}
 _FRESH_PARTS: dict[str, Part] = {"open-transactions": open_transactions}
 """The parts that need clusters which have done nothing else."""
-PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS)
+_LOGINS = "logins"
+"""The part with clusters of its own, whose listeners have SASL_SSL."""
+PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, _LOGINS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,6 +86,19 @@ def measure(options: Options, parts: Sequence[str], alone: str | None) -> Iterat
             with _clusters(options, size, alone) as clusters:
                 clusters.start()
                 yield from _run(clusters, of_size, parts)
+    if _LOGINS in parts:
+        yield _LOGINS, _logins(options, alone)
+
+
+def _logins(options: Options, alone: str | None) -> list[Result]:
+    with options.scratch() as folder:
+        ours, theirs = folder / _TIDELOG, folder / _KAFKA
+        for each in (ours, theirs):
+            each.mkdir()
+        settings = logins.settings(ours, "GRPC:GRPC"), logins.settings(theirs, "CONTROLLER:PLAINTEXT")
+        with _clusters(options, _SMALL, alone, *settings) as clusters:
+            folders = (ours, theirs) if alone is None else (ours,) if alone == _TIDELOG else (theirs,)
+            return logins.logins(clusters, {p.name: f for p, f in zip(clusters.peers, folders, strict=True)})
 
 
 def _run(clusters: Clusters, parts: dict[str, Part], asked: Sequence[str]) -> Iterator[tuple[str, list[Result]]]:
@@ -93,14 +108,23 @@ def _run(clusters: Clusters, parts: dict[str, Part], asked: Sequence[str]) -> It
 
 
 @contextmanager
-def _clusters(options: Options, size: Size, alone: str | None) -> Iterator[Clusters]:
-    """Yield the prepared clusters, and end them afterwards; after an error, print their output."""
+def _clusters(
+    options: Options,
+    size: Size,
+    alone: str | None,
+    ours: Mapping[str, object] | None = None,
+    theirs: Mapping[str, object] | None = None,
+) -> Iterator[Clusters]:
+    """Yield the prepared clusters, and end them afterwards; after an error, print their output.
+
+    ``ours`` and ``theirs`` are settings of Tidelog and of Apache Kafka.
+    """
     with options.scratch() as folder:
         peers: list[Peer] = []
         if alone != _KAFKA:
-            peers.append(TidelogCluster(size))
+            peers.append(TidelogCluster(size, ours))
         if alone != _TIDELOG:
-            peers.append(ApacheKafka(find_installation(), size, folder))
+            peers.append(ApacheKafka(find_installation(), size, folder, theirs))
         clusters = Clusters(peers, options)
         try:
             for peer in peers:

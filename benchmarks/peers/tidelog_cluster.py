@@ -20,8 +20,10 @@ _OWN_SETTINGS = {"inter.broker.listener.name": "PLAINTEXT"}
 class TidelogCluster(Peer):
     """A cluster of Tidelog processes with the settings of the peer."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, settings: Mapping[str, object] | None = None) -> None:
+        """``settings`` are added to those of all processes."""
         super().__init__("Tidelog", size)
+        self._settings = settings or {}
         self._cluster: LocalCluster | None = None
 
     def prepare(self) -> None:
@@ -31,7 +33,8 @@ class TidelogCluster(Peer):
                 compileall.compile_dir(Path(folder), quiet=2)
 
     def start(self) -> None:
-        self._cluster = LocalCluster(self.size.controllers, self.size.brokers, config={**SETTINGS, **_OWN_SETTINGS})
+        config = {**SETTINGS, **_OWN_SETTINGS, **self._settings}
+        self._cluster = LocalCluster(self.size.controllers, self.size.brokers, config=config)
         self._cluster.start()
 
     @property
