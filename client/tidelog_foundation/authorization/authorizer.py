@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tidelog_foundation.ids import AclId
-from tidelog_foundation.requests.acls import AclBinding, AclOperation, ResourceType
+from tidelog_foundation.requests.acls import (
+    AclBinding,
+    AclCreationResult,
+    AclDeletionResult,
+    AclFilter,
+    AclOperation,
+    ResourceType,
+)
 from tidelog_foundation.security import Principal
 
 
@@ -36,20 +44,60 @@ class Action:
     log_if_denied: bool = True
 
 
-class Authorizer(Protocol):
-    """Decides for one process. Called on its event loop, so an implementation must not block."""
+class Authorizer(ABC):
+    """Decides for one process. A class that is named in ``authorizer.class.name`` inherits from it (KIP-504).
 
+    One object is made without arguments, configured, started, and asked on the process's event loop, so that no method
+    may block. A request fails if a method raises an exception.
+    """
+
+    def configure(self, settings: Mapping[str, str]) -> None:  # noqa: B027  # optional
+        """Take the settings of authorization and ``node.id``. The default ignores them.
+
+        Raises:
+            ConfigError: A setting is invalid. The process does not start.
+        """
+
+    async def start(self) -> None:  # noqa: B027  # optional
+        """Load what the authorizer needs, before clients are served. The default does nothing."""
+
+    @abstractmethod
     def authorize(self, origin: RequestOrigin, actions: Sequence[Action]) -> Sequence[bool]:
         """Return for each action whether it is allowed."""
 
     def authorize_by_resource_type(
         self, origin: RequestOrigin, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Return whether an operation is allowed on at least one resource of a type (KIP-679)."""
+        """Return whether an operation is allowed on at least one resource of a type (KIP-679). By default it is not."""
+        return False
 
     @property
     def decides_by_acls(self) -> bool:
-        """True if permissions depend on the ACLs alone, so that callers may remember them until the ACLs change."""
+        """True if permissions depend on the ACLs of :meth:`set_acls` alone.
 
-    def set_acls(self, acls: Mapping[AclId, AclBinding]) -> None:
-        """Use these ACLs, by id. Called with those of the metadata log before each request, mostly with the same."""
+        Permissions are then remembered until the ACLs change. By default, each request is decided.
+        """
+        return False
+
+    def set_acls(self, acls: Mapping[AclId, AclBinding]) -> None:  # noqa: B027  # optional
+        """Use the ACLs of the metadata log, by id. Called before decisions when they have changed.
+
+        The default ignores them.
+        """
+
+
+@runtime_checkable
+class AclStore(Protocol):
+    """ACLs that an authorizer keeps itself, in place of those of the metadata log.
+
+    An authorizer with these methods answers the requests of administrators on the node that receives them.
+    """
+
+    async def create_acls(self, acls: Sequence[AclBinding]) -> Sequence[AclCreationResult]:
+        """Create ACLs, and return the outcome for each."""
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> Sequence[AclDeletionResult]:
+        """Delete the ACLs that match any of the filters, and return the outcome for each filter."""
+
+    async def acls(self, acl_filter: AclFilter) -> Sequence[AclBinding]:
+        """Return the ACLs that match a filter."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog_foundation.authorization.authorizer import Authorizer
 from tidelog_foundation.authorization.standard import StandardRules
 from tidelog_foundation.authorization.standard_authorizer import STANDARD_AUTHORIZER, StandardAuthorizer
 from tidelog_foundation.config.settings import setting
-from tidelog_foundation.config.validators import one_of
+from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security import Principal
+
+ENTRY_POINTS: Final = "tidelog.authorizers"
+"""The group of entry points that name authorizers."""
 
 
 def parse_super_users(text: str) -> frozenset[str]:
@@ -28,8 +34,9 @@ class AuthorizerSettings:
 
     authorizer_class_name: str = setting(
         "",
-        f"The authorizer of requests: {STANDARD_AUTHORIZER} decides by ACLs. Without one, everybody may do everything.",
-        one_of("", STANDARD_AUTHORIZER),
+        f"The authorizer of requests: {STANDARD_AUTHORIZER} decides by ACLs; module:Class, or the name of an entry "
+        f"point of the group {ENTRY_POINTS}, is a class that inherits from "
+        "tidelog_foundation.authorization.Authorizer. Without one, everybody may do everything.",
     )
     super_users: str = setting(
         "",
@@ -44,9 +51,44 @@ class AuthorizerSettings:
         """True if an authorizer decides about requests."""
         return bool(self.authorizer_class_name)
 
-    def new_authorizer(self) -> Authorizer | None:
-        """Return the authorizer, None without one."""
+    def new_authorizer(self, node_id: int) -> Authorizer | None:
+        """Return the authorizer of a process, configured but not started; None without one.
+
+        Raises:
+            ConfigError: The class does not exist or is no authorizer, or refuses its settings.
+        """
         if not self.has_authorizer:
             return None
-        rules = StandardRules(parse_super_users(self.super_users), allow_if_no_acl=self.allow_everyone_if_no_acl_found)
-        return StandardAuthorizer(rules)
+        if self.authorizer_class_name == STANDARD_AUTHORIZER:
+            super_users = parse_super_users(self.super_users)
+            return StandardAuthorizer(StandardRules(super_users, allow_if_no_acl=self.allow_everyone_if_no_acl_found))
+        authorizer = _class_of(self.authorizer_class_name)()
+        authorizer.configure(
+            {
+                "node.id": str(node_id),
+                "super.users": self.super_users,
+                "allow.everyone.if.no.acl.found": str(self.allow_everyone_if_no_acl_found).lower(),
+            }
+        )
+        return authorizer
+
+
+def _class_of(name: str) -> type[Authorizer]:
+    """Return the class that ``module:Class`` or an entry point names."""
+    try:
+        found = _load(name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"authorizer.class.name {name} cannot be loaded: {error}") from error
+    if not isinstance(found, type) or not issubclass(found, Authorizer):
+        raise ConfigError(f"authorizer.class.name {name} must inherit from tidelog_foundation.authorization.Authorizer")
+    return found
+
+
+def _load(name: str) -> object:
+    module, colon, attribute = name.partition(":")
+    if colon:
+        return getattr(importlib.import_module(module), attribute)
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS, name=name)
+    for point in points:
+        return point.load()
+    raise ImportError(f"it is neither {STANDARD_AUTHORIZER} nor module:Class nor an entry point of {ENTRY_POINTS}")

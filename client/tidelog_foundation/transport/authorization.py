@@ -39,6 +39,10 @@ class AuthorizingGuard:
         self._topic_name = topic_name
         self._listener = listener
 
+    async def start(self) -> None:
+        """Start the authorizer, before the services are served."""
+        await self._authorizer.start()
+
     async def answer(self, method: str, request: Q, caller: Caller, handle: Callable[[Q], Awaitable[R]]) -> R:
         """Return the response of ``handle`` to the allowed part of a request, with the denials.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from tidelog_foundation.authorization import AclStore
 from tidelog_foundation.config import DynamicBrokerConfig
 from tidelog_foundation.config.endpoints import GRPC
 from tidelog_foundation.config.settings import SettingInfo
@@ -137,6 +138,8 @@ class NodeContext:
     """The quotas of the node's clients; the default has no limits."""
     has_authorizer: bool = False
     """True if an authorizer decides about requests, so that ACLs have an effect."""
+    acl_store: AclStore | None = None
+    """The ACLs of an authorizer that keeps its own; None if they are in the metadata log."""
 
     def partition(self, topic: str, index: int) -> Partition:
         """Return a partition that this node hosts.

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
-from tidelog_foundation.authorization import Authorizer
+from tidelog_foundation.authorization import AclStore, Authorizer
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
@@ -167,6 +167,7 @@ class Node:
             config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
         )
         self._broker_id = BrokerId(config.node_id)
+        self._authorizer = config.new_authorizer(config.node_id)
         self._cache = MetadataCache(config.inter_broker_listener.name)
         users = ScramUsers(lambda: self._cache.image.scram_credentials)
         token_key = settings.current.delegation_token_secret_key
@@ -349,6 +350,9 @@ class Node:
         return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]
 
     async def _open_listeners(self) -> None:
+        authorizer = self._authorizer
+        if authorizer is not None:
+            await authorizer.start()
         self.context = context = NodeContext(
             self._broker_id,
             self._config.cluster_id,
@@ -373,7 +377,8 @@ class Node:
             verification=lambda: self._settings.current.verification_settings(),
             controller_listener=self._config.controller_listener.name,
             token_key=self._config.delegation_token_secret_key,
-            has_authorizer=self._config.has_authorizer,
+            has_authorizer=authorizer is not None,
+            acl_store=authorizer if isinstance(authorizer, AclStore) else None,
             quotas=self._quotas,
         )
         self._transactions.connect(NodeMarkerSender(context, self._node_calls))
@@ -384,7 +389,6 @@ class Node:
         gate = CallQuotas(self._quotas)
         identify = self._sasl.identify or callers_of(self._certificates.get(self._config.grpc_listener.name))
         self._sasl.add_to(self._server)
-        authorizer = self._config.new_authorizer()
         guard = None if authorizer is None else self._grpc_guard(authorizer)
         for service in (
             log_service(context, budget, guard),

@@ -60,7 +60,7 @@ STREAMS: Final[Mapping[str, AclOperation | None]] = {
 
 def controller_guard(config: QuorumConfig) -> ControllerGuard | None:
     """Return the guard of a controller, None without an authorizer."""
-    authorizer = config.new_authorizer()
+    authorizer = config.new_authorizer(config.node_id)
     return None if authorizer is None else ControllerGuard(authorizer, listener_protocol(config.listeners))
 
 

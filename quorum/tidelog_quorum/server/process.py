@@ -96,6 +96,7 @@ class ControllerServer:
         self._connections = BrokerConnections(self.quorum, _monotonic_ms)
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
         security.follow(lambda: self.quorum.controller.committed.scram_credentials)
+        self._guard = guard
         if guard is not None:
             guard.follow(self.quorum)
         for service in self._services(feed):
@@ -124,6 +125,8 @@ class ControllerServer:
             TidelogError: see :meth:`run`.
         """
         self._security.start()
+        if self._guard is not None:
+            await self._guard.start()
         await self._engine.start(self.quorum)
         await self._server.start()
         await self._health_port.start()
