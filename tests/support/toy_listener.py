@@ -196,7 +196,7 @@ async def open_listener(
     responses, budget = ResponseBudget(2**30), ByteBudget(request_limit)
     metadata = SimpleNamespace(image=MetadataImage(offset=7))
     context = SimpleNamespace(response_budget=responses, metadata=metadata, quotas=ClientQuotas(lambda: 0, lambda: 0))
-    node = cast(KafkaNode, SimpleNamespace(context=context))
+    node = cast(KafkaNode, SimpleNamespace(context=context, guard=None))
     addresses = [NamedListener(name, "127.0.0.1", 0) for name in names]
     with KafkaListeners.bind(addresses, limits or ListenerLimits(), inter_broker, tls or {}) as listeners:
         await listeners.serve(node, apis, RequestBudgets(budget, request_limit), sasl or {})

@@ -39,7 +39,7 @@ def set_quotas(
     quotas: Annotated[
         list[str],
         typer.Argument(
-            metavar="QUOTA=VALUE...",
+            metavar="QUOTA=VALUE",
             help="producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate; of an address "
             "connection_creation_rate.",
         ),
@@ -56,7 +56,7 @@ def set_quotas(
 
     \b
     Examples:
-      tidelog quota set --user alice producer_byte_rate=1048576 consumer_byte_rate=2097152
+      tidelog quota set --user alice producer_byte_rate=1048576
       tidelog quota set --default-user --client-id reports request_percentage=50
       tidelog quota set --default-ip connection_creation_rate=100
     """
@@ -114,7 +114,7 @@ def describe(
 def delete(
     session: Session,
     quotas: Annotated[
-        list[str] | None, typer.Argument(metavar="[QUOTA...]", help="The quotas to delete. Default: all.")
+        list[str] | None, typer.Argument(metavar="[QUOTA]", help="The quotas to delete. Default: all.")
     ] = None,
     user: _User = None,
     client_id: _ClientId = None,

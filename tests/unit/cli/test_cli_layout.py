@@ -165,6 +165,7 @@ DANGEROUS = (
     ("transaction", "force-terminate", "payments"),
     ("acl", "delete", "--topic", "kept"),
     ("user", "delete", "alice"),
+    ("quota", "delete", "--user", "alice"),
 )
 
 
