@@ -204,13 +204,16 @@ def _secure() -> Iterator[Property]:
     for name in ("sasl.mechanisms", "sasl.mechanism", "sasl.username", "sasl.password", "sasl.oauthbearer.config"):
         yield Property(name, "*", Effect.WORKS, is_security=True)
     yield from _works("*", "oauth_cb")
-    yield from _security("https.ca.location", "https.ca.pem", "enable.sasl.oauthbearer.unsecure.jwt")
+    for name in ("method", "client.id", "client.secret", "scope", "extensions", "token.endpoint.url"):
+        yield Property(f"sasl.oauthbearer.{name}", "*", Effect.WORKS, is_security=True)
+    for name in ("client.credentials.client.id", "client.credentials.client.secret"):
+        yield Property(f"sasl.oauthbearer.{name}", "*", Effect.WORKS, is_security=True)
+    yield Property("https.ca.location", "*", Effect.WORKS, is_security=True)
+    yield from _security("https.ca.pem", "enable.sasl.oauthbearer.unsecure.jwt")
     yield _tls("oauthbearer_token_refresh_cb", "set oauth_cb")
     for name in ("service.name", "principal", "kinit.cmd", "keytab", "min.time.before.relogin"):
         yield from _security(f"sasl.kerberos.{name}")
-    for name in ("method", "client.id", "client.secret", "scope", "extensions", "token.endpoint.url", "sub.claim.name"):
-        yield from _security(f"sasl.oauthbearer.{name}")
-    for name in ("client.credentials.client.id", "client.credentials.client.secret", "grant.type"):
+    for name in ("sub.claim.name", "grant.type"):
         yield from _security(f"sasl.oauthbearer.{name}")
     yield from _security("sasl.oauthbearer.metadata.authentication.type")
     for name in ("algorithm", "private.key.file", "private.key.passphrase", "private.key.pem", "file", "claim.aud"):

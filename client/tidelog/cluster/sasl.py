@@ -21,6 +21,8 @@ The expiry is in seconds since 1970, ``extensions`` a dict. The callback runs on
 _SCRAM: Final = (SCRAM_SHA_256, SCRAM_SHA_512)
 _MECHANISMS: Final = (PLAIN, *_SCRAM, OAUTHBEARER)
 _NONCE_BYTES: Final = 24
+_DEFAULT: Final = "default"
+_OIDC: Final = "oidc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,36 @@ class SaslConfig:
         None, "The user's password, for PLAIN and SCRAM.", secret=True, config_type="PASSWORD"
     )
     sasl_oauthbearer_config: str | None = setting(None, "The argument of oauth_cb.", secret=True)
+
+    sasl_oauthbearer_method: str = setting(
+        _DEFAULT,
+        "The source of tokens for OAUTHBEARER: default (oauth_cb), or oidc, the endpoint of an identity provider.",
+        one_of(_DEFAULT, _OIDC),
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(
+        None, "The endpoint that issues tokens for client credentials, with sasl.oauthbearer.method=oidc: an https URL."
+    )
+    sasl_oauthbearer_client_id: str | None = setting(
+        None,
+        "The client id for the token endpoint.",
+        aliases=("sasl.oauthbearer.client.credentials.client.id",),
+    )
+    sasl_oauthbearer_client_secret: str | None = setting(
+        None,
+        "The client secret for the token endpoint.",
+        secret=True,
+        config_type="PASSWORD",
+        aliases=("sasl.oauthbearer.client.credentials.client.secret",),
+    )
+    sasl_oauthbearer_scope: str | None = setting(None, "The scope of the tokens that the endpoint issues.")
+    sasl_oauthbearer_extensions: tuple[str, ...] = setting(
+        (), "SASL extensions that are sent with tokens of the endpoint: name=value,name=value (KIP-342)."
+    )
+    https_ca_location: str | None = setting(
+        None,
+        "The file with the authorities of the token endpoint's certificate, in PEM. Default: those of the operating "
+        "system.",
+    )
 
     def login(self, oauth_cb: OAuthCallback | None = None) -> SaslLogin:
         """Return the credentials.
@@ -69,9 +101,48 @@ class SaslConfig:
         given = "sasl.username" if self.sasl_username else "sasl.password" if self.sasl_password else None
         if given is not None:
             raise ConfigError(f"sasl.mechanisms=OAUTHBEARER does not use {given}")
+        if self.sasl_oauthbearer_method == _OIDC:
+            return self._endpoint_login(oauth_cb)
         if oauth_cb is None:
-            raise ConfigError("sasl.mechanisms=OAUTHBEARER needs oauth_cb")
+            raise ConfigError("sasl.mechanisms=OAUTHBEARER needs oauth_cb, or sasl.oauthbearer.method=oidc")
         return _bearer_login(oauth_cb, self.sasl_oauthbearer_config or "")
+
+    def _endpoint_login(self, oauth_cb: OAuthCallback | None) -> SaslLogin:
+        from tidelog_foundation.oauth.http import check_url, client_tls
+        from tidelog_foundation.oauth.settings import LoginSettings
+        from tidelog_foundation.oauth.token_endpoint import TokenEndpoint, token_source
+        from tidelog_foundation.sasl.oauthbearer import OAuthBearerLogin
+
+        if oauth_cb is not None:
+            raise ConfigError("sasl.oauthbearer.method=oidc does not use oauth_cb")
+        key = "sasl.oauthbearer.token.endpoint.url"
+        endpoint = TokenEndpoint(
+            url=check_url(key, _needed(key, self.sasl_oauthbearer_token_endpoint_url), "https", "http"),
+            client_id=_needed("sasl.oauthbearer.client.id", self.sasl_oauthbearer_client_id),
+            client_secret=_needed("sasl.oauthbearer.client.secret", self.sasl_oauthbearer_client_secret),
+            scope=self.sasl_oauthbearer_scope,
+            extensions=_extensions(self.sasl_oauthbearer_extensions),
+            tls=client_tls(self.https_ca_location),
+        )
+        return OAuthBearerLogin(token_source(endpoint, LoginSettings()).token)
+
+
+def _needed(key: str, value: str | None) -> str:
+    if not value:
+        raise ConfigError(f"sasl.oauthbearer.method=oidc needs {key}")
+    return value
+
+
+def _extensions(pairs: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise ConfigError(
+                f'invalid value "{pair}" for configuration sasl.oauthbearer.extensions: must be name=value'
+            )
+        found[name.strip()] = value.strip()
+    return found
 
 
 def _bearer_login(oauth_cb: OAuthCallback, config: str) -> SaslLogin:

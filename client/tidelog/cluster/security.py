@@ -103,8 +103,8 @@ class SecurityConfig(SaslConfig):
         return ClientSecurity(credentials, login, lambda: _tls_context(authorities, material))
 
     def _check_unused(self, prefix: str, protocols: str) -> None:
-        names = (field.name for field in fields(self) if field.name.startswith(prefix))
-        given = next((name for name in names if getattr(self, name) is not None), None)
+        own = (field for field in fields(self) if field.name.startswith(prefix))
+        given = next((field.name for field in own if getattr(self, field.name) != field.default), None)
         if given is not None:
             raise ConfigError(f'configuration "{given.replace("_", ".")}" needs security.protocol={protocols}')
 

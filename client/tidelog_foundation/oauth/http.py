@@ -61,6 +61,20 @@ class Timeouts:
 DEFAULT_TIMEOUTS: Final = Timeouts()
 
 
+def client_tls(authorities: str | None) -> ssl.SSLContext | None:
+    """Return the context for requests to servers of the authorities in a file; None without a file.
+
+    Raises:
+        ConfigError: The file cannot be read or has no certificate.
+    """
+    if authorities is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=authorities)
+    except OSError as error:
+        raise ConfigError(f"cannot read the authorities in {authorities}: {error.strerror or error}") from error
+
+
 def fetch_document(url: str, limit_bytes: int, tls: ssl.SSLContext | None = None) -> bytes:
     """Return the content of a URL (``https``, ``http`` or ``file``).
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ from tidelog_foundation.oauth.jwks_schedule import JwksSchedule
 from tidelog_foundation.oauth.jwks_store import JwksStore
 from tidelog_foundation.oauth.jwt_validator import JwtRules, JwtValidator
 from tidelog_foundation.oauth.settings import LoginSettings, OAuthBearerSettings
-from tidelog_foundation.oauth.token_endpoint import TokenEndpoint, TokenSource
-from tidelog_foundation.oauth.token_lifetime import RefreshWindow
+from tidelog_foundation.oauth.token_endpoint import TokenEndpoint, token_source
 from tidelog_foundation.oauth.unsecured import OPTION_PREFIX, UNSECURED_OPTIONS, UnsecuredValidator
 from tidelog_foundation.sasl.jaas import OAUTHBEARER_LOGIN_MODULE, JaasEntry
 from tidelog_foundation.sasl.oauthbearer import OAuthBearerLogin, OAuthBearerMechanism
@@ -100,18 +98,6 @@ def oauthbearer_login(settings: LoginSettings, login: JaasEntry | None) -> OAuth
         tls=_tls(options),
     )
     return OAuthBearerLogin(token_source(endpoint, settings).token)
-
-
-def token_source(endpoint: TokenEndpoint, settings: LoginSettings) -> TokenSource:
-    """Return the tokens of an endpoint, which are replaced by the rules of ``sasl.login.*``."""
-    jitter = settings.sasl_login_refresh_window_jitter
-    window = RefreshWindow(
-        settings.sasl_login_refresh_window_factor + random.uniform(0, jitter),
-        settings.sasl_login_refresh_min_period_seconds * 1_000,
-        settings.sasl_login_refresh_buffer_seconds * 1_000,
-    )
-    backoff_ms, max_ms = settings.sasl_login_retry_backoff_ms, settings.sasl_login_retry_backoff_max_ms
-    return TokenSource(endpoint.request, window, backoff_ms, max_ms)
 
 
 def _options(login: JaasEntry | None) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import random
 import ssl
 import threading
 import time
@@ -18,6 +19,7 @@ from typing import Final
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.oauth.http import DEFAULT_TIMEOUTS, ExchangeFailed, Timeouts, post_form
+from tidelog_foundation.oauth.settings import LoginSettings
 from tidelog_foundation.oauth.token import MAX_TOKEN_CHARACTERS, TokenRefused, time_claim_ms
 from tidelog_foundation.oauth.token_lifetime import RefreshWindow
 from tidelog_foundation.oauth.unsecured import decode_part
@@ -106,6 +108,18 @@ class TokenSource:
                     raise
             time.sleep(pause_ms / 1_000)
             pause_ms *= 2
+
+
+def token_source(endpoint: TokenEndpoint, settings: LoginSettings) -> TokenSource:
+    """Return the tokens of an endpoint, which are replaced by the rules of ``sasl.login.*``."""
+    jitter = settings.sasl_login_refresh_window_jitter
+    window = RefreshWindow(
+        settings.sasl_login_refresh_window_factor + random.uniform(0, jitter),
+        settings.sasl_login_refresh_min_period_seconds * 1_000,
+        settings.sasl_login_refresh_buffer_seconds * 1_000,
+    )
+    backoff_ms, max_ms = settings.sasl_login_retry_backoff_ms, settings.sasl_login_retry_backoff_max_ms
+    return TokenSource(endpoint.request, window, backoff_ms, max_ms)
 
 
 def _access_token(answer: bytes) -> str:

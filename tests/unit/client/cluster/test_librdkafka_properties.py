@@ -138,7 +138,7 @@ def test_properties_that_work_are_read_by_the_clients_that_they_are_for(name: st
         if name.startswith("sasl."):
             own = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN"}
             others |= own | {"sasl.username": "u", "sasl.password": "p"}
-            value = "PLAIN" if name.startswith("sasl.mechanism") else "x"
+            value = {"sasl.oauthbearer.method": "oidc"}.get(name, "PLAIN" if name.startswith("sasl.mechanism") else "x")
             others.pop("sasl.mechanisms" if name == "sasl.mechanism" else name, None)
         with contextlib.suppress(StopIteration), CLIENTS[scope]({**NOWHERE, **others, name: value}):
             pass
