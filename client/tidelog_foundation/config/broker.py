@@ -262,7 +262,8 @@ _READ_ONLY_KEYS = """
     replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
     replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
     replica.selector.class replica.socket.timeout.ms
-    sasl.enabled.mechanisms sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+    sasl.enabled.mechanisms sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
+    sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
     sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
     sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
     sasl.mechanism.inter.broker.protocol sasl.oauthbearer.client.credentials.client.id

@@ -13,6 +13,7 @@ from typing import Final
 from tidelog_foundation.config.settings import config_keys, int_setting, parse_config, setting, unknown_key
 from tidelog_foundation.config.validators import at_least, each_of, one_of
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.kerberos.settings import KerberosSettings
 from tidelog_foundation.oauth.settings import OAuthBearerSettings
 from tidelog_foundation.sasl.jaas import JaasEntry, parse_jaas
 from tidelog_foundation.sasl.mechanism import GSSAPI, MECHANISMS
@@ -31,7 +32,7 @@ _OF_PROCESSES: Final = frozenset(
 
 # Not slotted: the settings of nodes inherit it beside a class with slots.
 @dataclass(frozen=True, kw_only=True)
-class SaslSettings(OAuthBearerSettings):
+class SaslSettings(OAuthBearerSettings, KerberosSettings):
     """The SASL settings of a server's listeners, with those of its mechanisms."""
 
     sasl_enabled_mechanisms: tuple[str, ...] = setting(

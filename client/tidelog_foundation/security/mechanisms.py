@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE, USER_PREFIX, JaasEntry
-from tidelog_foundation.sasl.mechanism import OAUTHBEARER, PLAIN, SaslLogin, SaslMechanism
+from tidelog_foundation.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SaslLogin, SaslMechanism
 from tidelog_foundation.sasl.plain import PlainLogin, PlainMechanism
 from tidelog_foundation.sasl.scram import TOKEN_AUTH, ScramAccounts, ScramLogin, ScramSaslMechanism
 from tidelog_foundation.sasl.scram_credentials import MECHANISMS
@@ -83,6 +83,12 @@ def _served(settings: MechanismSettings, accounts: Accounts) -> ServedMechanism:
     if settings.name == OAUTHBEARER:
         found = _oauth().oauthbearer_listener(settings.settings, settings.login)
         return ServedMechanism(found.mechanism, max_session_ms, found.start, found.stop)
+    if settings.name == GSSAPI:
+        kerberos = settings.settings
+        mechanism = _kerberos().gssapi_mechanism(
+            settings.login, kerberos.sasl_kerberos_service_name, kerberos.sasl_kerberos_principal_to_local_rules
+        )
+        return ServedMechanism(mechanism, max_session_ms)
     raise ConfigError("the mechanism is not supported")
 
 
@@ -96,8 +102,11 @@ def _login(settings: MechanismSettings) -> SaslLogin:
         name, password = entry.require("username"), entry.require("password")
         return ScramLogin(MECHANISMS[settings.name], name, password, _new_nonce, extensions)
     if settings.name == OAUTHBEARER:
-        login: SaslLogin = _oauth().oauthbearer_login(settings.settings, settings.login)
-        return login
+        bearer: SaslLogin = _oauth().oauthbearer_login(settings.settings, settings.login)
+        return bearer
+    if settings.name == GSSAPI:
+        ticket: SaslLogin = _kerberos().gssapi_login(settings.login, settings.settings.sasl_kerberos_service_name)
+        return ticket
     raise ConfigError("the mechanism is not supported")
 
 
@@ -108,6 +117,15 @@ def _oauth() -> ModuleType:
     except ModuleNotFoundError as error:
         raise ConfigError("the package PyJWT is missing: pip install 'tidelog[oauth]'") from error
     return listener
+
+
+def _kerberos() -> ModuleType:
+    """Return the module for GSSAPI, whose library is an extra."""
+    try:
+        from tidelog_foundation.kerberos import library
+    except (ModuleNotFoundError, ImportError) as error:
+        raise ConfigError("the package gssapi is missing: pip install 'tidelog[gssapi]'") from error
+    return library
 
 
 def _plain_entry(settings: MechanismSettings) -> JaasEntry:
