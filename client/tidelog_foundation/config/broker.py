@@ -242,6 +242,7 @@ _READ_ONLY_KEYS = """
     controller.quorum.snapshot.trailing.bytes controller.quorum.snapshot.trailing.entries controller.quorum.voters
     default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
     delegation.token.max.lifetime.ms delegation.token.secret.key delete.topic.enable fetch.max.bytes
+    health.listener sasl.mechanism.controller.protocol
     group.consumer.assignors group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
     group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
     group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms

@@ -72,7 +72,10 @@ class KeyTable:
     def _begin(self, usage: str, store: Any, **arguments: Any) -> gssapi.SecurityContext:
         name = gssapi.Name(self.principal, gssapi.NameType.kerberos_principal)
         credentials = gssapi.Credentials(name=name, usage=usage, mechs=[_KERBEROS], store=store)
-        return _Undeferred(creds=credentials, usage=usage, **arguments)
+        context = gssapi.SecurityContext(creds=credentials, usage=usage, **arguments)
+        # Errors of a step are raised at once, not by the next call.
+        context.__DEFER_STEP_ERRORS__ = False  # type: ignore[attr-defined]  # its metaclass adds it
+        return context
 
 
 def gssapi_mechanism(login: JaasEntry | None, service_name: str | None, rules: tuple[str, ...]) -> GssapiMechanism:
@@ -102,12 +105,6 @@ _FLAGS: Final = [
 ]
 
 
-class _Undeferred(gssapi.SecurityContext):
-    """A context of the library that raises the error of a step at once, not at the next step."""
-
-    __DEFER_STEP_ERRORS__ = False
-
-
 class _Context:
     """A context of the library, whose errors are GssError."""
 
@@ -116,7 +113,7 @@ class _Context:
 
     @property
     def complete(self) -> bool:
-        return bool(self._context.complete)
+        return _checked(lambda: bool(self._context.complete))
 
     @property
     def initiator(self) -> str:
