@@ -107,7 +107,7 @@ def make_driver(settings: RunSettings) -> FaultDriver:
 def _driver(settings: RunSettings) -> FaultDriver:
     # Each driver is imported on demand: they need different parts of Tidelog.
     own = (settings.data_dir, settings.controllers, settings.nodes, _servers(settings), settings.fault_names)
-    security = "ssl" if settings.secure else None
+    security = "sasl_ssl" if settings.secure else None
     match settings.driver:
         case "local":
             from tidelog_chaos.drivers.local import LocalDriver

@@ -24,6 +24,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def with_logins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(1, 1, tmp_path_factory.mktemp("logins") / "data", security="sasl_ssl") as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def authority(cluster: LocalCluster) -> Authority:
     return Authority.open(cluster.security.folder / "ca-key.pem")
@@ -36,7 +42,11 @@ def tool(cluster: LocalCluster, name: str, *arguments: str, config: Path | None 
     return run(name, *servers, option.get(name, "--command-config"), str(file), *arguments, stdin=stdin)
 
 
-def test_shell_tools_create_produce_and_consume_with_the_file_of_the_cluster(cluster: LocalCluster) -> None:
+@pytest.mark.parametrize("name", ["cluster", "with_logins"])
+def test_shell_tools_create_produce_and_consume_with_the_file_of_the_cluster(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    cluster: LocalCluster = request.getfixturevalue(name)
     created = tool(cluster, "kafka-topics", "--create", "--topic", "t", "--partitions", "1")
     assert (created.code, created.out) == (0, "Created topic t.\n"), created
     produced = tool(cluster, "kafka-console-producer", "--topic", "t", stdin="one\ntwo\n")
@@ -94,3 +104,26 @@ def test_client_refuses_a_certificate_for_another_host(cluster: LocalCluster, au
     assert "SSL handshake failed" in refused.said
     store.write_bytes(before)
     wait_for(lambda: "Listener SSL uses the new certificate of CN=node-1" in log.read_text(), "it", DEADLINE_S)
+
+
+def test_user_without_acls_is_denied_and_one_with_a_wrong_password_is_refused(
+    with_logins: LocalCluster, tmp_path: Path
+) -> None:
+    cluster, mine = with_logins, (with_logins.security.folder / JAVA_FILE).read_text()
+    added = ("--alter", "--add-config", "SCRAM-SHA-512=[password=wonderland]")
+    created = tool(cluster, "kafka-configs", *added, "--entity-type", "users", "--entity-name", "alice")
+    assert created.code == 0, created
+    alice = mine.replace(cluster.security.password(), "wonderland").replace('"admin"', '"alice"')
+    (tmp_path / "alice.properties").write_text(alice)
+    denied = tool(cluster, "kafka-topics", "--create", "--topic", "hers", config=tmp_path / "alice.properties")
+    assert (denied.code, "Authorization failed" in denied.said) == (1, True), denied
+    rule = ("--add", "--allow-principal", "User:alice", "--operation", "All", "--topic", "hers")
+    assert tool(cluster, "kafka-acls", *rule).code == 0
+    permitted = tool(cluster, "kafka-topics", "--create", "--topic", "hers", config=tmp_path / "alice.properties")
+    assert permitted.code == 0, permitted
+    (tmp_path / "wrong.properties").write_text(alice.replace("wonderland", "looking glass"))
+    refused = tool(cluster, "kafka-topics", "--list", config=tmp_path / "wrong.properties")
+    assert refused.code == 1
+    assert "Authentication failed" in refused.said
+    assert "alice" in cluster.nodes[1].log_path.read_text()
+    assert "looking glass" not in cluster.nodes[1].log_path.read_text()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acknowledged import wait_for
 from canaries import Canaries
 from certificates import Authority, Issued
 from confluent_kafka.admin import AdminClient as KafkaAdminClient
@@ -17,10 +18,20 @@ from confluent_kafka.admin import ConfigResource as KafkaConfigResource
 from typer.testing import CliRunner
 
 from tidelog import AdminClient, KafkaException, Producer
-from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from tidelog.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from tidelog.cluster.config import ClientConfig
 from tidelog.producer.config import ProducerConfig
 from tidelog.testing import LocalCluster
+from tidelog.testing.security import PASSWORDS_FILE
 from tidelog_cli.commands import app
 from tidelog_foundation.config import parse_config
 from tidelog_node.__main__ import main as run_node
@@ -112,10 +123,11 @@ def test_descriptions_of_a_cluster_contain_no_secret(secured: Secured) -> None:
         ["profile", "create", "a", "-b", secured.cluster.bootstrap_servers, *settings],
         ["profile", "show", "a"],
         ["profile", "show", "a", "--json"],
-        ["config", "describe", "broker", "1", "--json"],
+        ["config", "describe", "--node", "1", "--json"],
         ["cluster", "describe", "-vv"],
     ):
         result = CliRunner().invoke(app, command, env=environment)
+        assert result.exit_code == 0, result.stderr
         shown += result.output + result.stderr
     assert "[hidden]" in shown
     assert secured.canaries.found_in(shown) == []
@@ -201,3 +213,51 @@ def test_process_that_does_not_start_says_why_without_the_secret(
     assert ended.value.code == 2, captured
     assert any(text in captured.err for text in ("ssl.keystore.", *wrong))
     assert secured.canaries.found_in(captured.out + captured.err) == []
+
+
+def test_passwords_of_users_appear_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    canaries = Canaries()
+    wrong, new, changed = canaries.new("wrong password"), canaries.new("new password"), canaries.new("changed jaas")
+    with LocalCluster(1, 1, tmp_path / "data", security="sasl_ssl") as cluster, caplog.at_level(logging.DEBUG):
+        settings, folder = cluster.client_settings(), cluster.security.folder
+        for line in (folder / PASSWORDS_FILE).read_text().splitlines():
+            canaries.add(f"password of {line.partition('=')[0]}", line.partition("=")[2])
+        shown = repr(parse_config(ClientConfig, settings)) + repr(parse_config(ProducerConfig, settings))
+        with AdminClient(settings) as admin:
+            credential = UserScramCredentialUpsertion(
+                "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), new.encode()
+            )
+            shown += f"{credential!r}"
+            admin.alter_user_scram_credentials([credential])["alice"].result(DEADLINE_S)
+            shown += repr(admin.describe_user_scram_credentials(["alice"])["alice"].result(DEADLINE_S))
+            broker = ConfigResource(ResourceType.BROKER, "1")
+            for each in admin.describe_configs([broker])[broker].result(DEADLINE_S).values():
+                shown += f"{each!r} {each.value} {each.synonyms}"
+            jaas = ConfigEntry("listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config", changed)
+            jaas.incremental_operation = AlterConfigOpType.SET
+            broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[jaas])
+            with pytest.raises(KafkaException) as refused:
+                admin.incremental_alter_configs([broker])[broker].result(DEADLINE_S)
+            shown += f"{refused.value!r}"
+        with AdminClient({**settings, "sasl.password": wrong}) as admin, pytest.raises(KafkaException) as refused:
+            admin.list_topics(timeout=5)
+        shown += f"{refused.value} {refused.value!r} {refused.value.__cause__!r}"
+        errors: list[str] = []
+        kafka = {**cluster.kafka_client_settings(), "sasl.password": wrong, "log_level": 0}
+        kafka_admin = KafkaAdminClient({**kafka, "error_cb": lambda error: errors.append(str(error))})
+        wait_for(lambda: bool(kafka_admin.poll(0.1) or errors), "an error of the client", DEADLINE_S)
+        profile = {"TIDELOG_PROFILE": str(tmp_path / "profile.toml"), "COLUMNS": "200"}
+        given = [text for key, value in settings.items() if "servers" not in key for text in ("-X", f"{key}={value}")]
+        for command, stdin in (
+            (["profile", "create", "a", "-b", cluster.bootstrap_servers, *given], ""),
+            (["profile", "show", "a"], ""),
+            (["user", "create", "bob", "--password-file", "-"], f"{new}\n"),
+            (["user", "list", "-vv"], ""),
+            (["config", "describe", "--node", "1", "--json"], ""),
+        ):
+            result = CliRunner().invoke(app, command, input=stdin, env=profile)
+            assert result.exit_code == 0, result.stderr
+            shown += result.output + result.stderr
+    assert canaries.found_in(shown + caplog.text + "".join(errors)) == []
+    secret = [path for path in folder.iterdir() if path.is_file()]
+    assert canaries.found_in_files(tmp_path / "data", secret) == {}

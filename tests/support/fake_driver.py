@@ -114,6 +114,10 @@ class FakeDriver(FaultDriver):
     def spoil_certificate(self, member: Member, kind: str) -> None:
         self._begin("certificate", member)
 
+    def change_credentials(self, kind: str) -> bool:
+        self._do(f"change {kind}", None)
+        return True
+
     def _begin(self, fault: str, member: Member) -> None:
         self._do(fault, member)
         assert member not in self.hurt[fault], f"{fault} of {member} begins twice"

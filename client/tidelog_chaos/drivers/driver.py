@@ -166,6 +166,13 @@ class FaultDriver:
         """Replace the process's certificate by an ``expired`` or a ``broken`` one, which it must refuse."""
         raise _not_refused("certificates")
 
+    def change_credentials(self, kind: str) -> bool:
+        """Replace the credential of the clients' user by one of the ``same-password``, or that of an ``other-user``.
+
+        Return False if the cluster did not answer.
+        """
+        raise _not_refused("credentials")
+
     def failures(self) -> Mapping[Member, str]:
         """Return how processes ended that this run did not end."""
         return {}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _NETWORK_FAULTS = frozenset({"partition", "delay"})
 _SIGNAL_FAULTS = frozenset({"pause", "slow"})
 _NEVER = {
+    "credentials": "this driver does not know the users of the cluster",
     "certificates": "the certificates of the pods are in Secrets, which this driver does not change",
     "disk-full": "a volume may share its disk with others",
     "disk-corrupt": "the files of a pod that is down cannot be reached",

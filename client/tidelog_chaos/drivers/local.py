@@ -14,6 +14,7 @@ from pathlib import Path
 from tidelog.testing.local import LocalCluster, divide_settings
 from tidelog.testing.process import Place, ProcessHandle
 from tidelog_chaos.background import BackgroundThread
+from tidelog_chaos.drivers.credentials import change_credentials
 from tidelog_chaos.drivers.disks import SmallDisk
 from tidelog_chaos.drivers.driver import FaultDriver, Member
 from tidelog_chaos.drivers.log_damage import damage_log
@@ -174,6 +175,10 @@ class LocalDriver(FaultDriver):
         """Replace that file by an expired certificate, or by half of the file."""
         self._cluster.security.spoil(_name(member), kind)
 
+    def change_credentials(self, kind: str) -> bool:
+        """Alter the credentials as the administrator."""
+        return change_credentials(self.client_settings, self._cluster.security.password(), kind)
+
     def failures(self) -> Mapping[Member, str]:
         """Return how processes ended by themselves, with their last output."""
         found = {member: self._process(member).failure for member in self._members}
@@ -196,8 +201,8 @@ class LocalDriver(FaultDriver):
         match fault:
             case "partition" | "delay":
                 return _NETWORK
-            case "certificates" if not self._is_secured:
-                return "the processes have no certificates without --secure"
+            case "certificates" | "credentials" if not self._is_secured:
+                return "the cluster has no certificates and users without --secure"
             case "disk-full" if not is_isolated():
                 reason = why_not(network=False)
                 return reason and f"a small disk needs a file system of its own: {reason}"

@@ -92,6 +92,7 @@ class Strikes:
             "clock": self._skew,
             "reassign": self._reassign,
             "certificates": self._change_certificates,
+            "credentials": self._change_credentials,
         }[planned.fault]
         return begin(planned, random.Random(planned.seed))
 
@@ -285,6 +286,14 @@ class Strikes:
         for member in members:
             self._driver.renew_certificate(member)
         return self._fault(planned, f"renew the certificate of {_names(members)}", members, lambda: None)
+
+    def _change_credentials(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
+        """Give the clients' user a new credential for the same password, or another user one, who is then deleted."""
+        done = self._driver.change_credentials(planned.kind)
+        text = (
+            "a new credential of the clients' user" if planned.kind == "same-password" else "another user's credential"
+        )
+        return ActiveFault(planned, text, frozenset(), lambda: None) if done else None
 
     def _skew(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
         if any(fault.planned.fault == "clock" for fault in self._active):

@@ -29,7 +29,7 @@ class PlanOptions:
             "--faults",
             metavar="NAME,...",
             help="kill, stop, pause, slow, partition, delay, disk (disk-full and disk-corrupt), clock, reassign, "
-            "certificates (with --secure); one kind of a fault as partition:ring; or none.",
+            "certificates and credentials (with --secure); one kind of a fault as partition:ring; or none.",
         ),
     ] = "kill,pause"
     duration: Annotated[

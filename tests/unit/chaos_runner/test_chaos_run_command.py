@@ -128,6 +128,6 @@ def test_settings_of_a_run_are_written_without_secrets_and_certificates_need_a_s
     shown = RunSettings(output=tmp_path, queue=queue, servers=servers).as_json()
     assert "canary" not in json.dumps(shown)
     assert shown["queue"]["producer"]["linger.ms"] == "1"
-    with pytest.raises(ConfigError, match="certificates: the processes have no certificates without --secure"):
+    with pytest.raises(ConfigError, match="certificates: the cluster has no certificates and users without --secure"):
         make_driver(RunSettings(output=tmp_path, faults=("certificates",)))
     make_driver(RunSettings(output=tmp_path, faults=("certificates",), secure=True))

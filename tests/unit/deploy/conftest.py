@@ -133,6 +133,9 @@ def _patch(manifest: Manifest, operations: list[dict[str, Any]]) -> None:
         if isinstance(place, list) and (operation["op"], last) == ("add", "-"):
             place.append(value)
             continue
+        if isinstance(place, dict) and operation["op"] == "add":
+            place[last] = value
+            continue
         assert operation["op"] == "replace", operation
         index = int(last) if isinstance(place, list) else last
         assert isinstance(index, int) or index in place, f"nothing to replace at {operation['path']}"
@@ -252,7 +255,8 @@ def _volume_problems(stateful_set: Manifest, manifests: list[Manifest]) -> Itera
     title, spec = _title(stateful_set), stateful_set["spec"]
     volumes = {v["name"] for v in spec["template"]["spec"]["volumes"]}
     volumes |= {c["metadata"]["name"] for c in spec["volumeClaimTemplates"]}
-    mounted = {m["name"] for c in spec["template"]["spec"]["containers"] for m in c["volumeMounts"]}
+    pod = spec["template"]["spec"]
+    mounted = {m["name"] for c in (*pod["containers"], *pod.get("initContainers", ())) for m in c["volumeMounts"]}
     yield from (f"{title}: mounts {name}, which is no volume" for name in sorted(mounted - volumes))
     yield from (f"{title}: never mounts {name}" for name in sorted(volumes - mounted))
     config_maps = {m["metadata"]["name"]: m["data"] for m in manifests if m["kind"] == "ConfigMap"}

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tidelog_foundation.config.endpoints import DEFAULT_PROTOCOL_MAP, has_sasl, has_tls, parse_protocol_map
+
 KUSTOMIZATIONS = ("base", "overlays/dev", "overlays/secured", "overlays/cert-manager")
 Manifests = list[dict[str, Any]]
 
@@ -208,9 +210,14 @@ def test_checker_names_a_certificate_without_the_name_of_a_pod(render: Any, prob
 @pytest.mark.parametrize("name", ["tidelog-quorum", "tidelog-node"])
 def test_secured_pods_have_no_open_listener(name: str, render: Any, pods: Any) -> None:
     for pod in pods(render("overlays/secured"), name):
-        listeners = {listener.partition("://")[0] for listener in pod.settings["listeners"].split(",")}
-        assert listeners <= {"GRPC_SSL", "SSL"}
-        assert pod.settings["ssl.client.auth"] == "required"
+        protocols = parse_protocol_map(pod.settings.get("listener.security.protocol.map", DEFAULT_PROTOCOL_MAP))
+        listeners = [listener.partition("://")[0] for listener in pod.settings["listeners"].split(",")]
+        for listener in listeners:
+            auth = pod.settings.get(f"listener.name.{listener.lower()}.ssl.client.auth")
+            has_certificates = "required" in (auth, pod.settings.get("ssl.client.auth"))
+            assert has_tls(protocols[listener])
+            assert has_sasl(protocols[listener]) or has_certificates
+        assert pod.settings["authorizer.class.name"]
 
 
 def test_image_is_that_of_the_version(render: Any, repository: Path) -> None:

@@ -11,6 +11,7 @@ from tidelog_foundation.config import parse_config
 from tidelog_foundation.config.process import load_properties
 from tidelog_foundation.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
+from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_quorum.server.config import QuorumConfig
 
 CASES = [
@@ -23,7 +24,9 @@ CASES = [
 def _load(pod: Any, folder: Path, config: type[Any]) -> Any:
     file = folder / f"{pod.name}.properties"
     file.write_text(pod.properties)
-    return parse_config(config, load_properties(file, pod.overrides))
+    properties = load_properties(file, pod.overrides)
+    # A node also has settings of single listeners.
+    return DynamicNodeConfig(properties).current if config is NodeConfig else parse_config(config, properties)
 
 
 @pytest.mark.parametrize(("kustomization", "name", "config"), CASES)
