@@ -92,6 +92,6 @@ OFFSET_BUGS = (
     PlantedBug("aborted offsets take effect", 20, _apply_offsets_of_aborted_transactions),
     PlantedBug("a marker ends all transactions of a shard", 120, _end_all_open_transactions_of_a_shard),
     PlantedBug("a group keeps its offsets from before a transaction", 20, _keep_offsets_from_before_a_transaction),
-    PlantedBug("a group takes offsets of former members", 80, _take_offsets_of_former_members),
+    PlantedBug("a group takes offsets of former members", 300, _take_offsets_of_former_members),
     PlantedBug("a shard is loaded before its log is committed", 20, _load_before_everything_is_committed),
 )
