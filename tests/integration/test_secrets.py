@@ -133,6 +133,34 @@ def test_descriptions_of_a_cluster_contain_no_secret(secured: Secured) -> None:
     assert secured.canaries.found_in(shown) == []
 
 
+def test_passwords_of_users_are_in_no_output_and_not_in_the_metadata_log(
+    secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = secured.canaries.new("password of a user"), secured.canaries.new("password in a request")
+    password_file = secured.folder / "alice.txt"
+    password_file.write_text(first)
+    environment = {"TIDELOG_PROFILE": str(secured.folder / "none.toml"), "COLUMNS": "200"}
+    settings = [text for key, value in secured.client.items() for text in ("-X", f"{key}={value}")]
+    cluster = ["-b", secured.cluster.bootstrap_servers, *settings]
+    shown = ""
+    with caplog.at_level(logging.DEBUG):
+        for command in (
+            ["user", "create", "alice", "--password-file", str(password_file), "-vv"],
+            ["user", "create", "alice", "--password-file", str(password_file)],
+            ["user", "set-password", "alice", "--password-file", str(password_file), "--json"],
+            ["user", "list", "--json"],
+        ):
+            result = CliRunner().invoke(app, [*command, *cluster], env=environment)
+            shown += f"{result.output} {result.stderr} {result.exception!r}"
+        too_weak = UserScramCredentialUpsertion(
+            "bob", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 1), second.encode()
+        )
+        with AdminClient(secured.client) as admin, pytest.raises(KafkaException, match="Too few iterations") as error:
+            admin.alter_user_scram_credentials([too_weak])["bob"].result(DEADLINE_S)
+    assert "created user alice" in shown
+    assert secured.canaries.found_in(f"{shown} {error.value!r} {too_weak!r} {caplog.text}") == []
+
+
 @pytest.mark.parametrize("key", ["listener.name.plaintext.ssl.key.password", "ssl.keystore.key", "sasl.jaas.config"])
 def test_refused_change_of_a_secret_does_not_show_it(secured: Secured, key: str) -> None:
     canary = secured.canaries.new(f"changed {key}")
