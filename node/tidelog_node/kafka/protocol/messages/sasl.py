@@ -22,7 +22,7 @@ class SaslHandshakeResponse(Message, answers=SaslHandshakeRequest):
 class SaslAuthenticateRequest(Message, api=ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2):
     """A token of the client."""
 
-    auth_bytes: bytes = data()
+    auth_bytes: bytes = data(is_secret=True)
 
 
 class SaslAuthenticateResponse(Message, answers=SaslAuthenticateRequest):
@@ -30,5 +30,5 @@ class SaslAuthenticateResponse(Message, answers=SaslAuthenticateRequest):
 
     error_code: int = int16()
     error_message: str | None = string(nullable=0)
-    auth_bytes: bytes = data()
+    auth_bytes: bytes = data(is_secret=True)
     session_lifetime_ms: int = int64(since=1)
