@@ -106,7 +106,7 @@ class RangeFetcher:
     async def _ask_leader(self, offset: int, deadline: float) -> Fetched:
         name, partition = self._planned.topic, self._planned.partition
         leader = await self._client.leader(name, partition, timeout_ms=_left_ms(deadline))
-        result = await self._fetch_from(leader, offset, _left_ms(deadline))
+        result = await self._fetch_from(leader, offset, deadline)
         if result.HasField("error"):
             if result.HasField("current_leader"):
                 self._client.learn_leader(name, partition, result.current_leader)
@@ -120,14 +120,18 @@ class RangeFetcher:
         records = without_aborted(result.records, aborted) if aborted else result.records
         return Fetched(records, offset, _offset_after(result.records, offset))
 
-    async def _fetch_from(self, leader: Broker, offset: int, left_ms: float) -> pb.FetchPartitionResult:
-        # Half of the time left, so that an empty answer, which has the reason, comes before the deadline.
-        request = self._request(offset, max_wait_ms=int(min(_MAX_WAIT_MS, left_ms / 2)))
-        try:
-            response = await self._client.fetch(leader.node_id, request, timeout_ms=min(left_ms, FETCH_TIMEOUT_MS))
-        except TidelogError as error:
-            raise error_for(error.code, f"{self._planned} from {leader.address}: {error.message}") from error
-        return response.topics[0].partitions[0]
+    async def _fetch_from(self, leader: Broker, offset: int, deadline: float) -> pb.FetchPartitionResult:
+        while True:
+            left_ms = _left_ms(deadline)
+            # Half of the time left, so that an empty answer, which has the reason, comes before the deadline.
+            request = self._request(offset, max_wait_ms=int(min(_MAX_WAIT_MS, left_ms / 2)))
+            try:
+                response = await self._client.fetch(leader.node_id, request, timeout_ms=min(left_ms, FETCH_TIMEOUT_MS))
+            except TidelogError as error:
+                raise error_for(error.code, f"{self._planned} from {leader.address}: {error.message}") from error
+            # Over its quotas, a client gets no results, and the node delays its next fetch.
+            if response.topics:
+                return response.topics[0].partitions[0]
 
     def _request(self, offset: int, max_wait_ms: int) -> pb.FetchRequest:
         known = self._client.metadata.partition(self._planned.topic, self._planned.partition)

@@ -208,3 +208,32 @@ def test_kafka_acls_says_that_there_is_no_authorizer(shell: Shell) -> None:
     for action in (["--list"], ["--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "t"]):
         ended = shell.ended("kafka-acls", *action)
         assert "SecurityDisabledException: No Authorizer is configured" in ended.said
+
+
+@pytest.mark.parametrize(
+    ("entity", "quota", "described"),
+    [
+        (("users", "alice"), "producer_byte_rate=1024", "user-principal 'alice'"),
+        (("clients", "reports"), "request_percentage=12.5", "client-id 'reports'"),
+        (("ips", "10.0.0.1"), "connection_creation_rate=7", "ip '10.0.0.1'"),
+    ],
+)
+def test_kafka_configs_sets_describes_and_deletes_quotas(
+    shell: Shell, entity: tuple[str, str], quota: str, described: str
+) -> None:
+    kind, name = entity
+    named = ("kafka-configs", "--entity-type", kind, "--entity-name", name)
+    key, _, value = quota.partition("=")
+    assert "Completed updating config" in shell(*named, "--alter", "--add-config", quota)
+    said = shell(*named, "--describe")
+    assert described in said
+    assert f"{key}={float(value)}" in said
+    assert "Completed updating config" in shell(*named, "--alter", "--delete-config", key)
+    assert key not in shell(*named, "--describe")
+
+
+def test_kafka_configs_sets_default_quotas(shell: Shell) -> None:
+    default = ("kafka-configs", "--entity-type", "users", "--entity-default")
+    shell(*default, "--alter", "--add-config", "consumer_byte_rate=1048576")
+    assert "consumer_byte_rate=1048576.0" in shell(*default, "--describe")
+    shell(*default, "--alter", "--delete-config", "consumer_byte_rate")

@@ -202,6 +202,10 @@ class Fetcher:
         if response.HasField("error"):
             return FetchFailed(fetch.node_id, fetch.specs, session.refused(response.error))
         results = {(t.name, p.index): p for t in response.topics for p in t.partitions}
+        if response.throttle_time_ms and not results:
+            # The node delays the next fetch itself.
+            session.take_throttled(response.session_id)
+            return Fetched(fetch.node_id, [FetchedPartition(spec, is_unchanged=True) for spec in fetch.specs])
         is_incremental = session.take(response.session_id, results.keys())
         found = [self._result(s, results.get((s.topic, s.partition)), is_incremental) for s in fetch.specs]
         return Fetched(fetch.node_id, found)

@@ -62,6 +62,13 @@ class NodeSession:
         self._errors = 0
         return self._handler.take_answer(session_id, answered) and not self._is_full
 
+    def take_throttled(self, session_id: int) -> None:
+        """Apply an answer without results to a client over its quotas; it creates no session."""
+        if self._is_full:
+            self._handler.take_failure()
+        else:
+            self.take(session_id, ())
+
     def fail(self) -> None:
         """Handle a lost request or answer."""
         self._handler.take_failure()

@@ -226,5 +226,8 @@ class ReplicaCheck:
             rack_id=_RACK if is_follower else "",
             topics=[pb.FetchTopic(name=key.topic, partitions=[partition])],
         )
-        response = run_sync(self._cluster.fetch(node, request, timeout_ms=self._timeout_s * 1000))
-        return response.topics[0].partitions[0]
+        while True:
+            response = run_sync(self._cluster.fetch(node, request, timeout_ms=self._timeout_s * 1000))
+            # Over its quotas, a client gets no results, and the node delays its next fetch.
+            if response.topics:
+                return response.topics[0].partitions[0]

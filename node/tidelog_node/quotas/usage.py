@@ -64,16 +64,22 @@ class RequestUsage:
     def fetch(self, size: int) -> int:
         """Count the bytes of a fetch response, and return 0 if it may be sent.
 
-        Otherwise the bytes do not count, and the result is the milliseconds for which the client is delayed.
+        Otherwise the bytes do not count, and the result is the milliseconds for which the client is delayed. A batch
+        that is larger than the quota ever permits is sent once nothing else counts, unlike in Kafka.
         """
         quotas = self._quotas
         now_ms = quotas.now_ms()
         self._charge_time(now_ms)
         meter = quotas.fetch.meter_of(self._user, self._client_id, now_ms)
-        if meter is not None:
-            self._delay(meter.record(size, now_ms), now_ms)
-            if self.muted_until_ms:
-                meter.note(-size, now_ms)
+        if meter is None:
+            return self.delay_ms
+        if size > meter.largest_value and not self.muted_until_ms and not meter.rate(now_ms):
+            # A single batch can be larger than the quota ever permits. Without this, its reader would wait for ever.
+            meter.note(size, now_ms)
+            return 0
+        self._delay(meter.record(size, now_ms), now_ms)
+        if self.muted_until_ms:
+            meter.note(-size, now_ms)
         return self.delay_ms
 
     def answer(self, delay_ms: int = 0) -> int:

@@ -47,6 +47,7 @@ _NAMES = (
     "producer_id",
     "user",
     "mechanism",
+    "entity_type",
 )
 
 

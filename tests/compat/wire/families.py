@@ -9,6 +9,7 @@ from compat.wire import (
     groups,
     partitions,
     producers,
+    quotas,
     scram,
     topics,
     transaction_versions,
@@ -29,5 +30,6 @@ FAMILIES = (
     *two_phase.FAMILIES,
     *transaction_versions.FAMILIES,
     *acls.FAMILIES,
+    *quotas.FAMILIES,
     *scram.FAMILIES,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import socket
 import struct
 import time
@@ -64,7 +65,7 @@ def cluster() -> Iterator[FakeCluster]:
     made._settings = Settings(controller, node)
     with made:
         with AdminClient({"bootstrap.servers": made.bootstrap_servers}) as admin:
-            admin.create_topics([NewTopic("t", 1, 1)])["t"].result(10)
+            admin.create_topics([NewTopic("t", 1, 1), NewTopic("many", 1, 1)])["many"].result(10)
         yield made
 
 
@@ -367,3 +368,25 @@ def test_a_listener_over_its_rate_accepts_later_and_refuses_none(cluster: FakeCl
 
 def _rate(value: str) -> ConfigEntry:
     return ConfigEntry("max.connection.creation.rate", value, incremental_operation=AlterConfigOpType.SET)
+
+
+@pytest.mark.parametrize("library", ["tidelog", "confluent_kafka"])
+def test_a_consumer_over_its_quota_goes_on_at_about_its_rate(cluster: FakeCluster, limit, library: str) -> None:
+    limit(consumer_byte_rate=200_000)
+    client = importlib.import_module(library)
+    servers = cluster.bootstrap_servers if library == "tidelog" else cluster.kafka_bootstrap_servers
+    settings = {"bootstrap.servers": servers, "group.id": library, "max.partition.fetch.bytes": 20_000}
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "batch.size": 10_000}) as producer:
+        for _ in range(2_500):
+            producer.produce("many", bytes(1_000), partition=0)
+        producer.flush(30)
+    consumer = client.Consumer(settings)
+    consumer.assign([client.TopicPartition("many", 0, 0)])
+    read: list[float] = []
+    while not read or time.monotonic() - read[0] < 5:
+        message = consumer.poll(1)
+        if message is not None:
+            assert message.error() is None
+            read.append(time.monotonic())
+    consumer.close()
+    assert sum(read[0] + 2 <= at for at in read) * 1_000 / 3 == pytest.approx(200_000, rel=0.4)

@@ -144,3 +144,10 @@ def test_an_error_and_a_cancellation_reach_measured_steps() -> None:
             await waiting
 
     asyncio.run(run())
+
+
+def test_a_batch_that_is_larger_than_the_quota_is_read_once_nothing_else_counts() -> None:
+    node = Node(consumer_byte_rate=LIMIT)
+    assert node.usage().fetch(50 * LIMIT) == 0
+    assert node.usage().fetch(50 * LIMIT) > 0
+    assert node.rate(lambda: 0 if node.usage().fetch(50 * LIMIT) else 50 * LIMIT, 500) > 0
