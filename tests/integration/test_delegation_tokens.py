@@ -20,7 +20,7 @@ HOUR_MS = 3_600_000
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     config = {"delegation.token.secret.key": SECRET, "delegation.token.expiry.check.interval.ms": 100}
-    with LocalCluster(1, 1, tmp_path_factory.mktemp("tokens") / "data", config, security="ssl") as cluster:
+    with LocalCluster(1, 1, tmp_path_factory.mktemp("tokens") / "data", config, security="sasl_ssl") as cluster:
         yield cluster
 
 
@@ -37,12 +37,27 @@ def test_tokens_are_created_described_renewed_and_expired(cluster: LocalCluster,
             admin.renew_delegation_token(token.hmac).result()
         own = admin.create_delegation_token().result()
         assert admin.renew_delegation_token(own.hmac, renew_time_period_ms=HOUR_MS).result() > info.issue_timestamp
-        assert admin.expire_delegation_token(own.hmac).result() == -1
+        assert admin.expire_delegation_token(own.hmac).result() >= own.token_info.issue_timestamp
         assert admin.describe_delegation_token().result() == [token]
         assert repr(token.hmac) not in repr(token)
+        _check_login(cluster, admin)
     _check_commands(cluster, tmp_path)
     written = [path for path in cluster.data_dir.rglob("*.log") if SECRET.encode() in path.read_bytes()]
     assert written == []
+
+
+def _check_login(cluster: LocalCluster, admin: AdminClient) -> None:
+    """Log in to gRPC with a token of alice, who may not create another one."""
+    token = admin.create_delegation_token().result()
+    login = {"sasl.username": token.token_info.token_id, "sasl.password": token.hmac_as_base64_string()}
+    with AdminClient({**cluster.client_settings(), **login, "sasl.tokenauth": True}) as by_token:
+        assert by_token.list_topics(timeout=30).brokers
+        with pytest.raises(KafkaException, match="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
+            by_token.create_delegation_token().result()
+    admin.expire_delegation_token(token.hmac).result()
+    gone = AdminClient({**cluster.client_settings(), **login, "sasl.tokenauth": True})
+    with gone, pytest.raises(KafkaException, match="_AUTHENTICATION"):
+        gone.list_topics(timeout=30)
 
 
 def _check_commands(cluster: LocalCluster, folder: Path) -> None:

@@ -39,6 +39,11 @@ class SaslConfig:
     sasl_password: str | None = setting(
         None, "The user's password, for PLAIN and SCRAM.", secret=True, config_type="PASSWORD"
     )
+    sasl_tokenauth: bool = setting(
+        False,
+        "Whether sasl.username and sasl.password are the id and the HMAC of a delegation token, for SCRAM. Java's "
+        "clients have the option tokenauth of sasl.jaas.config; confluent-kafka has none.",
+    )
     sasl_oauthbearer_config: str | None = setting(None, "The argument of oauth_cb.", secret=True)
 
     sasl_oauthbearer_method: str = setting(
@@ -90,12 +95,20 @@ class SaslConfig:
             missing = "sasl.password" if self.sasl_username else "sasl.username"
             raise ConfigError(f"sasl.mechanisms={mechanism} needs {missing}")
         if mechanism == PLAIN:
+            if self.sasl_tokenauth:
+                raise ConfigError("sasl.tokenauth=true needs a mechanism of SCRAM, not sasl.mechanisms=PLAIN")
             return PlainLogin(self.sasl_username, self.sasl_password)
-        from tidelog_foundation.sasl.scram import ScramLogin
+        from tidelog_foundation.sasl.scram import TOKEN_AUTH, ScramLogin
         from tidelog_foundation.sasl.scram_credentials import ScramMechanism
 
         scram = next(each for each in ScramMechanism if each.sasl_name == mechanism)
-        return ScramLogin(scram, self.sasl_username, self.sasl_password, lambda: secrets.token_urlsafe(_NONCE_BYTES))
+        return ScramLogin(
+            scram,
+            self.sasl_username,
+            self.sasl_password,
+            lambda: secrets.token_urlsafe(_NONCE_BYTES),
+            {TOKEN_AUTH: "true"} if self.sasl_tokenauth else {},
+        )
 
     def _bearer(self, oauth_cb: OAuthCallback | None) -> SaslLogin:
         given = "sasl.username" if self.sasl_username else "sasl.password" if self.sasl_password else None

@@ -748,7 +748,7 @@ class AlterDelegationTokenResponse(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     EXPIRY_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     expiry_timestamp_ms: _builtins.int
-    """Negative if the token is removed."""
+    """Now, if the token is removed."""
     @_builtins.property
     def token(self) -> _common_pb2.DelegationToken: ...
     def __init__(

@@ -125,7 +125,7 @@ def expire(session: Session, token_id: _TokenId, period: _Period = None, yes: Ye
             hmac, expiry_time_period_ms=period_ms, request_timeout=session.timeout_s
         )
         expiry = changed.result()
-    if expiry < 0:
+    if period_ms < 0:
         session.done({"token_id": token_id, "removed": True}, f"removed token {token_id}")
     else:
         expires = time_text(expiry)

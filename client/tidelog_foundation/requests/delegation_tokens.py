@@ -80,7 +80,7 @@ class RenewDelegationTokenRequest(Request[RenewDelegationTokenResponse]):
 
 @dataclass(frozen=True, slots=True)
 class ExpireDelegationTokenResponse:
-    """The new time of expiry, or the negative period of the request if the token is removed."""
+    """The new time of expiry, which is now if the token is removed."""
 
     expiry_timestamp_ms: int = 0
 
@@ -123,7 +123,7 @@ class TokenOperation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlterDelegationTokenResponse:
-    """The changed token. ``expiry_timestamp_ms`` is negative if it is removed."""
+    """The changed token, or the removed one, whose ``expiry_timestamp_ms`` is now."""
 
     token: DelegationToken
     expiry_timestamp_ms: int

@@ -111,7 +111,7 @@ async def _change(
     context: NodeContext, change: requests.AlterDelegationTokenRequest
 ) -> requests.AlterDelegationTokenResponse:
     response, remaining_s = await forward_change(context, change)
-    token, is_removed = response.token, response.expiry_timestamp_ms < 0
+    token, is_removed = response.token, change.operation is TokenOperation.EXPIRE and change.period_ms < 0
 
     def is_applied(image: MetadataImage) -> bool:
         current = image.delegation_tokens.get(token.token_id)

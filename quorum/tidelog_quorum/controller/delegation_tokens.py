@@ -107,7 +107,7 @@ def _expire(state: ControllerState, request: AlterDelegationTokenRequest) -> _Ou
     token = _find(state, request)
     if request.period_ms < 0:
         records: list[MetadataRecord] = [RemoveDelegationTokenRecord(token.token_id)]
-        return Result(records, AlterDelegationTokenResponse(token, request.period_ms))
+        return Result(records, AlterDelegationTokenResponse(token, request.time_ms))
     return _written(_expiring(token, request.time_ms + request.period_ms))
 
 

@@ -14,6 +14,8 @@ from tidelog_node.kafka.protocol.messages import delegation_tokens as wire
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _NO_TIME = -1
+_REFUSED_BY_NODES = (ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCode.INVALID_PRINCIPAL_TYPE)
+"""The errors of a creation that Kafka's nodes find; their responses have other times than those of controllers."""
 
 
 async def create_delegation_token(
@@ -36,7 +38,7 @@ async def create_delegation_token(
         created = await handlers.create_delegation_token(node.context, wanted, _caller(caller))
     except TidelogError as error:
         response.error_code = code_of(error)
-        if error.code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED:
+        if error.code in _REFUSED_BY_NODES:
             response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = _NO_TIME
         return response
     token = created.token.token
