@@ -35,6 +35,8 @@ _TLS_PROTOCOLS = (GRPC_SSL, GRPC_SASL_SSL, SSL, SASL_SSL)
 _SASL_PROTOCOLS = (GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL, SASL_PLAINTEXT, SASL_SSL)
 PROTOCOLS = (*GRPC_PROTOCOLS, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 """All security protocols."""
+GRPC_OF = {PLAINTEXT: GRPC, SSL: GRPC_SSL, SASL_PLAINTEXT: GRPC_SASL_PLAINTEXT, SASL_SSL: GRPC_SASL_SSL}
+"""The protocol of gRPC listeners that are as secure as Kafka listeners with each protocol."""
 ANY_HOST = ""
 """The host of ``NAME://:port``. It means all addresses of this machine for listening, its canonical name for others."""
 _EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -81,9 +83,9 @@ class BrokerListeners:
     inter_broker: NamedListener
 
     @property
-    def grpc(self) -> NamedListener:
-        """The gRPC listener."""
-        return next(x for x in self.bound if x.speaks_grpc)
+    def grpc(self) -> tuple[NamedListener, ...]:
+        """The gRPC listeners, at least one."""
+        return tuple(x for x in self.bound if x.speaks_grpc)
 
     @property
     def kafka(self) -> tuple[NamedListener, ...]:
@@ -119,13 +121,13 @@ def parse_broker_listeners(
     """
     protocols = parse_protocol_map(protocol_map)
     bound = _with_protocols(parse_listeners(listeners), protocols)
-    _check_one_grpc("listeners", bound)
+    _check_grpc("listeners", bound)
     if advertised is None:
         shown = bound
     else:
         shown = _with_protocols(parse_advertised_listeners(advertised), protocols)
         _check_known("advertised.listeners", shown, bound)
-        _check_one_grpc("advertised.listeners", shown)
+        _check_grpc("advertised.listeners", shown)
     _check_reachable(shown)
     everywhere = tuple(dataclasses.replace(x, host=x.host or _EVERY_ADDRESS[0]) for x in bound)
     return BrokerListeners(everywhere, shown, _inter_broker(inter_broker, shown))
@@ -224,13 +226,11 @@ def _with_protocols(listeners: tuple[NamedListener, ...], protocols: Mapping[str
     return tuple(known)
 
 
-def _check_one_grpc(key: str, listeners: tuple[NamedListener, ...]) -> None:
-    found = [str(x) for x in listeners if x.speaks_grpc]
-    if len(found) != 1:
+def _check_grpc(key: str, listeners: tuple[NamedListener, ...]) -> None:
+    if not any(x.speaks_grpc for x in listeners):
         raise ConfigError(
-            f"{key} must have exactly one listener whose security protocol is one of {', '.join(GRPC_PROTOCOLS)}, not "
-            f"{len(found)}{' (' + ', '.join(found) + ')' if found else ''}: Tidelog's own clients and tools use it "
-            f"for all that Kafka's protocol does not have"
+            f"{key} must have a listener whose security protocol is one of {', '.join(GRPC_PROTOCOLS)}: Tidelog's own "
+            f"clients and tools use it for all that Kafka's protocol does not have"
         )
 
 

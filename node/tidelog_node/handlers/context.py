@@ -132,6 +132,8 @@ class NodeContext:
     """The coordinator of transactions; None for a node that coordinates none, such as a simulated one."""
     controller_listener: str = GRPC
     """The name of the controllers' listener, which Kafka's clients see."""
+    grpc_listener: str | None = None
+    """The gRPC listener over which the clients of these handlers reach nodes; None if nodes have only one."""
     token_key: str | None = field(default=None, repr=False)
     """The secret key of delegation tokens; None in a cluster without them."""
     quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(lambda: 0, lambda: 0))

@@ -118,7 +118,7 @@ async def get_metadata(context: NodeContext, request: GetMetadataRequest) -> Get
     return GetMetadataResponse(
         cluster_id=context.cluster_id,
         controller_id=context.metadata.controller_id,
-        brokers=_brokers(image),
+        brokers=_brokers(image, context.grpc_listener),
         topics=tuple(topics),
     )
 
@@ -128,9 +128,6 @@ def _topic(image: MetadataImage, name: str) -> requests.TopicMetadata:
     return unknown_topic(name) if topic is None else topic_metadata(image, topic)
 
 
-def _brokers(image: MetadataImage) -> tuple[BrokerMetadata, ...]:
-    return tuple(
-        BrokerMetadata(node_id=b.broker_id, host=b.endpoint.host, port=b.endpoint.port, rack=b.rack)
-        for _, b in sorted(image.brokers.items())
-        if not b.fenced
-    )
+def _brokers(image: MetadataImage, listener: str | None) -> tuple[BrokerMetadata, ...]:
+    found = [(b, b.grpc_endpoint(listener)) for _, b in sorted(image.brokers.items()) if not b.fenced]
+    return tuple(BrokerMetadata(node_id=b.broker_id, host=e.host, port=e.port, rack=b.rack) for b, e in found)

@@ -33,7 +33,7 @@ class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, SaslSettings,
     cluster_id: str = setting(doc="The cluster's id; processes with another id are refused.", check=not_empty)
     listeners: str = setting(
         doc="The addresses to listen on: NAME://host:port,NAME://host:port,... listener.security.protocol.map has"
-        " the protocol of each name. Exactly one listener speaks gRPC, and any number speak Kafka's protocol,"
+        " the protocol of each name. At least one listener speaks gRPC, and any number speak Kafka's protocol,"
         " for example GRPC://host:9094,PLAINTEXT://host:9092. Without a host, NAME://:port listens on all "
         "addresses and advertises the machine's canonical name.",
         check=endpoints.parse_listeners,
@@ -244,7 +244,12 @@ class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, SaslSettings,
 
     @property
     def grpc_listener(self) -> endpoints.NamedListener:
-        """The gRPC listener. Port 0 lets the system choose."""
+        """The first gRPC listener. Port 0 lets the system choose."""
+        return self.grpc_listeners[0]
+
+    @property
+    def grpc_listeners(self) -> tuple[endpoints.NamedListener, ...]:
+        """The gRPC listeners, at least one. A client reaches all nodes over the listener of the same name."""
         return self._listeners().grpc
 
     @property

@@ -9,16 +9,19 @@ moves the leaderships but marks nothing.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 import uuid
 from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
 from tidelog_foundation.authorization import AclStore, Authorizer
+from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
@@ -32,7 +35,7 @@ from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import ChannelSecurity, bind_port
 from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
-from tidelog_foundation.transport.services import add_servicer
+from tidelog_foundation.transport.services import Identify, add_servicer
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node import handlers
 from tidelog_node.broker.lifecycle import LifecycleTimings
@@ -112,10 +115,12 @@ async def serve(properties: dict[str, str]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     raise_open_files_limit()
     max_request_bytes = min(config.socket_request_max_bytes, config.queued_max_request_bytes)
-    server = grpc.aio.server(options=server_options(max_request_bytes), maximum_concurrent_rpcs=MAX_CALLS)
     certificates = listener_certificates(settings)
-    credentials = grpc_credentials(config, certificates)
-    port = bind_port(server, config.grpc_listener.host, config.grpc_listener.port, credentials)
+    servers: dict[str, BoundServer] = {}
+    for listener in config.grpc_listeners:
+        server = grpc.aio.server(options=server_options(max_request_bytes), maximum_concurrent_rpcs=MAX_CALLS)
+        credentials = grpc_credentials(certificates.get(listener.name))
+        servers[listener.name] = BoundServer(server, bind_port(server, listener.host, listener.port, credentials))
     with KafkaListeners.bind(
         config.kafka_listeners,
         config.listener_limits(),
@@ -130,23 +135,30 @@ async def serve(properties: dict[str, str]) -> None:
         )
         try:
             keep_freed_memory()
-            await Node(settings, server, port, kafka, directories, certificates=certificates).run(stop)
+            await Node(settings, servers, kafka, directories, certificates=certificates).run(stop)
         finally:
             directories.close(clean=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundServer:
+    """The server of a gRPC listener, and the port that it will listen on."""
+
+    server: grpc.aio.Server
+    port: int
 
 
 class Node:
     """The wiring of one node's parts. ``run`` is called once.
 
-    ``directories`` and ``open_view`` determine where the node stores its data. ``certificates`` has those of its
-    listeners with TLS, which are reloaded while the node runs.
+    ``servers`` has one for each gRPC listener, by its name. ``directories`` and ``open_view`` determine where the node
+    stores its data. ``certificates`` has those of its listeners with TLS, which are reloaded while the node runs.
     """
 
     def __init__(
         self,
         settings: DynamicNodeConfig,
-        server: grpc.aio.Server,
-        port: int,
+        servers: Mapping[str, BoundServer],
         kafka: KafkaListeners,
         directories: LogManager,
         open_view: OpenView = open_rocks_view,
@@ -156,7 +168,7 @@ class Node:
         self._certificates = certificates
         self._open_view = open_view
         self._config = config = settings.current
-        self._server = server
+        self._servers = servers
         self._kafka = kafka
         self._decoding = DecodingThread()
         self._directories = directories
@@ -196,7 +208,7 @@ class Node:
         self._lifecycle = BrokerLifecycle(
             self._broker_id,
             config.cluster_id,
-            config.advertised_endpoints({config.grpc_listener.name: port, **kafka.ports}),
+            config.advertised_endpoints({**{name: x.port for name, x in servers.items()}, **kafka.ports}),
             config.broker_rack or "",
             directories.ids,
             directories.previous_broker_epoch,
@@ -273,7 +285,7 @@ class Node:
                     await self._serve(tasks)
         finally:
             await self._kafka.stop(0)
-            await self._server.stop(0)
+            await self._stop_servers(0)
             await self._health_port.stop()
             await self._transport.close()
             await self._node_calls.close()
@@ -386,30 +398,52 @@ class Node:
         budget = ByteBudget(request_limit)
         requests = RequestBudgets(budget, request_limit)
         intake = Intake(Charge(requests.others))
+        for listener in self._config.grpc_listeners:
+            self._add_services(listener, context, budget, intake, authorizer)
+        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        for each in self._servers.values():
+            await each.server.start()
+        await self._health_port.start()
+        kafka_guard = None if authorizer is None else KafkaGuard(authorizer, self._cache)
+        node = KafkaNode(context, self._groups, kafka_guard)
+        await self._kafka.serve(node, all_apis(), requests, self._sasl.listeners)
+        self._lifecycle.note_serving()
+        listeners = (*self._config.grpc_listeners, *self._config.kafka_listeners)
+        logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, listeners)))
+
+    def _add_services(
+        self,
+        listener: NamedListener,
+        context: NodeContext,
+        budget: ByteBudget,
+        intake: Intake,
+        authorizer: Authorizer | None,
+    ) -> None:
+        """Serve the clients of one gRPC listener, which reach the other nodes over that of the same name."""
+        server, sessions = self._servers[listener.name].server, self._sasl.sessions(listener.name)
+        if sessions is not None:
+            sessions.add_to(server)
+            identify: Identify = sessions.identify
+        else:
+            identify = callers_of(self._certificates.get(listener.name))
+        guard = None if authorizer is None else self._grpc_guard(authorizer, listener.name)
+        if len(self._servers) > 1:
+            context = dataclasses.replace(context, grpc_listener=listener.name)
         gate = CallQuotas(self._quotas)
-        identify = self._sasl.identify or callers_of(self._certificates.get(self._config.grpc_listener.name))
-        self._sasl.add_to(self._server)
-        guard = None if authorizer is None else self._grpc_guard(authorizer)
         for service in (
             log_service(context, budget, guard),
             admin_service(context),
             group_service(context, self._groups, self._transactions),
             transaction_service(context),
         ):
-            service.add_to(self._server, intake, identify, guard, gate)
-        add_servicer(self._server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
-        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
-        await self._server.start()
-        await self._health_port.start()
-        kafka_guard = None if authorizer is None else KafkaGuard(authorizer, self._cache)
-        node = KafkaNode(context, self._groups, kafka_guard)
-        await self._kafka.serve(node, all_apis(), requests, self._sasl.listeners)
-        self._lifecycle.note_serving()
-        listeners = (self._config.grpc_listener, *self._config.kafka_listeners)
-        logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, listeners)))
+            service.add_to(server, intake, identify, guard, gate)
+        add_servicer(server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
 
-    def _grpc_guard(self, authorizer: Authorizer) -> AuthorizingGuard:
-        cache, listener = self._cache, self._config.grpc_listener.name
+    async def _stop_servers(self, grace_s: float) -> None:
+        await asyncio.gather(*(each.server.stop(grace_s) for each in self._servers.values()))
+
+    def _grpc_guard(self, authorizer: Authorizer, listener: str) -> AuthorizingGuard:
+        cache = self._cache
         return AuthorizingGuard(authorizer, RULES, STREAMS, lambda: cache.image.acls, cache.topic_name, listener)
 
     async def _shut_down(self, fetchers: FetcherPool, background: list[asyncio.Task[None]]) -> None:
@@ -431,7 +465,7 @@ class Node:
         await asyncio.wait(background)
         fetchers.stop_all()
         wait.note("client requests are being answered")
-        await asyncio.gather(self._server.stop(_STOP_GRACE_S), self._kafka.stop(_STOP_GRACE_S))
+        await asyncio.gather(self._stop_servers(_STOP_GRACE_S), self._kafka.stop(_STOP_GRACE_S))
         self._decoding.close()
         wait.note("logs are being written to disk")
         await self._registry.close()

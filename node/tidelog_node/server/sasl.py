@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import grpc.aio
-
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.sasl.settings import ListenerSaslSettings
 from tidelog_foundation.security.mechanisms import Accounts, ServedMechanism, own_login, served_mechanism
-from tidelog_foundation.transport.services import Identify
 from tidelog_foundation.transport.session_service import SessionService
 from tidelog_node.kafka.server.authentication import ListenerMechanism
 from tidelog_node.kafka.server.logins import ListenerSasl
@@ -38,7 +35,7 @@ class NodeSasl:
                 self.listeners[listener.name] = ListenerSasl(
                     self._mechanisms(sasl), sasl.max_receive_size, delay_ms / _SECOND_MS, listener.has_tls
                 )
-        self._sessions = self._grpc_sessions(settings)
+        self._sessions = {x.name: self._grpc_sessions(settings, x) for x in settings.current.grpc_listeners}
         config = settings.current
         self.login = _own_login(
             settings,
@@ -55,15 +52,9 @@ class NodeSasl:
         )
         """The login to controllers, None if their listener has no SASL."""
 
-    @property
-    def identify(self) -> Identify | None:
-        """The function that identifies the callers of the gRPC listener, None if it has no SASL."""
-        return self._sessions.identify if self._sessions is not None else None
-
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Serve the logins of the gRPC listener, if it has SASL."""
-        if self._sessions is not None:
-            self._sessions.add_to(server)
+    def sessions(self, listener: str) -> SessionService | None:
+        """Return the logins and sessions of a gRPC listener, None if it has no SASL."""
+        return self._sessions[listener]
 
     def start(self) -> None:
         """Start the work of the mechanisms in the background."""
@@ -75,8 +66,7 @@ class NodeSasl:
         for each in self._served:
             each.stop()
 
-    def _grpc_sessions(self, settings: DynamicNodeConfig) -> SessionService | None:
-        listener = settings.current.grpc_listener
+    def _grpc_sessions(self, settings: DynamicNodeConfig, listener: NamedListener) -> SessionService | None:
         sasl = settings.listener_security[listener.name].sasl
         if sasl is None:
             return None

@@ -89,7 +89,7 @@ def group_service(context: NodeContext, coordinator: GroupCoordinator, transacti
         group_service_pb2.DESCRIPTOR.services_by_name["GroupService"],
         {
             "FindCoordinator": Call(
-                lambda request, _: groups.find_coordinator(coordinator, transactions, request),
+                lambda request, _: groups.find_coordinator(coordinator, transactions, request, context.grpc_listener),
                 *types_of(groups.find_coordinator),
             ),
             "JoinGroup": call(group_members.join_group),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import grpc
 
 from tidelog_foundation.security.certificate_store import CertificateStore
@@ -11,7 +9,6 @@ from tidelog_foundation.security.principal_mapping import PrincipalMapping
 from tidelog_foundation.transport.credentials import identify_callers, server_credentials
 from tidelog_foundation.transport.services import Identify, anyone
 from tidelog_node.kafka.server.tls import ListenerTls
-from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 
 
@@ -35,14 +32,13 @@ def listener_tls(certificates: CertificateStore, *, has_sasl: bool) -> ListenerT
     return ListenerTls(certificates, None if has_sasl else PrincipalMapping(rules))
 
 
-def grpc_credentials(config: NodeConfig, certificates: Mapping[str, CertificateStore]) -> grpc.ServerCredentials | None:
-    """Return the credentials of the gRPC listener, None if it has no TLS.
+def grpc_credentials(certificates: CertificateStore | None) -> grpc.ServerCredentials | None:
+    """Return the credentials of a gRPC listener with these certificates, None without TLS.
 
     Raises:
         ConfigError: gRPC does not support a setting.
     """
-    found = certificates.get(config.grpc_listener.name)
-    return server_credentials(found) if found is not None else None
+    return server_credentials(certificates) if certificates is not None else None
 
 
 def callers_of(certificates: CertificateStore | None) -> Identify:

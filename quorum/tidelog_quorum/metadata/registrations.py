@@ -73,6 +73,11 @@ class BrokerRegistration:
                 return Endpoint(listener.host, listener.port)
         return self.endpoint if not self.listeners and listener_name == GRPC else None
 
+    def grpc_endpoint(self, listener_name: str | None) -> Endpoint:
+        """Return the address of the gRPC listener of this name, or the first one's if there is none."""
+        found = self.endpoint_on(listener_name) if listener_name is not None else None
+        return found or self.endpoint
+
     def has_online(self, directory: DirectoryId) -> bool:
         """Return whether a replica in this directory is usable, as far as the broker has reported."""
         if directory == UNASSIGNED_DIRECTORY:

@@ -36,7 +36,7 @@ def test_listeners_have_names_addresses_and_what_they_speak():
         NamedListener("OUTSIDE", "a", 0, PLAINTEXT),
     )
     assert found.advertised == found.bound
-    assert (found.grpc, found.kafka) == (found.bound[0], found.bound[1:])
+    assert (found.grpc, found.kafka) == (found.bound[:1], found.bound[1:])
     assert str(found.bound[1]) == "PLAINTEXT://[::1]:9092"
 
 
@@ -93,14 +93,13 @@ def test_nodes_reach_each_other_by_the_listener_that_is_named_or_a_kafka_listene
         ("GRPC://a:1,grpc://a:2", None, None, "each listener must have a different name, but GRPC occurs twice"),
         ("GRPC://a:1,PLAINTEXT://b:1", None, None, "each listener must have a different port, but 1 occurs twice"),
         ("GRPC://a:1,OTHER://a:2", None, None, "no security protocol is defined for listener OTHER in listener.securi"),
-        ("PLAINTEXT://a:1", None, None, r"listeners must have exactly one .* not 0: Tidelog's own clients"),
-        ("GRPC://a:1,TOOLS://a:2", None, None, r"exactly one .* not 2 \(GRPC://a:1, TOOLS://a:2\)"),
+        ("PLAINTEXT://a:1", None, None, r"listeners must have a listener whose .*: Tidelog's own clients"),
         ("GRPC://0.0.0.0:1", None, None, "must name an address that others can reach, not GRPC://0.0.0.0:1"),
         ("GRPC://a:1,PLAINTEXT://[::]:2", None, None, r"not PLAINTEXT://\[::\]:2"),
         ("GRPC://a:1", "GRPC://0.0.0.0:1", None, "advertised.listeners must name an address"),
         ("GRPC://a:1", "GRPC://b:0", None, "advertised.listeners GRPC://b:0 has port 0"),
         ("GRPC://a:1", "GRPC://b:1,INTERNAL://b:2", None, "INTERNAL://b:2, which is not one of the listeners: GRPC"),
-        ("GRPC://a:1,PLAINTEXT://a:2", "PLAINTEXT://b:2", None, "advertised.listeners must have exactly one"),
+        ("GRPC://a:1,PLAINTEXT://a:2", "PLAINTEXT://b:2", None, "advertised.listeners must have a listener whose"),
         ("GRPC://a:1", "GRPC://b:1,GRPC://b:2", None, "different name, but GRPC occurs twice"),
         (
             "GRPC://a:1",
@@ -170,7 +169,7 @@ def test_node_names_the_key_of_a_listener_that_cannot_be():
 
 def test_node_with_kafkas_own_example_needs_a_grpc_listener():
     protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
-    with pytest.raises(ConfigError, match="exactly one listener whose security protocol is one of GRPC"):
+    with pytest.raises(ConfigError, match="a listener whose security protocol is one of GRPC"):
         node(listeners="PLAINTEXT://localhost:9092", listener_security_protocol_map=protocols)
     config = node(
         listeners="PLAINTEXT://localhost:9092,GRPC://localhost:9094",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.config.endpoints import GRPC_OF, format_address
 from tidelog_foundation.errors import ErrorCode
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, encode
@@ -50,7 +50,9 @@ class ApiVersionsApi:
         image = node.context.metadata.image
         if asked.asks_grpc_listener:
             answer = self._response(image, version)
-            return _encoded(replace(answer, grpc_listener=_grpc_listener(node, image)), version)
+            return _encoded(
+                replace(answer, grpc_listener=_grpc_listener(node, image, request.caller.listener)), version
+            )
         throttle_time_ms = 0 if request.usage is None else request.usage.answer()
         if throttle_time_ms:
             return _encoded(replace(self._response(image, version), throttle_time_ms=throttle_time_ms), version)
@@ -89,10 +91,19 @@ def _is_valid(asked: wire.ApiVersionsRequest) -> bool:
     return all(map(_SOFTWARE.fullmatch, (asked.client_software_name, asked.client_software_version)))
 
 
-def _grpc_listener(node: KafkaNode, image: MetadataImage) -> str:
-    """Return the registered gRPC address of this node, which may have restarted on other ports, or an empty string."""
+def _grpc_listener(node: KafkaNode, image: MetadataImage, asked: str) -> str:
+    """Return the registered gRPC address of this node, which may have restarted on other ports, or an empty string.
+
+    Of several gRPC listeners, it is the one that is as secure as the Kafka listener ``asked``.
+    """
     broker = image.brokers.get(node.context.broker_id)
-    return "" if broker is None else format_address(broker.endpoint.host, broker.endpoint.port)
+    if broker is None:
+        return ""
+    protocols = {x.name: x.security_protocol for x in broker.listeners}
+    wanted = GRPC_OF.get(protocols.get(asked, ""))
+    name = next((name for name, protocol in protocols.items() if protocol == wanted), None)
+    endpoint = broker.grpc_endpoint(name)
+    return format_address(endpoint.host, endpoint.port)
 
 
 def _encoded(response: wire.ApiVersionsResponse, version: int) -> Body:

@@ -66,7 +66,7 @@ def test_node_config_turns_broker_settings_into_topic_defaults(given, field, exp
     ("key", "value", "text"),
     [
         ("node.id", "-1", "at least 0"),
-        ("listeners", "PLAINTEXT://x:1", "exactly one listener whose security protocol is one of GRPC"),
+        ("listeners", "PLAINTEXT://x:1", "a listener whose security protocol is one of GRPC"),
         ("listeners", "GRPC://0.0.0.0:9092", "advertised.listeners must name an address"),
         ("advertised.listeners", "GRPC://host:0", "port 0"),
         ("controller.listener.names", "OTHER", "no security protocol is defined for listener OTHER"),

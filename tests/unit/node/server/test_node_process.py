@@ -21,7 +21,7 @@ from tidelog_node.log.disk.files import OperatingSystemFiles
 from tidelog_node.partitions import LogManager
 from tidelog_node.server import process
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-from tidelog_node.server.process import Node
+from tidelog_node.server.process import BoundServer, Node
 from tidelog_quorum.controller.feed import FeedLimits, Published
 from tidelog_quorum.metadata.codec import encode_batch
 from tidelog_quorum.metadata.image import MetadataImage
@@ -136,7 +136,7 @@ class RunningNode:
         server = grpc.aio.server(options=server_options())
         self.port = server.add_insecure_port("127.0.0.1:0")
         self.kafka = KafkaListeners.bind(config.current.kafka_listeners, config.current.listener_limits())
-        self.node = Node(config, server, self.port, self.kafka, self.directories)
+        self.node = Node(config, {"GRPC": BoundServer(server, self.port)}, self.kafka, self.directories)
         self.stop = asyncio.Event()
         self.running = asyncio.create_task(self.node.run(self.stop), name="node")
 
