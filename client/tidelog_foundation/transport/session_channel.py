@@ -15,7 +15,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -245,26 +245,37 @@ class _ClientSession:
 
 
 def _repeating(session: _ClientSession, method: Any) -> Callable[..., Coroutine[Any, Any, Any]]:
-    async def call(request: Any, *, timeout: float | None = None, **options: Any) -> Any:  # noqa: ASYNC109
+    async def call(
+        request: Any,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        metadata: Iterable[tuple[str, str]] | None = None,
+        **options: Any,
+    ) -> Any:
         began = time.monotonic()
         token = session.current or await session.ready(timeout)
         session.is_used = True
         try:
-            return await method(request, timeout=_left(timeout, began), metadata=token.metadata, **options)
+            return await method(
+                request, timeout=_left(timeout, began), metadata=(*(metadata or ()), *token.metadata), **options
+            )
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.UNAUTHENTICATED:
                 raise
         session.drop(token)
         token = await session.ready(_left(timeout, began))
-        return await method(request, timeout=_left(timeout, began), metadata=token.metadata, **options)
+        return await method(
+            request, timeout=_left(timeout, began), metadata=(*(metadata or ()), *token.metadata), **options
+        )
 
     return call
 
 
 def _streaming(session: _ClientSession, method: Any) -> Callable[..., Any]:
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: Any, metadata: Iterable[tuple[str, str]] | None = None, **options: Any) -> Any:
         token = session.current
-        opened = method(*arguments, metadata=token.metadata if token is not None else None, **options)
+        own = token.metadata if token is not None else ()
+        opened = method(*arguments, metadata=(*(metadata or ()), *own), **options)
         session.streams += 1
         opened.add_done_callback(lambda ended: session.examine(ended, token))
         return opened

@@ -38,6 +38,7 @@ class Door:
     def __init__(self, sessions: SessionService, charge: Charge) -> None:
         self.sessions = sessions
         self.callers: list[str] = []
+        self.metadata: dict[str, Any] = {}
         self.port = 0
         self._charge = charge
         self._server: grpc.aio.Server | None = None
@@ -60,6 +61,7 @@ class Door:
 
     async def _check(self, request: object, caller: Caller) -> Any:
         self.callers.append(str(caller.principal))
+        self.metadata = dict(caller._rpc.invocation_metadata() or ())
         return SERVING
 
     async def _watch(self, request: object, caller: Caller) -> AsyncGenerator[Any, None]:
@@ -298,6 +300,15 @@ def test_client_with_sasl_learns_that_the_listener_has_none() -> None:
             assert error.code is ErrorCode.ILLEGAL_SASL_STATE
             assert "no authentication with SASL" in error.message
         await server.stop(0)
+
+    run(main)
+
+
+def test_metadata_of_a_call_is_sent_beside_its_session() -> None:
+    async def main() -> None:
+        async with door() as at, open_channel(at.address, login=ALICE) as channel:
+            await check(channel, ("key", "value"))
+            assert at.metadata["key"] == "value"
 
     run(main)
 
