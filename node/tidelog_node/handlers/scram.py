@@ -6,6 +6,7 @@ import asyncio
 
 from tidelog_foundation.requests import scram as requests
 from tidelog_foundation.sasl.scram_credentials import CredentialKey
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext, forward_change
 from tidelog_quorum.metadata.description import describe_user_scram_credentials as describe
 from tidelog_quorum.metadata.image import MetadataImage
@@ -33,9 +34,10 @@ async def alter_user_scram_credentials(
         TidelogError: An error of the leading controller that concerns all of them.
     """
     response, remaining_s = await forward_change(context, request)
-    changed = {result.user for result in response.results if result.error is None}
-    deleted = {CredentialKey(each.name, each.mechanism) for each in request.deletions if each.name in changed}
-    salts = {CredentialKey(each.name, each.mechanism): each.salt for each in request.upsertions if each.name in changed}
+    slices = TimeSlices()
+    changed = {result.user async for result in slices.of(response.results) if result.error is None}
+    deleted = {_key(each) async for each in slices.of(request.deletions) if each.name in changed}
+    salts = {_key(each): each.salt async for each in slices.of(request.upsertions) if each.name in changed}
 
     def is_applied(image: MetadataImage) -> bool:
         found = image.scram_credentials
@@ -44,3 +46,7 @@ async def alter_user_scram_credentials(
 
     await context.metadata.wait_until(is_applied, remaining_s)
     return response
+
+
+def _key(each: requests.ScramCredentialDeletion | requests.ScramCredentialUpsertion) -> CredentialKey:
+    return CredentialKey(each.name, each.mechanism)
