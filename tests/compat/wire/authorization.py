@@ -21,7 +21,9 @@ from tidelog_node.kafka.protocol.messages import (
     offsets,
     producers,
     quorum,
+    quotas,
     replicas,
+    scram,
     topics,
     transactions,
 )
@@ -287,6 +289,29 @@ _OF_CLUSTER = (
     Case(
         "authorization of the cluster: quorum",
         quorum.DescribeQuorumRequest([quorum.QuorumTopic("__cluster_metadata", [quorum.QuorumPartition(0)])]),
+    ),
+    Case("authorization of the cluster: quotas", quotas.DescribeClientQuotasRequest([], False)),
+    Case(
+        "authorization of the cluster: alter quotas",
+        quotas.AlterClientQuotasRequest(
+            [
+                quotas.QuotaAlterationData(
+                    [quotas.QuotaEntityData("user", "u")], [quotas.QuotaOpData("producer_byte_rate", 1.0, False)]
+                )
+            ]
+        ),
+    ),
+    Case("authorization of the cluster: users", scram.DescribeUserScramCredentialsRequest([scram.UserName("u")])),
+    Case(
+        "authorization of the cluster: alter users",
+        scram.AlterUserScramCredentialsRequest([scram.ScramCredentialDeletion("u", 1)]),
+    ),
+    Case(
+        "authorization of the cluster: markers",
+        transactions.WriteTxnMarkersRequest(
+            [transactions.WritableTxnMarker(1, 0, True, [transactions.WritableTxnMarkerTopic("az-open", [0])], 0)]
+        ),
+        (1,),
     ),
     Case("authorization of the cluster: elect", replicas.ElectLeadersRequest(0, None, 1_000)),
     Case("authorization of the cluster: reassign", replicas.AlterPartitionReassignmentsRequest(1_000, True, [])),
