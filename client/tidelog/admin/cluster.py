@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.admin.operations import Future, Operations, Outcomes
-from tidelog.admin.resources import CLUSTER_OPERATIONS
+from tidelog.admin.resources import CLUSTER_OPERATIONS, authorized_operations
 from tidelog.admin.topics import DescribeClusterResult
 from tidelog.v1 import admin_service_pb2 as pb
 
@@ -54,13 +54,13 @@ class ClusterAdmin(Operations):
     ) -> Future[DescribeClusterResult]:
         """Describe the cluster: its id, the active controller, nodes and voters.
 
-        ``include_authorized_operations`` adds the client's permissions: all operations.
+        ``include_authorized_operations`` adds the operations that the client may perform.
         """
 
         async def describe() -> DescribeClusterResult:
-            request = pb.DescribeClusterRequest()
+            request = pb.DescribeClusterRequest(include_authorized_operations=include_authorized_operations)
             response = await self._ask(lambda c, t: c.admin.DescribeCluster(request, timeout=t), request_timeout)
-            operations = list(CLUSTER_OPERATIONS) if include_authorized_operations else None
+            operations = authorized_operations(response, CLUSTER_OPERATIONS) if include_authorized_operations else None
             return dataclasses.replace(DescribeClusterResult.from_proto(response), authorized_operations=operations)
 
         return self._future(describe())

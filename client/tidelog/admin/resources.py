@@ -5,12 +5,9 @@ Without an authorizer, descriptions list all operations of their kind as authori
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
-
-from tidelog_foundation.errors import TidelogError
 
 
 class _Ordered(enum.Enum):
@@ -124,11 +121,9 @@ CLUSTER_OPERATIONS = (
 )
 
 
-def with_operations(found: Mapping[K, Any], operations: Sequence[AclOperation]) -> dict[K, Any]:
-    """Return the descriptions with ``authorized_operations`` set; errors stay unchanged."""
-    return {
-        key: what
-        if isinstance(what, TidelogError)
-        else dataclasses.replace(what, authorized_operations=list(operations))
-        for key, what in found.items()
-    }
+def authorized_operations(described: Any, supported: Sequence[AclOperation]) -> list[AclOperation]:
+    """Return the operations of a message with the field ``authorized_operations``; all, if it does not have it."""
+    if not described.HasField("authorized_operations"):
+        return list(supported)
+    bits: int = described.authorized_operations
+    return [operation for operation in supported if bits >> operation.value & 1]

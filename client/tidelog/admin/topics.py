@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.admin.operations import Future, Operations, Outcomes, timeout_in_ms
-from tidelog.admin.resources import TOPIC_OPERATIONS, AclOperation, with_operations
+from tidelog.admin.resources import TOPIC_OPERATIONS, AclOperation, authorized_operations
 from tidelog.cluster import ClusterClient
 from tidelog.cluster.answers import error_of
 from tidelog.uuid import Uuid
@@ -135,17 +135,20 @@ class TopicDescription:
     partitions: list[TopicPartitionInfo]
     config: dict[str, str]
     authorized_operations: list[AclOperation] | None = None
-    """Operations that the client may do, if requested: all, because authorization does not exist yet."""
+    """The operations that the client may perform, if requested."""
 
     @classmethod
-    def from_proto(cls, message: pb.TopicDescription, nodes: Mapping[int, Node]) -> TopicDescription | TidelogError:
+    def from_proto(
+        cls, message: pb.TopicDescription, nodes: Mapping[int, Node], *, with_operations: bool = False
+    ) -> TopicDescription | TidelogError:
         """Return the description, or the topic's error."""
         topic = message.topic
         if (error := error_of(topic)) is not None:
             return error
         partitions = sorted((_partition(p, nodes) for p in topic.partitions), key=lambda p: p.id)
         config = {entry.name: entry.value for entry in message.configs}
-        return cls(topic.name, Uuid.from_bytes(topic.topic_id), topic.is_internal, partitions, config)
+        operations = authorized_operations(message, TOPIC_OPERATIONS) if with_operations else None
+        return cls(topic.name, Uuid.from_bytes(topic.topic_id), topic.is_internal, partitions, config, operations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ class DescribeClusterResult:
     fenced_ids: frozenset[int]
     listeners: dict[int, tuple[NamedListener, ...]]
     authorized_operations: list[AclOperation] | None = None
-    """Operations that the client may do, if requested: all, because authorization does not exist yet."""
+    """The operations that the client may perform, if requested."""
 
     @classmethod
     def from_proto(cls, response: pb.DescribeClusterResponse) -> DescribeClusterResult:
@@ -253,17 +256,21 @@ class TopicAdmin(Operations):
     ) -> dict[str, Future[TopicDescription]]:
         """Describe topics: partitions, leaders, replicas, and the topics' own settings.
 
-        ``include_authorized_operations`` adds the client's permissions: all operations.
+        ``include_authorized_operations`` adds the operations that the client may perform.
         """
         names = list(TopicCollection.of(topics).topic_names)
-        request = pb.DescribeTopicsRequest(topic_names=names)
+        request = pb.DescribeTopicsRequest(
+            topic_names=names, include_authorized_operations=include_authorized_operations
+        )
 
         async def describe() -> Outcomes[str, TopicDescription]:
             response = await self._ask(lambda c, t: c.admin.DescribeTopics(request, timeout=t), request_timeout)
             metadata = await self._cluster.refresh([], timeout_ms=timeout_in_ms(request_timeout))
             nodes = {int(b.node_id): Node(b.node_id, b.host, b.port, b.rack or None) for b in metadata.brokers.values()}
-            found = {d.topic.name: TopicDescription.from_proto(d, nodes) for d in response.topics}
-            return with_operations(found, TOPIC_OPERATIONS) if include_authorized_operations else found
+            return {
+                d.topic.name: TopicDescription.from_proto(d, nodes, with_operations=include_authorized_operations)
+                for d in response.topics
+            }
 
         return self._futures(names, describe())
 

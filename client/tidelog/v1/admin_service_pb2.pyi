@@ -424,16 +424,19 @@ class DescribeTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_NAMES_FIELD_NUMBER: _builtins.int
+    INCLUDE_AUTHORIZED_OPERATIONS_FIELD_NUMBER: _builtins.int
+    include_authorized_operations: _builtins.bool
     @_builtins.property
     def topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
         topic_names: _abc.Iterable[_builtins.str] | None = ...,
+        include_authorized_operations: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_names", b"topic_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_authorized_operations", b"include_authorized_operations", "topic_names", b"topic_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -465,6 +468,11 @@ class TopicDescription(_message.Message):
 
     TOPIC_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
+    AUTHORIZED_OPERATIONS_FIELD_NUMBER: _builtins.int
+    authorized_operations: _builtins.int
+    """The operations that the caller may perform: bit n for Kafka's operation n. Only at request, on a node with an
+    authorizer; without one, everybody may perform all.
+    """
     @_builtins.property
     def topic(self) -> _log_service_pb2.TopicMetadata: ...
     @_builtins.property
@@ -476,12 +484,15 @@ class TopicDescription(_message.Message):
         *,
         topic: _log_service_pb2.TopicMetadata | None = ...,
         configs: _abc.Iterable[_common_pb2.ConfigEntry] | None = ...,
+        authorized_operations: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations", "authorized_operations", b"authorized_operations", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations", "authorized_operations", b"authorized_operations", "configs", b"configs", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__authorized_operations: _TypeAlias = _typing.Literal["authorized_operations"]  # noqa: Y015
+    _WhichOneofArgType__authorized_operations: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__authorized_operations) -> _WhichOneofReturnType__authorized_operations | None: ...
 
 Global___TopicDescription: _TypeAlias = TopicDescription  # noqa: Y015
 
@@ -489,12 +500,16 @@ Global___TopicDescription: _TypeAlias = TopicDescription  # noqa: Y015
 class DescribeClusterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    INCLUDE_AUTHORIZED_OPERATIONS_FIELD_NUMBER: _builtins.int
+    include_authorized_operations: _builtins.bool
     def __init__(
         self,
+        *,
+        include_authorized_operations: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_authorized_operations", b"include_authorized_operations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -508,9 +523,14 @@ class DescribeClusterResponse(_message.Message):
     CONTROLLER_ID_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
     VOTERS_FIELD_NUMBER: _builtins.int
+    AUTHORIZED_OPERATIONS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     controller_id: _builtins.int
     """The leader of the controller quorum; -1 if unknown."""
+    authorized_operations: _builtins.int
+    """The operations that the caller may perform: bit n for Kafka's operation n. Only at request, on a node with an
+    authorizer; without one, everybody may perform all.
+    """
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterBroker]: ...
     @_builtins.property
@@ -522,12 +542,15 @@ class DescribeClusterResponse(_message.Message):
         controller_id: _builtins.int = ...,
         brokers: _abc.Iterable[Global___ClusterBroker] | None = ...,
         voters: _abc.Iterable[Global___QuorumVoter] | None = ...,
+        authorized_operations: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations", "authorized_operations", b"authorized_operations"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller_id", b"controller_id", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations", "authorized_operations", b"authorized_operations", "brokers", b"brokers", "cluster_id", b"cluster_id", "controller_id", b"controller_id", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__authorized_operations: _TypeAlias = _typing.Literal["authorized_operations"]  # noqa: Y015
+    _WhichOneofArgType__authorized_operations: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__authorized_operations) -> _WhichOneofReturnType__authorized_operations | None: ...
 
 Global___DescribeClusterResponse: _TypeAlias = DescribeClusterResponse  # noqa: Y015
 

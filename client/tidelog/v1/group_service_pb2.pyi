@@ -1245,16 +1245,19 @@ class DescribeGroupsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_IDS_FIELD_NUMBER: _builtins.int
+    INCLUDE_AUTHORIZED_OPERATIONS_FIELD_NUMBER: _builtins.int
+    include_authorized_operations: _builtins.bool
     @_builtins.property
     def group_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
         group_ids: _abc.Iterable[_builtins.str] | None = ...,
+        include_authorized_operations: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids", "include_authorized_operations", b"include_authorized_operations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1292,11 +1295,16 @@ class DescribedGroup(_message.Message):
     PROTOCOL_TYPE_FIELD_NUMBER: _builtins.int
     PROTOCOL_DATA_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    AUTHORIZED_OPERATIONS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     group_state: _builtins.str
     protocol_type: _builtins.str
     protocol_data: _builtins.str
     """The assignor's name."""
+    authorized_operations: _builtins.int
+    """The operations that the caller may perform: bit n for Kafka's operation n. Only at request, on a node with an
+    authorizer; without one, everybody may perform all.
+    """
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
     @_builtins.property
@@ -1310,12 +1318,15 @@ class DescribedGroup(_message.Message):
         protocol_type: _builtins.str = ...,
         protocol_data: _builtins.str = ...,
         members: _abc.Iterable[Global___DescribedGroupMember] | None = ...,
+        authorized_operations: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations", "authorized_operations", b"authorized_operations", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "group_id", b"group_id", "group_state", b"group_state", "members", b"members", "protocol_data", b"protocol_data", "protocol_type", b"protocol_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations", "authorized_operations", b"authorized_operations", "error", b"error", "group_id", b"group_id", "group_state", b"group_state", "members", b"members", "protocol_data", b"protocol_data", "protocol_type", b"protocol_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__authorized_operations: _TypeAlias = _typing.Literal["authorized_operations"]  # noqa: Y015
+    _WhichOneofArgType__authorized_operations: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__authorized_operations) -> _WhichOneofReturnType__authorized_operations | None: ...
 
 Global___DescribedGroup: _TypeAlias = DescribedGroup  # noqa: Y015
 
@@ -1360,16 +1371,19 @@ class ConsumerGroupDescribeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_IDS_FIELD_NUMBER: _builtins.int
+    INCLUDE_AUTHORIZED_OPERATIONS_FIELD_NUMBER: _builtins.int
+    include_authorized_operations: _builtins.bool
     @_builtins.property
     def group_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
         group_ids: _abc.Iterable[_builtins.str] | None = ...,
+        include_authorized_operations: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids", "include_authorized_operations", b"include_authorized_operations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1408,11 +1422,16 @@ class DescribedConsumerGroup(_message.Message):
     ASSIGNMENT_EPOCH_FIELD_NUMBER: _builtins.int
     ASSIGNOR_NAME_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    AUTHORIZED_OPERATIONS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     group_state: _builtins.str
     group_epoch: _builtins.int
     assignment_epoch: _builtins.int
     assignor_name: _builtins.str
+    authorized_operations: _builtins.int
+    """The operations that the caller may perform: bit n for Kafka's operation n. Only at request, on a node with an
+    authorizer; without one, everybody may perform all.
+    """
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
     @_builtins.property
@@ -1427,12 +1446,15 @@ class DescribedConsumerGroup(_message.Message):
         assignment_epoch: _builtins.int = ...,
         assignor_name: _builtins.str = ...,
         members: _abc.Iterable[Global___DescribedConsumerGroupMember] | None = ...,
+        authorized_operations: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations", "authorized_operations", b"authorized_operations", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment_epoch", b"assignment_epoch", "assignor_name", b"assignor_name", "error", b"error", "group_epoch", b"group_epoch", "group_id", b"group_id", "group_state", b"group_state", "members", b"members"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations", "assignment_epoch", b"assignment_epoch", "assignor_name", b"assignor_name", "authorized_operations", b"authorized_operations", "error", b"error", "group_epoch", b"group_epoch", "group_id", b"group_id", "group_state", b"group_state", "members", b"members"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__authorized_operations: _TypeAlias = _typing.Literal["authorized_operations"]  # noqa: Y015
+    _WhichOneofArgType__authorized_operations: _TypeAlias = _typing.Literal["_authorized_operations", b"_authorized_operations"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__authorized_operations) -> _WhichOneofReturnType__authorized_operations | None: ...
 
 Global___DescribedConsumerGroup: _TypeAlias = DescribedConsumerGroup  # noqa: Y015
 

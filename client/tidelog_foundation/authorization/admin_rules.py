@@ -83,12 +83,19 @@ async def _describe_topics(access: Access, request: topics.DescribeTopicsRequest
     names = [d.topic.name for d in response.topics if d.configs]
     shown = access.allowed(AclOperation.DESCRIBE_CONFIGS, TOPIC, names, log=False)
     described = tuple(d if d.topic.name in shown else replace(d, configs=()) for d in response.topics)
+    if request.include_authorized_operations:
+        described = tuple(
+            replace(d, authorized_operations=access.operations(TOPIC, d.topic.name)) if d.topic.error is None else d
+            for d in described
+        )
     return replace(response, topics=described)
 
 
 async def _describe_cluster(access: Access, request: cluster.DescribeClusterRequest, handle: Handle) -> Any:
     """The controllers are shown to those who may describe the cluster."""
     response = await handle(request)
+    if request.include_authorized_operations:
+        response = replace(response, authorized_operations=access.operations_on_cluster())
     if access.on_cluster(AclOperation.DESCRIBE, log=False):
         return response
     return replace(response, voters=())

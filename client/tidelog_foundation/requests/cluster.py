@@ -40,11 +40,15 @@ class DescribeClusterResponse:
     controller_id: int
     brokers: tuple[ClusterBroker, ...]
     voters: tuple[QuorumVoter, ...]
+    authorized_operations: int | None = None
+    """The permitted operations, one bit each, if an authorizer has been asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeClusterRequest(Request[DescribeClusterResponse]):
     """A request for the processes of the cluster."""
+
+    include_authorized_operations: bool = False
 
 
 @dataclass(frozen=True, slots=True)

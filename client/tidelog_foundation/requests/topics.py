@@ -189,6 +189,8 @@ class TopicDescription:
 
     topic: TopicMetadata
     configs: tuple[ConfigEntry, ...] = ()
+    authorized_operations: int | None = None
+    """The permitted operations, one bit each, if an authorizer has been asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +205,4 @@ class DescribeTopicsRequest(Request[DescribeTopicsResponse]):
     """A request for topics with their settings."""
 
     topic_names: tuple[str, ...] = ()
+    include_authorized_operations: bool = False

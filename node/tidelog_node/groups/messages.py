@@ -435,6 +435,7 @@ class DescribeGroupsRequest:
     """The groups of the classic protocol to describe."""
 
     group_ids: tuple[str, ...] = ()
+    include_authorized_operations: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,6 +460,8 @@ class DescribedGroup:
     protocol_type: str = ""
     protocol_data: str = ""
     members: tuple[DescribedGroupMember, ...] = ()
+    authorized_operations: int | None = None
+    """The permitted operations, one bit each, if an authorizer has been asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +476,7 @@ class ConsumerGroupDescribeRequest:
     """The groups of KIP-848's protocol to describe."""
 
     group_ids: tuple[str, ...] = ()
+    include_authorized_operations: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,6 +507,8 @@ class DescribedConsumerGroup:
     assignment_epoch: int = 0
     assignor_name: str = ""
     members: tuple[DescribedConsumerGroupMember, ...] = ()
+    authorized_operations: int | None = None
+    """The permitted operations, one bit each, if an authorizer has been asked for them."""
 
 
 @dataclass(frozen=True, slots=True)

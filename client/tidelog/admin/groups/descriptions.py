@@ -7,6 +7,8 @@ Each group is described by KIP-848's protocol first, and by the classic one if n
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 from tidelog.admin.attempts import ask_coordinators, ask_every_node
 from tidelog.admin.groups.model import (
@@ -19,6 +21,7 @@ from tidelog.admin.groups.model import (
     MemberDescription,
 )
 from tidelog.admin.operations import Outcomes
+from tidelog.admin.resources import GROUP_OPERATIONS, authorized_operations
 from tidelog.admin.topics import Node
 from tidelog.cluster import ClusterClient, Connection, Coordinators
 from tidelog.cluster.answers import error_of
@@ -63,7 +66,12 @@ def _listing(group: pb.GroupListing) -> ConsumerGroupListing:
 
 
 async def describe_groups(
-    cluster: ClusterClient, coordinators: Coordinators, group_ids: Iterable[str], timeout_ms: float
+    cluster: ClusterClient,
+    coordinators: Coordinators,
+    group_ids: Iterable[str],
+    timeout_ms: float,
+    *,
+    with_operations: bool = False,
 ) -> dict[str, ConsumerGroupDescription | TidelogError]:
     """Return the description of each group; GROUP_ID_NOT_FOUND for a missing one (KIP-1043).
 
@@ -73,21 +81,28 @@ async def describe_groups(
     deadline_ms = now_ms() + timeout_ms
     await cluster.refresh([], timeout_ms=timeout_ms)
 
+    def completed(
+        group: Any, description: ConsumerGroupDescription | TidelogError
+    ) -> ConsumerGroupDescription | TidelogError:
+        if not with_operations or isinstance(description, TidelogError):
+            return description
+        return replace(description, authorized_operations=authorized_operations(group, GROUP_OPERATIONS))
+
     async def ask_consumer(
         connection: Connection, group_ids: list[str], timeout_s: float
     ) -> Outcomes[str, ConsumerGroupDescription]:
-        request = pb.ConsumerGroupDescribeRequest(group_ids=group_ids)
+        request = pb.ConsumerGroupDescribeRequest(group_ids=group_ids, include_authorized_operations=with_operations)
         response = await connection.groups.ConsumerGroupDescribe(request, timeout=timeout_s)
         node = _node(cluster, connection)
-        return {g.group_id: error_of(g) or _consumer_group(g, node) for g in response.groups}
+        return {g.group_id: error_of(g) or completed(g, _consumer_group(g, node)) for g in response.groups}
 
     async def ask_classic(
         connection: Connection, group_ids: list[str], timeout_s: float
     ) -> Outcomes[str, ConsumerGroupDescription]:
-        request = pb.DescribeGroupsRequest(group_ids=group_ids)
+        request = pb.DescribeGroupsRequest(group_ids=group_ids, include_authorized_operations=with_operations)
         response = await connection.groups.DescribeGroups(request, timeout=timeout_s)
         node = _node(cluster, connection)
-        return {g.group_id: error_of(g) or _classic_group(g, node) for g in response.groups}
+        return {g.group_id: error_of(g) or completed(g, _classic_group(g, node)) for g in response.groups}
 
     descriptions = await ask_coordinators(
         coordinators, group_ids, ask_consumer, backoff=cluster.backoff, timeout_ms=timeout_ms

@@ -18,7 +18,6 @@ from tidelog.admin.groups.offsets import GroupOffsets, group_lags
 from tidelog.admin.groups.removal import delete_groups, remove_members
 from tidelog.admin.offsets import IsolationLevel
 from tidelog.admin.operations import Future, Operations, Outcomes
-from tidelog.admin.resources import GROUP_OPERATIONS, with_operations
 from tidelog.message import TopicPartition
 from tidelog_foundation.errors import TidelogError
 
@@ -58,7 +57,7 @@ class GroupAdmin(Operations):
     ) -> dict[str, Future[ConsumerGroupDescription]]:
         """Describe groups of both protocols: state, coordinator, assignor, and members with their partitions.
 
-        ``include_authorized_operations`` adds the client's permissions: all operations.
+        ``include_authorized_operations`` adds the operations that the client may perform.
 
         Futures fail with KafkaException: GROUP_ID_NOT_FOUND (KIP-1043); _INVALID_ARG if the group is not a consumer
         group; COORDINATOR_NOT_AVAILABLE and similar errors if no coordinator answered in time.
@@ -69,8 +68,13 @@ class GroupAdmin(Operations):
         ids = _group_ids(group_ids)
 
         async def describe() -> Outcomes[str, ConsumerGroupDescription]:
-            found = await describe_groups(self._cluster, self._coordinators, ids, self._request_ms(request_timeout))
-            return with_operations(found, GROUP_OPERATIONS) if include_authorized_operations else found
+            return await describe_groups(
+                self._cluster,
+                self._coordinators,
+                ids,
+                self._request_ms(request_timeout),
+                with_operations=include_authorized_operations,
+            )
 
         return self._futures(ids, describe())
 

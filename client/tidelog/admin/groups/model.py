@@ -134,7 +134,7 @@ class ConsumerGroupDescription:
     group_epoch: int | None = None
     assignment_epoch: int | None = None
     authorized_operations: list[AclOperation] | None = None
-    """Operations that the client may do, if requested: all, because authorization does not exist yet."""
+    """The operations that the client may perform, if requested."""
 
 
 @dataclass(frozen=True, slots=True)

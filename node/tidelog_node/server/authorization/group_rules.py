@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tidelog_foundation.authorization import Access
 from tidelog_foundation.authorization.rules import GROUP, TOPIC, TRANSACTIONAL_ID, Handle, Rule, in_order, per_item
@@ -12,6 +12,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.acls import AclOperation
 from tidelog_node.groups import messages
 
+G = TypeVar("G", messages.DescribedGroup, messages.DescribedConsumerGroup)
 _HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
@@ -161,6 +162,18 @@ async def _list_groups(access: Access, request: messages.ListGroupsRequest, hand
     return replace(response, groups=tuple(g for g in response.groups if g.group_id in shown))
 
 
+async def _describe_groups(access: Access, request: messages.DescribeGroupsRequest, handle: Handle) -> Any:
+    response = await _CLASSIC_GROUPS(access, request, handle)
+    return replace(response, groups=tuple(_with_operations(access, request, group) for group in response.groups))
+
+
+def _with_operations(access: Access, request: Any, group: G) -> G:
+    """Return a described group with the operations that the caller may perform, if they are requested."""
+    if not request.include_authorized_operations or group.error is not None:
+        return group
+    return replace(group, authorized_operations=access.operations(GROUP, group.group_id))
+
+
 async def _describe_consumer_groups(
     access: Access, request: messages.ConsumerGroupDescribeRequest, handle: Handle
 ) -> Any:
@@ -171,7 +184,7 @@ async def _describe_consumer_groups(
 
     def visible(group: messages.DescribedConsumerGroup) -> messages.DescribedConsumerGroup:
         if _topics_of(group) <= shown:
-            return group
+            return _with_operations(access, request, group)
         return replace(group, error=error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN_TOPICS), members=())
 
     return replace(response, groups=tuple(map(visible, response.groups)))
@@ -208,6 +221,7 @@ _DELETIONS: Final = per_item(
         topic.name, tuple(messages.OffsetCommitPartitionResult(index, error) for index in topic.partitions)
     ),
 )
+_CLASSIC_GROUPS: Final = _per_group(AclOperation.DESCRIBE, messages.DescribedGroup)
 _CONSUMER_GROUPS: Final = _per_group(AclOperation.DESCRIBE, messages.DescribedConsumerGroup)
 GROUP_RULES: Final[Mapping[str, Rule]] = {
     "FindCoordinator": _find_coordinator,
@@ -221,7 +235,7 @@ GROUP_RULES: Final[Mapping[str, Rule]] = {
     "OffsetFetch": _offset_fetch,
     "OffsetDelete": _offset_delete,
     "ListGroups": _list_groups,
-    "DescribeGroups": _per_group(AclOperation.DESCRIBE, messages.DescribedGroup),
+    "DescribeGroups": _describe_groups,
     "ConsumerGroupDescribe": _describe_consumer_groups,
     "DeleteGroups": _per_group(AclOperation.DELETE, messages.DeletedGroup),
 }

@@ -19,7 +19,7 @@ from tidelog import (
     Producer,
     TopicPartition,
 )
-from tidelog.admin import ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+from tidelog.admin import AclOperation, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 from tidelog.testing import FakeCluster
 from tidelog.v1 import (
     admin_service_pb2,
@@ -206,3 +206,20 @@ def test_regular_expression_finds_topics_that_the_member_may_describe(cluster: F
             leaving = group_service_pb2.ConsumerGroupHeartbeatRequest(group_id="regex", member_id=user, member_epoch=-1)
             heartbeat(leaving)
     assert {user: len(answer.assignment.topics) for user, answer in found.items()} == {"alice": 2, ROOT: 3}
+
+
+def test_described_operations_are_those_of_the_caller(cluster: FakeCluster, alice: AdminClient) -> None:
+    (topic,) = alice.describe_topics(["open"], include_authorized_operations=True).values()
+    assert set(topic.result(DEADLINE_S).authorized_operations or ()) == {
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.DESCRIBE,
+    }
+    assert alice.describe_cluster(include_authorized_operations=True).result(DEADLINE_S).authorized_operations == []
+    with AdminClient(settings_of(cluster, ROOT)) as root:
+        offsets = [ConsumerGroupTopicPartitions("mine", [TopicPartition("open", 0, 1)])]
+        root.alter_consumer_group_offsets(offsets)["mine"].result(DEADLINE_S)
+        described = root.describe_cluster(include_authorized_operations=True).result(DEADLINE_S)
+        assert AclOperation.CLUSTER_ACTION in (described.authorized_operations or ())
+    (group,) = alice.describe_consumer_groups(["mine"], include_authorized_operations=True).values()
+    assert group.result(DEADLINE_S).authorized_operations == [AclOperation.READ, AclOperation.DESCRIBE]
