@@ -26,7 +26,8 @@ class KerberosSettings:
     )
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = setting(
         ("DEFAULT",),
-        "The rules that map Kerberos principals to names of users: RULE:[n:format](match)s/from/to/g with /L or /U, or "
-        "DEFAULT, which removes the default realm. The first that applies decides. Rules cannot contain commas.",
+        "The rules that map Kerberos principals to names of users, in the language of Kafka: RULE:... with an optional "
+        "/L or /U, or DEFAULT, which removes the default realm. The first that applies decides. Rules cannot contain "
+        "commas.",
         _rules,
     )
