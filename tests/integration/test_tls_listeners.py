@@ -77,6 +77,12 @@ def test_sdk_produces_to_all_replicas_and_consumes_over_tls(secured: Secured) ->
     assert found == values
 
 
+def test_kafka_listener_with_tls_leads_tidelogs_clients_to_grpc(secured: Secured) -> None:
+    addresses = ",".join(node.kafka_address for node in secured.cluster.nodes.values())
+    with AdminClient(secured.settings(bootstrap_servers=addresses)) as admin:
+        assert len(admin.list_topics(timeout=DEADLINE_S).brokers) == 2
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from tidelog import Consumer, KafkaError, KafkaException, Producer
 from tidelog.admin import AdminClient, NewTopic
+from tidelog.aio import AIOProducer
 from tidelog.testing import FakeCluster
 
 DEADLINE_S = 20
@@ -109,3 +111,31 @@ def test_clients_log_in_again_at_a_restarted_node(secured: FakeCluster) -> None:
         producer.produce("t", b"after")
         assert producer.flush(DEADLINE_S) == 0
     assert [record.value for record in secured.records("t")][-2:] == [b"before", b"after"]
+
+
+def test_clients_for_asyncio_produce_after_a_login_and_learn_of_a_refused_one(secured: FakeCluster) -> None:
+    async def main() -> None:
+        async with AIOProducer(settings_of(secured)) as producer:
+            message = await (await producer.produce("t", b"of asyncio"))
+            assert message.value() == b"of asyncio"
+        async with AIOProducer(settings_of(secured, sasl_password="wrong")) as producer:
+            with pytest.raises(KafkaException) as refused:
+                await (await producer.produce("t", b"x"))
+            assert "Authentication failed" in str(refused.value)
+
+    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+
+
+def test_token_of_oauth_cb_is_presented_and_its_failure_is_the_reason(secured: FakeCluster) -> None:
+    asked: list[str] = []
+
+    def fail(config: str) -> object:
+        asked.append(config)
+        raise RuntimeError("no provider")
+
+    settings = settings_of(secured, sasl_mechanisms="OAUTHBEARER", sasl_username=None, sasl_password=None)
+    settings |= {"oauth_cb": fail, "sasl.oauthbearer.config": "scope=x"}
+    with AdminClient(settings) as admin, pytest.raises(KafkaException, match="oauth_cb failed: RuntimeError") as raised:
+        admin.list_topics(timeout=DEADLINE_S)
+    assert raised.value.args[0].code() == KafkaError._AUTHENTICATION
+    assert asked == ["scope=x"]
