@@ -60,7 +60,7 @@ _FORGOTTEN = "a group without members goes with its last offset; Kafka's goes wh
 _DEAD = "a group that there is not is Dead, as in DescribeGroups; Kafka leaves its state empty"
 _EXPRESSION = "no regular expression is null; Kafka's is empty"
 _LEFT = "the assignment of a group that is left is that of its epoch; Kafka makes none without members"
-_UNSERVED = "SASL, tokens, quotas, groups of KIP-932 and KIP-1071, and metrics of clients are not served"
+_UNSERVED = "groups of KIP-932 and KIP-1071, and metrics of clients are not served"
 _LATER = "versions of KIP-1228 and later releases are served too, and the removal of voters"
 _DUPLICATE = "a repeated batch has no time of its append; Kafka answers with the time of its records"
 _NO_START = "an error has no start of the log"
@@ -74,7 +74,7 @@ _STUCK = (
 )
 _NO_MARKERS = "a marker without partitions has an empty answer; Kafka has none"
 
-_UNSERVED_KEYS = (17, 36, *range(38, 42), *range(48, 50), *range(76, 80), *range(83, 93))
+_UNSERVED_KEYS = (*range(76, 80), *range(83, 93))
 _NONE, _INVALID, _FAILED = ("NONE",), ("INVALID_REQUEST",), ("UNKNOWN_SERVER_ERROR",)
 
 KNOWN = (
