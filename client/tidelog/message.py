@@ -181,10 +181,7 @@ class Message:
 
 @dataclass(slots=True)
 class ThrottleEvent:
-    """The argument of ``throttle_cb``: a node delayed a request by ``throttle_time`` seconds.
-
-    Nodes do not throttle clients yet.
-    """
+    """The argument of ``throttle_cb``: a quota delays the next request to a node by ``throttle_time`` seconds."""
 
     broker_name: str
     broker_id: int

@@ -141,9 +141,7 @@ def _general() -> Iterator[Property]:
     yield from _works("*", "reconnect.backoff.ms", "reconnect.backoff.max.ms")
     yield from _works("*", "retry.backoff.ms", "retry.backoff.max.ms", "client.rack", "interceptors")
     yield from _works("*", "statistics.interval.ms", "stats_cb", "error_cb")
-    yield from _works(
-        "*", "throttle_cb", reason="never called: a node delays the requests of a client over its quotas itself"
-    )
+    yield from _works("*", "throttle_cb", reason="called for produce requests and fetches, never by an admin client")
     yield _no_effect("*", "builtin.features", "it describes librdkafka")
     yield _no_effect("*", "message.copy.max.bytes", "it tunes librdkafka's buffers")
     yield _no_effect("*", "receive.message.max.bytes", "fetch.max.bytes and a limit of 128 MiB bound responses")

@@ -71,6 +71,8 @@ class AssignedConsumer:
             )
         offsets = None if self._group is None else self._group.offsets
         fetcher = Fetcher(self._config, self._cluster, self._positions, self._queue, self._lock, awake, offsets, log)
+        if callbacks["throttle_cb"] is not None:
+            fetcher.tell_throttling(callbacks["throttle_cb"])
         if callbacks["stats_cb"] is not None and self._config.statistics_interval_ms:
             fetcher.tell_statistics(callbacks["stats_cb"], commits)
         # Not waited for: all that follows comes to the network thread after it.

@@ -42,6 +42,7 @@ from tidelog.consumer.group_offsets import GroupOffsets
 from tidelog.consumer.node_sessions import NodeSession
 from tidelog.consumer.records import Call, RecordQueue
 from tidelog.consumer.statistics import Tally, statistics_text
+from tidelog.message import ThrottleEvent
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon
@@ -86,6 +87,7 @@ class Fetcher:
         self._tasks = TaskSet()
         self._wanted_topics: set[str] = set()
         self._refresher: asyncio.Task[None] | None = None
+        self._throttle_cb: Callable[[ThrottleEvent], object] | None = None
         self._statistics: tuple[Callable[[str], object], Commits] | None = None
         self._outage = Outage()
         self._stopping = False
@@ -93,6 +95,10 @@ class Fetcher:
     def tell_statistics(self, callback: Callable[[str], object], commits: Commits) -> None:
         """Call ``callback`` with statistics every ``statistics.interval.ms``. Call this before :meth:`start`."""
         self._statistics = (callback, commits)
+
+    def tell_throttling(self, callback: Callable[[ThrottleEvent], object]) -> None:
+        """Call ``callback`` when a quota delays a node's next fetch. Call this before :meth:`start`."""
+        self._throttle_cb = callback
 
     async def start(self) -> None:
         """Start the fetcher's tasks."""
@@ -204,11 +210,18 @@ class Fetcher:
         results = {(t.name, p.index): p for t in response.topics for p in t.partitions}
         if response.throttle_time_ms and not results:
             # The node delays the next fetch itself.
+            self._tell_throttled(fetch.node_id, response.throttle_time_ms)
             session.take_throttled(response.session_id)
             return Fetched(fetch.node_id, [FetchedPartition(spec, is_unchanged=True) for spec in fetch.specs])
         is_incremental = session.take(response.session_id, results.keys())
         found = [self._result(s, results.get((s.topic, s.partition)), is_incremental) for s in fetch.specs]
         return Fetched(fetch.node_id, found)
+
+    def _tell_throttled(self, node_id: int, throttle_time_ms: int) -> None:
+        callback = self._throttle_cb
+        if callback is not None:
+            event = ThrottleEvent(self._cluster.connection(node_id).address, node_id, throttle_time_ms / 1000)
+            self._queue.post(_throttled(callback, event))
 
     def _poll_done(self, fetch: Fetch, task: asyncio.Task[Fetched | FetchFailed]) -> None:
         if self._stopping:
@@ -344,6 +357,13 @@ def _event(
 
 def _committed(spec: AssignedPartition, found: OffsetAndMetadata | None) -> OffsetFound:
     return OffsetFound(spec, None) if found is None else OffsetFound(spec, found.offset, found.leader_epoch)
+
+
+def _throttled(callback: Callable[[ThrottleEvent], object], event: ThrottleEvent) -> Call:
+    def call(_: object) -> None:
+        callback(event)
+
+    return call
 
 
 def _telling(callback: Callable[[str], object], text: str, is_told: asyncio.Event) -> Call:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tidelog.cluster.config import take_callbacks, take_logger
 from tidelog.cluster.sasl import OAuthCallback
-from tidelog.message import Headers, Message
+from tidelog.message import Headers, Message, ThrottleEvent
 from tidelog.producer.core.batch import DeliveryCallback
 from tidelog.producer.core.partitioner import CustomPartitioner
 from tidelog_foundation.errors import ConfigError, KafkaError
@@ -49,6 +49,7 @@ class Hooks:
     on_delivery: DeliveryCallback | None = None
     error_cb: Callable[[KafkaError], object] | None = None
     stats_cb: Callable[[str], object] | None = None
+    throttle_cb: Callable[[ThrottleEvent], object] | None = None
     oauth_cb: OAuthCallback | None = None
     partitioner: CustomPartitioner | None = None
     interceptors: Sequence[Any] = ()
@@ -63,7 +64,6 @@ def take_hooks(settings: dict[str, Any]) -> Hooks:
         ConfigError: ``interceptors`` is invalid.
     """
     callbacks = take_callbacks(settings, CALLBACKS)
-    callbacks.pop("throttle_cb")
     partitioner = settings.pop("partitioner") if callable(settings.get("partitioner")) else None
     interceptors = settings.pop("interceptors", None) or ()
     if (

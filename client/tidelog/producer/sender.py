@@ -12,6 +12,7 @@ from typing import assert_never
 from tidelog.cluster import ClusterClient, Topic
 from tidelog.cluster.connections import Connection
 from tidelog.cluster.tasks import TaskSet
+from tidelog.message import ThrottleEvent
 from tidelog.producer.config import ProducerConfig
 from tidelog.producer.coordination import Coordination
 from tidelog.producer.core.accumulator import Accumulator
@@ -224,6 +225,8 @@ class Sender:
             encoding.cancel()
         if not waits:
             return unconfirmed(send)
+        if response.throttle_time_ms:
+            self._tell_throttled(send.node_id, response.throttle_time_ms)
         return outcomes(send, response, self._cluster.learn_leader, is_first=is_first)
 
     async def _request(self, send: Send, timeout_ms: int) -> pb.ProduceStreamRequest:
@@ -295,6 +298,12 @@ class Sender:
         callback = self._hooks.error_cb
         if callback is not None:
             self._reports.call(functools.partial(callback, error.error))
+
+    def _tell_throttled(self, node_id: int, throttle_time_ms: int) -> None:
+        callback = self._hooks.throttle_cb
+        if callback is not None:
+            event = ThrottleEvent(self._cluster.connection(node_id).address, node_id, throttle_time_ms / 1000)
+            self._reports.call(functools.partial(callback, event))
 
     async def _tell_statistics(self) -> None:
         callback = self._hooks.stats_cb

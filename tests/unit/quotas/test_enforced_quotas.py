@@ -21,7 +21,7 @@ from support.kafka_requests import (
     ProduceTopic,
 )
 
-from tidelog import AdminClient, KafkaException, Producer
+from tidelog import AdminClient, Consumer, KafkaException, Producer, TopicPartition
 from tidelog.admin import (
     AlterConfigOpType,
     ClientQuotaAlteration,
@@ -390,3 +390,20 @@ def test_a_consumer_over_its_quota_goes_on_at_about_its_rate(cluster: FakeCluste
             read.append(time.monotonic())
     consumer.close()
     assert sum(read[0] + 2 <= at for at in read) * 1_000 / 3 == pytest.approx(200_000, rel=0.4)
+
+
+def test_throttle_cb_is_told_of_delays(cluster: FakeCluster, limit) -> None:
+    limit(producer_byte_rate=50_000, consumer_byte_rate=50_000)
+    servers, produced, fetched_events = {"bootstrap.servers": cluster.bootstrap_servers}, [], []
+    with Producer({**servers, "throttle_cb": produced.append}) as producer:
+        producer.produce("many", bytes(150_000), partition=0)
+        producer.flush(10)
+        producer.poll(0)
+    with Consumer({**servers, "group.id": "g", "throttle_cb": fetched_events.append}) as consumer:
+        consumer.assign([TopicPartition("many", 0, 0)])
+        deadline = time.monotonic() + 10
+        while not fetched_events and time.monotonic() < deadline:
+            consumer.poll(0.2)
+    for event in (produced[0], fetched_events[0]):
+        assert (event.broker_name, event.broker_id) == (cluster.bootstrap_servers, 1)
+        assert 0 < event.throttle_time < 10
