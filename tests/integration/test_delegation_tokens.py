@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from acknowledged import wait_for
 from typer.testing import CliRunner
 
 from tidelog import AdminClient, KafkaException
@@ -41,6 +42,8 @@ def test_tokens_are_created_described_renewed_and_expired(cluster: LocalCluster,
         assert admin.describe_delegation_token().result() == [token]
         assert repr(token.hmac) not in repr(token)
         _check_login(cluster, admin)
+        short = admin.create_delegation_token(max_lifetime_ms=1).result()
+        wait_for(lambda: short not in admin.describe_delegation_token().result(), "the token to be removed", 30)
     _check_commands(cluster, tmp_path)
     written = [path for path in cluster.data_dir.rglob("*.log") if SECRET.encode() in path.read_bytes()]
     assert written == []

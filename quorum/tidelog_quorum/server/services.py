@@ -84,7 +84,9 @@ def controller_service(
     async def alter_token(
         request: delegation_tokens.AlterDelegationTokenRequest,
     ) -> delegation_tokens.AlterDelegationTokenResponse:
-        return await controller.handle(replace(request, time_ms=wall_clock_ms()))
+        # A new leader computes the HMACs of all tokens with the first request.
+        is_long = len(controller.controller.committed.delegation_tokens) > _MANY_PARTITIONS
+        return await controller.handle(replace(request, time_ms=wall_clock_ms()), is_long=is_long)
 
     return Service(
         controller_service_pb2.DESCRIPTOR.services_by_name["ControllerService"],
