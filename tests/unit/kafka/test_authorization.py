@@ -14,6 +14,7 @@ from tidelog_foundation.requests.acls import AclBinding, AclOperation, AclPermis
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.authorization import KafkaGuard
 from tidelog_node.kafka.authorization.rules import RULES
+from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 from tidelog_node.kafka.protocol.messages.configs import (
     DescribeConfigsRequest,
@@ -30,6 +31,7 @@ from tidelog_node.kafka.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from tidelog_node.kafka.served import MessageApi
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.records import AccessControlEntryRecord
 
@@ -59,6 +61,11 @@ def node_with(*acls, super_users=()):
 
 def test_every_api_has_a_rule() -> None:
     assert {key.name for key in all_apis()} - OWN == {key.name for key in RULES}
+
+
+def test_apis_without_a_guard_apply_their_rules_themselves() -> None:
+    own = {key for key, api in all_apis().items() if not isinstance(api, MessageApi)}
+    assert own == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS}
 
 
 def test_operations_on_the_cluster_are_denied_and_do_nothing() -> None:
