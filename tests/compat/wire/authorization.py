@@ -74,6 +74,12 @@ def _forbid_cluster(side: Side) -> None:
     side.wait_for(lambda: side.ask(asked, 3).error_code == 31, "apply the ACLs of the cluster")
 
 
+def _forbid_names(side: Side) -> None:
+    _create(side, *(_acl(kind, "*", "User:ANONYMOUS", _ALL, _DENY) for kind in (2, _GROUP, _TRANSACTIONAL_ID)))
+    asked = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="az-open")], False)
+    side.wait_for(lambda: side.ask(asked, 12).topics[0].error_code == 29, "apply the ACLs of all names")
+
+
 _ALL_NAMES = (*_TOPICS, "az-none")
 
 
@@ -329,5 +335,6 @@ _OF_CLUSTER = (
 )
 AUTHORIZATION = (
     Family("authorization", _NAMES, _prepare),
+    Family("authorization where all is denied", _NAMES, _forbid_names),
     Family("authorization of the cluster", _OF_CLUSTER, _forbid_cluster),
 )
