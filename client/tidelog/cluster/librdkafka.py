@@ -211,8 +211,10 @@ def _secure() -> Iterator[Property]:
     yield Property("https.ca.location", "*", Effect.WORKS, is_security=True)
     yield from _security("https.ca.pem", "enable.sasl.oauthbearer.unsecure.jwt")
     yield _tls("oauthbearer_token_refresh_cb", "set oauth_cb")
-    for name in ("service.name", "principal", "kinit.cmd", "keytab", "min.time.before.relogin"):
-        yield from _security(f"sasl.kerberos.{name}")
+    for name in ("service.name", "principal", "keytab"):
+        yield Property(f"sasl.kerberos.{name}", "*", Effect.WORKS, is_security=True)
+    for name in ("kinit.cmd", "min.time.before.relogin"):
+        yield _no_effect("*", f"sasl.kerberos.{name}", "tickets are requested with the key table, without kinit")
     for name in ("sub.claim.name", "grant.type"):
         yield from _security(f"sasl.oauthbearer.{name}")
     yield from _security("sasl.oauthbearer.metadata.authentication.type")

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 from tidelog_foundation.config import one_of, setting
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import SaslLogin
-from tidelog_foundation.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from tidelog_foundation.sasl.jaas import KRB5_LOGIN_MODULE, JaasEntry
+from tidelog_foundation.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 from tidelog_foundation.sasl.plain import PlainLogin
 
 OAuthCallback: TypeAlias = Callable[[str], Any]
@@ -19,10 +20,12 @@ OAuthCallback: TypeAlias = Callable[[str], Any]
 The expiry is in seconds since 1970, ``extensions`` a dict. The callback runs on a thread of the client.
 """
 _SCRAM: Final = (SCRAM_SHA_256, SCRAM_SHA_512)
-_MECHANISMS: Final = (PLAIN, *_SCRAM, OAUTHBEARER)
+_MECHANISMS: Final = (PLAIN, *_SCRAM, OAUTHBEARER, GSSAPI)
 _NONCE_BYTES: Final = 24
+_SERVICE: Final = "kafka"
 _DEFAULT: Final = "default"
 _OIDC: Final = "oidc"
+_BY_OIDC: Final = "sasl.oauthbearer.method=oidc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,13 @@ class SaslConfig:
     sasl_oauthbearer_extensions: tuple[str, ...] = setting(
         (), "SASL extensions that are sent with tokens of the endpoint: name=value,name=value (KIP-342)."
     )
+    sasl_kerberos_service_name: str | None = setting(
+        None, "The name of the nodes' service in Kerberos, for GSSAPI. Default: kafka."
+    )
+    sasl_kerberos_principal: str | None = setting(None, "The client's principal in Kerberos, for GSSAPI.")
+    sasl_kerberos_keytab: str | None = setting(
+        None, "The key table with the key of sasl.kerberos.principal, for GSSAPI."
+    )
     https_ca_location: str | None = setting(
         None,
         "The file with the authorities of the token endpoint's certificate, in PEM. Default: those of the operating "
@@ -87,6 +97,8 @@ class SaslConfig:
                 raise ConfigError(f"sasl.mechanisms must be set: one of {', '.join(_MECHANISMS)}")
             case "OAUTHBEARER":
                 return self._bearer(oauth_cb)
+            case "GSSAPI":
+                return self._ticket()
             case mechanism:
                 return self._named(mechanism)
 
@@ -110,6 +122,19 @@ class SaslConfig:
             {TOKEN_AUTH: "true"} if self.sasl_tokenauth else {},
         )
 
+    def _ticket(self) -> SaslLogin:
+        options = {
+            "useKeyTab": "true",
+            "keyTab": _needed("sasl.mechanisms=GSSAPI", "sasl.kerberos.keytab", self.sasl_kerberos_keytab),
+            "principal": _needed("sasl.mechanisms=GSSAPI", "sasl.kerberos.principal", self.sasl_kerberos_principal),
+        }
+        try:
+            from tidelog_foundation.kerberos.library import gssapi_login
+        except (ImportError, OSError) as error:
+            text = "sasl.mechanisms=GSSAPI needs python-gssapi and the libraries of Kerberos"
+            raise ConfigError(f"{text}: pip install 'tidelog[gssapi]'") from error
+        return gssapi_login(JaasEntry(KRB5_LOGIN_MODULE, options), self.sasl_kerberos_service_name or _SERVICE)
+
     def _bearer(self, oauth_cb: OAuthCallback | None) -> SaslLogin:
         given = "sasl.username" if self.sasl_username else "sasl.password" if self.sasl_password else None
         if given is not None:
@@ -130,9 +155,14 @@ class SaslConfig:
             raise ConfigError("sasl.oauthbearer.method=oidc does not use oauth_cb")
         key = "sasl.oauthbearer.token.endpoint.url"
         endpoint = TokenEndpoint(
-            url=check_url(key, _needed(key, self.sasl_oauthbearer_token_endpoint_url), "https", "http"),
-            client_id=_needed("sasl.oauthbearer.client.id", self.sasl_oauthbearer_client_id),
-            client_secret=_needed("sasl.oauthbearer.client.secret", self.sasl_oauthbearer_client_secret),
+            url=check_url(
+                key,
+                _needed(_BY_OIDC, key, self.sasl_oauthbearer_token_endpoint_url),
+                "https",
+                "http",
+            ),
+            client_id=_needed(_BY_OIDC, "sasl.oauthbearer.client.id", self.sasl_oauthbearer_client_id),
+            client_secret=_needed(_BY_OIDC, "sasl.oauthbearer.client.secret", self.sasl_oauthbearer_client_secret),
             scope=self.sasl_oauthbearer_scope,
             extensions=_extensions(self.sasl_oauthbearer_extensions),
             tls=client_tls(self.https_ca_location),
@@ -140,9 +170,9 @@ class SaslConfig:
         return OAuthBearerLogin(token_source(endpoint, LoginSettings()).token)
 
 
-def _needed(key: str, value: str | None) -> str:
+def _needed(setting_: str, key: str, value: str | None) -> str:
     if not value:
-        raise ConfigError(f"sasl.oauthbearer.method=oidc needs {key}")
+        raise ConfigError(f"{setting_} needs {key}")
     return value
 
 

@@ -105,7 +105,8 @@ class SessionService:
         host, attempt = caller.host, _Attempt()
         login = Login(host, attempt.abort)
         if not self._logins.begin(login):
-            raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many logins are in progress")
+            # Servers try again after this error, as after a server that is not up.
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "too many logins are in progress, most of them from this host")
         try:
             first = await self._receive(attempt, read)
             server = self._server(first.mechanism, host)

@@ -178,7 +178,11 @@ def test_properties_without_effect_are_told_once_and_change_nothing(
 REFUSED = [
     ({"security.protocol": "TLS"}, "security.protocol.*TLS.* is not supported: must be plaintext, ssl, sasl_plaintext"),
     ({"sasl.password": "secret"}, "sasl.password.* needs security.protocol=sasl_ssl"),
-    ({"sasl.kerberos.keytab": "/k"}, "sasl.kerberos.keytab.* is not supported"),
+    ({"sasl.kerberos.keytab": "/k"}, "sasl.kerberos.keytab.* needs security.protocol=sasl_ssl"),
+    (
+        {"security.protocol": "sasl_ssl", "sasl.mechanism": "GSSAPI", "sasl.kerberos.principal": "p"},
+        "sasl.kerberos.keytab",
+    ),
     ({"ssl.ca.location": "/ca"}, "ssl.ca.location.* needs security.protocol=ssl"),
     ({"security.protocol": "ssl", "ssl.ca.location": "/no/ca"}, "cannot read ssl.ca.location /no/ca"),
     ({"security.protocol": "ssl", "ssl.ca.pem": "nothing"}, "ssl.ca has no valid certificate"),
