@@ -29,11 +29,13 @@ KAFKA_TYPES = {
         group.max.size group.min.session.timeout.ms log.cleaner.io.buffer.size log.cleaner.threads
         log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes log.index.size.max.bytes
         log.retention.hours log.retention.minutes log.roll.hours log.roll.jitter.hours log.segment.bytes
-        max.connections max.connections.per.ip max.incremental.fetch.session.cache.slots message.max.bytes
+        max.connection.creation.rate max.connections max.connections.per.ip
+        max.incremental.fetch.session.cache.slots message.max.bytes
         min.insync.replicas node.id num.recovery.threads.per.data.dir offset.metadata.max.bytes
         offsets.commit.timeout.ms offsets.retention.minutes offsets.topic.compression.codec
         offsets.topic.num.partitions offsets.topic.segment.bytes producer.id.expiration.check.interval.ms
-        producer.id.expiration.ms replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
+        producer.id.expiration.ms quota.window.num quota.window.size.seconds
+        replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
         replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.socket.timeout.ms
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.oauthbearer.clock.skew.seconds
         sasl.server.max.receive.size
@@ -45,7 +47,8 @@ KAFKA_TYPES = {
     "LIST": """
         controller.listener.names controller.quorum.bootstrap.servers controller.quorum.voters
         group.consumer.assignors log.cleanup.policy
-        sasl.enabled.mechanisms sasl.oauthbearer.expected.audience ssl.cipher.suites ssl.enabled.protocols
+        sasl.enabled.mechanisms sasl.kerberos.principal.to.local.rules sasl.oauthbearer.expected.audience
+        ssl.cipher.suites ssl.enabled.protocols
     """,
     "LONG": """
         connections.max.idle.ms connections.max.reauth.ms log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
@@ -65,7 +68,9 @@ KAFKA_TYPES = {
     "STRING": """
         advertised.listeners authorizer.class.name broker.rack compression.type group.consumer.migration.policy
         inter.broker.listener.name listener.security.protocol.map listeners log.dirs log.message.timestamp.type
-        replica.selector.class sasl.mechanism.inter.broker.protocol
+        max.connections.per.ip.overrides
+        replica.selector.class sasl.kerberos.service.name sasl.mechanism.controller.protocol
+        sasl.mechanism.inter.broker.protocol
         sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.expected.issuer
         sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name
         sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url security.inter.broker.protocol
