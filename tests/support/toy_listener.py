@@ -99,8 +99,8 @@ class ToyListener:
 
     @property
     def handshakes(self) -> Handshakes:
-        """The connections whose clients are not known yet."""
-        found = self.listeners._handshakes
+        """The connections whose SASL exchange is in progress."""
+        found = self.listeners._exchanges
         assert found is not None
         return found
 

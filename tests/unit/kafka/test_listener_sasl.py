@@ -209,6 +209,40 @@ def test_unauthenticated_connections_count_towards_the_limit_of_their_address() 
     run(main)
 
 
+def test_many_clients_of_one_address_log_in_at_the_same_time() -> None:
+    async def main() -> None:
+        async with open_sasl() as listener:
+            clients = [await listener.connect(NAME) for _ in range(200)]
+            for client in clients:
+                await client.send(prefixed(handshake()))
+            for client in clients:
+                await client.receive()
+            assert len(listener.handshakes) == 200
+            for client in clients:
+                await client.send(prefixed(plain()))
+                _, body = await client.receive()
+                assert authenticate_response(body[1:]).error_code == 0
+
+    run(main)
+
+
+def test_incomplete_requests_of_all_strangers_together_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with open_sasl(ListenerLimits(max_login_bytes=10_000)) as listener:
+            clients = [await listener.connect(NAME) for _ in range(3)]
+            for client in clients:
+                await client.send(struct.pack(">i", 9_000) + bytes(4_000))
+            await until(lambda: len(listener.handshakes) == 2)
+            assert await clients[-1].is_closed()
+            for client in clients:
+                client.close()
+            await until(lambda: len(listener.handshakes) == 0)
+            await logged_in(listener)
+
+    run(main)
+    assert "clients that are not authenticated have sent too many bytes" in caplog.text
+
+
 def test_layer_above_tls_authenticates_and_refuses_as_without_it(tmp_path: Path) -> None:
     authority = Authority()
     path = authority.issue("server").write_pem(tmp_path / "server.pem")

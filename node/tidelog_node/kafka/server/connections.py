@@ -80,6 +80,10 @@ class Connections:
         self._log.warning(text, host, limit)
         return False
 
+    def has_file(self, file: int) -> bool:
+        """Return whether a connection may have this file descriptor, which is not one of those reserved for logs."""
+        return file < self._files
+
     def forget(self, connection: Connection) -> None:
         """Remove a connection from the counts."""
         if connection not in self._all:

@@ -53,6 +53,10 @@ class Handshakes:
         self._per_host[host] += 1
         return True
 
+    def has_file(self, file: int) -> bool:
+        """Return whether a connection may have this file descriptor, which is not one of those reserved for logs."""
+        return self._connections.has_file(file)
+
     def forget(self, connection: Handshake) -> None:
         """Remove a handshake that has ended."""
         if self._all.pop(connection, connection) is None:

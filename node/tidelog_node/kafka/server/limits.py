@@ -49,6 +49,10 @@ class ListenerLimits:
     """
     handshake_s: float = 10.0
     """The time for which a TLS handshake may last, and again the SASL exchange after it."""
+    max_logins: int = 1_024
+    """The number of SASL exchanges that may be in progress at the same time."""
+    max_login_bytes: int = 64 * 1024**2
+    """The memory of incomplete requests of all clients that are not authenticated."""
     wanted_pause_s: float = 2.0
     wanted_bytes_per_s: int = 1024**2
 

@@ -55,6 +55,9 @@ class KafkaListeners:
         self._rates: ConnectionRates | None = None
         self._connections: Connections | None = None
         self._handshakes: Handshakes | None = None
+        """The connections whose TLS handshake is in progress."""
+        self._exchanges: Handshakes | None = None
+        """The connections whose SASL exchange is in progress."""
         self._logins: Logins | None = None
         self._watch: asyncio.Task[None] | None = None
 
@@ -129,6 +132,7 @@ class KafkaListeners:
         served = Served(by_number, node, requests, node.context.response_budget, self._limits, scratch, log, failures)
         self._watch = loop.create_task(self._connections.watch(), name="kafka-connections")
         self._handshakes = Handshakes(max_handshakes(), self._limits.handshake_s, self._connections, log)
+        self._exchanges = Handshakes(self._limits.max_logins, self._limits.handshake_s, self._connections, log)
         self._logins = Logins(served)
         received = bytearray(_SCRATCH_BYTES)
         for name, bound in self.sockets.items():
@@ -136,9 +140,7 @@ class KafkaListeners:
             tls = self._tls.get(name)
             connect: _Connect = partial(Connection, served, self._connections)
             if name in sasl:
-                connect = partial(
-                    _authenticating, sasl[name], served, self._connections, self._logins, self._handshakes
-                )
+                connect = partial(_authenticating, sasl[name], served, self._connections, self._logins, self._exchanges)
             make: Callable[[], asyncio.BaseProtocol] = partial(connect, name)
             if tls is not None:
                 make = partial(TlsConnection, tls, name, self._handshakes, received, connect)
@@ -162,8 +164,9 @@ class KafkaListeners:
         self._listening.clear()
         if self._acceptance is not None:
             self._acceptance.close_held()
-        if self._handshakes is not None:
-            self._handshakes.abort_all()
+        for unfinished in (self._handshakes, self._exchanges):
+            if unfinished is not None:
+                unfinished.abort_all()
         if self._connections is not None:
             await self._connections.drain(grace_s)
         if self._watch is not None:

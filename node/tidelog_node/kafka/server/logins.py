@@ -53,6 +53,7 @@ class Logins:
 
     def __init__(self, served: Served) -> None:
         self.counts = LoginCounts()
+        self._received_bytes = 0
         self._served = served
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sasl")
 
@@ -64,6 +65,11 @@ class Logins:
             return self._answer_versions(listener, host, header, frame)
 
         return Authentication(sasl.mechanisms, context, answer_versions, previous)
+
+    def may_keep(self, more: int) -> bool:
+        """Count bytes of incomplete requests, fewer if negative, and return whether all are within the limit."""
+        self._received_bytes += more
+        return more <= 0 or self._received_bytes <= self._served.limits.max_login_bytes
 
     async def run(self, deferred: Deferred) -> Challenge | Authenticated | AuthenticationFailed:
         """Run a step that may block in a thread, and return its outcome."""

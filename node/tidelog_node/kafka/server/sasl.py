@@ -1,8 +1,8 @@
 """The SASL layer of an accepted connection: it authenticates the client, then its :class:`Connection` replaces it.
 
 The connection object, which can call handlers, does not exist before the client is authenticated. Until then the client
-can make the node keep one request of ``sasl.server.max.receive.size`` bytes, has a deadline, and counts among the
-unfinished handshakes, which are limited in number.
+can make the node keep one request of ``sasl.server.max.receive.size`` bytes and has a deadline. The number of such
+clients and the memory of their requests are limited.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class SaslConnection(asyncio.BufferedProtocol):
         self._scratch = memoryview(scratch)
         self._received = bytearray()
         """The bytes of frames that are not processed yet."""
+        self._counted = 0
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
         self._delay: asyncio.TimerHandle | None = None
@@ -66,7 +67,8 @@ class SaslConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=0)
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
-        if not peer or not self._handshakes.admit(self):
+        file = transport.get_extra_info("socket").fileno()
+        if not peer or not self._handshakes.has_file(file) or not self._handshakes.admit(self):
             self._abort()
             return
         self._exchange: Authentication = self._logins.begin(self._sasl, self.listener, self.host)
@@ -83,6 +85,7 @@ class SaslConnection(asyncio.BufferedProtocol):
         if not self._is_closed:
             self._received += self._scratch[:nbytes]
             self._go_on()
+            self._count()
 
     def pause_writing(self) -> None:
         """Record that the client does not take the replies, whose number the exchange limits."""
@@ -121,6 +124,13 @@ class SaslConnection(asyncio.BufferedProtocol):
             self._end(Failure(str(error)))
         except Exception as error:  # noqa: BLE001  # logged; one connection ends, not the node
             self._fail_unexpectedly(error)
+
+    def _count(self) -> None:
+        """Count the kept bytes, and end the exchange if all exchanges together keep too many."""
+        kept = len(self._received) if not self._is_closed else 0
+        more, self._counted = kept - self._counted, kept
+        if not self._logins.may_keep(more):
+            self.fail("clients that are not authenticated have sent too many bytes")
 
     def _take_frame(self) -> bytes | None:
         if len(self._received) < _LENGTH.size:
@@ -219,3 +229,4 @@ class SaslConnection(asyncio.BufferedProtocol):
                 timer.cancel()
         self._deadline = self._delay = None
         self._handshakes.forget(self)
+        self._count()
