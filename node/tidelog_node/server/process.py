@@ -284,13 +284,17 @@ class Node:
                 async with asyncio.TaskGroup() as tasks:
                     await self._serve(tasks)
         finally:
-            await self._kafka.stop(0)
-            await self._stop_servers(0)
-            await self._health_port.stop()
-            await self._transport.close()
-            await self._node_calls.close()
-            await self._controller.close()
-            self._sasl.stop()
+            await self._close_connections()
+
+    async def _close_connections(self) -> None:
+        """Stop all listeners, and close the connections to other nodes and to controllers."""
+        await self._kafka.stop(0)
+        await self._stop_servers(0)
+        await self._health_port.stop()
+        await self._transport.close()
+        await self._node_calls.close()
+        await self._controller.close()
+        self._sasl.stop()
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         fetchers, background = self._start_background(tasks)
