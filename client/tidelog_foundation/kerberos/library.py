@@ -69,12 +69,12 @@ class KeyTable:
         target = gssapi.Name(f"{self.service}@{host}", gssapi.NameType.hostbased_service)
         return _checked(lambda: _Context(self._begin("initiate", store, name=target, mech=_KERBEROS, flags=_FLAGS)))
 
-    def _begin(self, usage: str, store: Any, **arguments: Any) -> gssapi.SecurityContext:
+    def _begin(self, usage: str, store: Any, **arguments: Any) -> Any:
         name = gssapi.Name(self.principal, gssapi.NameType.kerberos_principal)
         credentials = gssapi.Credentials(name=name, usage=usage, mechs=[_KERBEROS], store=store)
-        context = gssapi.SecurityContext(creds=credentials, usage=usage, **arguments)
+        context: Any = gssapi.SecurityContext(creds=credentials, usage=usage, **arguments)
         # Errors of a step are raised at once, not by the next call.
-        context.__DEFER_STEP_ERRORS__ = False  # type: ignore[attr-defined]  # its metaclass adds it
+        context.__DEFER_STEP_ERRORS__ = False
         return context
 
 
