@@ -33,7 +33,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         "listener.name.grpc_sasl_ssl.plain.sasl.jaas.config": SERVER,
         "listener.name.grpc.plain.sasl.jaas.config": SERVER,
         # Short, so that every session of the test is prolonged several times.
-        "connections.max.reauth.ms": "1000",
+        "connections.max.reauth.ms": "600",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(authority.issue("node").write_pem(folder / "node.pem")),
         "ssl.truststore.type": "PEM",
@@ -57,7 +57,7 @@ def test_load_over_prolonged_sessions_loses_nothing_and_elects_no_other_leader(s
     with AdminClient(settings_of(secured)) as admin:
         admin.create_topics([NewTopic("t", 2, 2)])["t"].result(DEADLINE_S)
     errors: list[object] = []
-    count, ends_s = 0, time.monotonic() + 2.5
+    count, ends_s = 0, time.monotonic() + 1.5
     with Producer(settings_of(secured, acks="all", linger_ms=1)) as producer:
         while time.monotonic() < ends_s:
             producer.produce("t", b"%d" % count, on_delivery=lambda error, _: error and errors.append(error))

@@ -72,7 +72,7 @@ def restart(cluster: LocalCluster, node_id: int, settings: dict[str, str], is_re
     wait_for(is_ready, f"node {node_id} to be in sync", DEADLINE_S)
 
 
-@pytest.mark.slow
+@pytest.mark.compat
 def test_cluster_moves_its_clients_from_an_open_to_a_secured_listener_while_it_runs() -> None:
     with LocalCluster(nodes=2) as cluster:
         ports = {node_id: free_port() for node_id in cluster.nodes}
