@@ -18,6 +18,7 @@ from tidelog_foundation.authorization.rules import (
     on_cluster,
     per_item,
 )
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.requests import cluster, configs, delegation_tokens, topics
 from tidelog_foundation.requests.acls import CLUSTER_NAME, AclOperation, ResourceType
 
@@ -46,7 +47,10 @@ async def _create_topics(access: Access, request: topics.CreateTopicsRequest, ha
 
 
 async def _delete_topics(access: Access, request: topics.DeleteTopicsRequest, handle: Handle) -> Any:
-    """A topic requested by an id that the caller may not describe is answered without its name."""
+    """A topic requested by an id that the caller may not describe is answered without its name.
+
+    An id that this server does not know is refused here: the leading controller may know it, and trusts nodes.
+    """
     by_id = {topic_id: access.topic_name(topic_id) for topic_id in request.topic_ids}
     names = [*request.topic_names, *(name for name in by_id.values() if name is not None)]
     described = access.allowed(AclOperation.DESCRIBE, TOPIC, names)
@@ -54,7 +58,7 @@ async def _delete_topics(access: Access, request: topics.DeleteTopicsRequest, ha
     permitted = replace(
         request,
         topic_names=tuple(name for name in request.topic_names if name in deletable),
-        topic_ids=tuple(i for i in request.topic_ids if (name := by_id[i]) is None or name in deletable),
+        topic_ids=tuple(topic_id for topic_id in request.topic_ids if by_id[topic_id] in deletable),
     )
     response = await handle(permitted)
     refused = [
@@ -63,7 +67,10 @@ async def _delete_topics(access: Access, request: topics.DeleteTopicsRequest, ha
         if name not in deletable
     ]
     for topic_id, name in by_id.items():
-        if name is not None and name not in deletable:
+        if name is None:
+            unknown = error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id.hex()}")
+            refused.append(topics.DeletableTopicResult("", topic_id, unknown))
+        elif name not in deletable:
             shown = name if name in described else ""
             error = access.denial(AclOperation.DELETE, TOPIC, shown or topic_id.hex())
             refused.append(topics.DeletableTopicResult(shown, topic_id, error))

@@ -31,8 +31,12 @@ from tidelog_quorum.metadata.records import DelegationTokenRecord, MetadataRecor
 
 _MAX_TOKENS: Final = 10_000
 """The largest number of tokens in a cluster."""
+_MAX_TOKENS_OF_REQUESTER: Final = 2_000
+"""The largest number of tokens that one principal has created, so that none leaves no room for others."""
 _MAX_RENEWERS: Final = 100
 _MAX_NAME: Final = 1_024
+_MAX_NAMES: Final = 10_240
+"""The largest number of characters of all names of a token, whose records every server keeps in memory."""
 _MAX_REMOVALS: Final = 1_000
 """The largest number of tokens that one entry removes."""
 _Outcome = Result[AlterDelegationTokenResponse]
@@ -77,7 +81,7 @@ def _create(state: ControllerState, request: AlterDelegationTokenRequest) -> _Ou
         if renewer.kind != USER:
             text = f"the renewer {renewer} is not of type {USER}"
             raise error_for(ErrorCode.INVALID_PRINCIPAL_TYPE, text)
-    _check_limits(state, (request.owner, *request.renewers))
+    _check_limits(state, request.requester, (request.owner, *request.renewers))
     config, now_ms = state.config, request.time_ms
     lifetime_ms = config.delegation_token_max_lifetime_ms
     if request.period_ms > 0:
@@ -124,10 +128,14 @@ def _find(state: ControllerState, request: AlterDelegationTokenRequest) -> Deleg
     return token
 
 
-def _check_limits(state: ControllerState, principals: tuple[Principal, ...]) -> None:
-    count = len(state.latest.delegation_tokens)
-    if count >= _MAX_TOKENS:
-        text = f"the cluster has {count} delegation tokens, {_MAX_TOKENS} are the limit"
+def _check_limits(state: ControllerState, requester: Principal, principals: tuple[Principal, ...]) -> None:
+    tokens = state.latest.delegation_tokens
+    if len(tokens) >= _MAX_TOKENS:
+        text = f"the cluster has {len(tokens)} delegation tokens, {_MAX_TOKENS} are the limit"
+        raise error_for(ErrorCode.POLICY_VIOLATION, text)
+    count = sum(token.requester == requester for token in tokens.values())
+    if count >= _MAX_TOKENS_OF_REQUESTER:
+        text = f"{requester} has created {count} delegation tokens, {_MAX_TOKENS_OF_REQUESTER} are the limit"
         raise error_for(ErrorCode.POLICY_VIOLATION, text)
     if len(principals) > _MAX_RENEWERS + 1:
         text = f"the token would have {len(principals) - 1} renewers, {_MAX_RENEWERS} are the limit"
@@ -135,6 +143,10 @@ def _check_limits(state: ControllerState, principals: tuple[Principal, ...]) -> 
     longest = max(len(principal.name) for principal in principals)
     if longest > _MAX_NAME:
         text = f"the name of a principal has {longest} characters, {_MAX_NAME} are the limit"
+        raise error_for(ErrorCode.POLICY_VIOLATION, text)
+    total = sum(len(principal.name) for principal in principals)
+    if total > _MAX_NAMES:
+        text = f"the names of the owner and the renewers have {total} characters, {_MAX_NAMES} are the limit"
         raise error_for(ErrorCode.POLICY_VIOLATION, text)
 
 

@@ -117,6 +117,23 @@ def test_tokens_are_bounded_in_number_and_renewers(driver, monkeypatch) -> None:
     assert refusal(create, driver) is ErrorCode.POLICY_VIOLATION
 
 
+def test_one_requester_leaves_room_for_the_tokens_of_others(driver, monkeypatch) -> None:
+    monkeypatch.setattr(token_control, "_MAX_TOKENS_OF_REQUESTER", 1)
+    token = create(driver, requester=EVE)
+    assert refusal(create, driver, requester=EVE) is ErrorCode.POLICY_VIOLATION
+    create(driver, requester=BOB, owner=EVE)
+    change(driver, TokenOperation.EXPIRE, token)
+    create(driver, requester=EVE)
+
+
+def test_names_of_a_token_are_bounded_in_sum(driver) -> None:
+    def renewers(count):
+        return tuple(Principal("User", f"{i:03}" + "x" * 1_000) for i in range(count))
+
+    assert refusal(create, driver, renewers=renewers(100)) is ErrorCode.POLICY_VIOLATION
+    create(driver, renewers=renewers(10))
+
+
 def test_tokens_are_refused_without_a_key_or_below_the_level_that_has_them(driver, new_driver) -> None:
     driver.set_levels({METADATA_VERSION: 2})
     assert refusal(create, driver) is ErrorCode.UNSUPPORTED_VERSION

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import itertools
 import logging
@@ -21,6 +22,14 @@ from tidelog_node.kafka.protocol.messages.configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from tidelog_node.kafka.protocol.messages.group_offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopic,
+)
 from tidelog_node.kafka.protocol.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
 from tidelog_node.kafka.protocol.messages.quorum import UnregisterBrokerRequest, UnregisterBrokerResponse
 from tidelog_node.kafka.protocol.messages.topics import (
@@ -31,7 +40,9 @@ from tidelog_node.kafka.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tidelog_node.kafka.served import MessageApi
+from tidelog_node.kafka.served import Caller, MessageApi
+from tidelog_node.partitions import MetadataCache
+from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.records import AccessControlEntryRecord
 
@@ -120,6 +131,42 @@ def test_a_denied_deletion_by_id_names_the_topic_only_to_whom_may_describe_it() 
         (ids["gone"], "gone", None),
     }
     assert set(node.image.topics) == {"seen", "hidden"}
+
+
+def test_id_that_a_node_does_not_know_yet_deletes_no_topic_of_its_controller() -> None:
+    node, behind = node_with(), MetadataCache()
+    behind.publish(node.image)
+    topic_id = node.create("new")
+    guard = KafkaGuard(StandardAuthorizer(StandardRules()), behind)
+    node.node = dataclasses.replace(node.node, guard=guard)
+    request = DeleteTopicsRequest([DeleteTopicState(None, topic_id)])
+    [result] = node.ask(request, 6, DeleteTopicsResponse).responses
+    assert (result.name, result.topic_id, name_of(result.error_code)) == (None, topic_id, "UNKNOWN_TOPIC_ID")
+    assert set(node.image.topics) == {"new"}
+
+
+def test_group_that_is_named_twice_hides_the_offsets_of_denied_topics() -> None:
+    node = node_with(allow(ResourceType.GROUP, "g", AclOperation.DESCRIBE), allow(TOPIC, "seen", AclOperation.DESCRIBE))
+
+    async def handle(request: OffsetFetchRequest) -> OffsetFetchResponse:
+        names = [
+            ["seen", "hidden"] if group.topics is None else [topic.name for topic in group.topics]
+            for group in request.groups
+        ]
+        return OffsetFetchResponse(
+            groups=[OffsetFetchResponseGroup("g", [OffsetFetchResponseTopic(name) for name in each]) for each in names]
+        )
+
+    request = OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroup("g", topics=None),
+            OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopic("hidden", partition_indexes=[0])]),
+        ]
+    )
+    caller = Caller("PLAINTEXT", ClientIdentity("test", "/127.0.0.1"), 9)
+    response = asyncio.run(node.node.guard.answer(ApiKey.OFFSET_FETCH, request, caller, handle))
+    found = [[(t.name, [name_of(p.error_code) for p in t.partitions]) for t in g.topics] for g in response.groups]
+    assert found == [[("seen", [])], [("hidden", ["TOPIC_AUTHORIZATION_FAILED"])]]
 
 
 def test_authorized_operations_are_those_of_the_caller() -> None:

@@ -249,10 +249,10 @@ async def _offset_fetch(
     allowed = access.allowed(AclOperation.DESCRIBE, GROUP, (group.group_id for group in request.groups))
     refused = [group.group_id for group in request.groups if group.group_id not in allowed]
     request.groups = [group for group in request.groups if group.group_id in allowed]
-    named = {group.group_id: _take_denied(access, group, asked) for group in request.groups}
+    # A request may name a group twice: once with topics and once for all offsets.
+    named = [_take_denied(access, group, asked) for group in request.groups]
     response = await handle(request)
-    for group in response.groups:
-        denied = named.get(group.group_id)
+    for group, denied in zip(response.groups, named, strict=True):
         if group.error_code:
             continue
         if denied is None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from tidelog_foundation.authorization import Access
+from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.requests.acls import AclOperation
 from tidelog_node.kafka.authorization.rule import TOPIC, TOPIC_DENIED, Asked, Rule
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -13,6 +14,7 @@ from tidelog_node.kafka.protocol.messages import metadata, offsets, producers, t
 
 _NO_ID: Final = bytes(16)
 _DENIED_TEXT: Final = "Authorization failed."
+_NO_TOPIC: Final = "This server does not host this topic ID."
 
 
 def _per_topic(operation: AclOperation, name: str, answers: str, denied: Callable[[Any], Any]) -> Rule:
@@ -107,7 +109,10 @@ async def _delete_topics(
     asked: Asked,
     handle: Callable[[Any], Awaitable[topics.DeleteTopicsResponse]],
 ) -> topics.DeleteTopicsResponse:
-    """A topic requested by an id that the caller may not describe is answered without its name."""
+    """A topic requested by an id that the caller may not describe is answered without its name.
+
+    An id that this node does not know is refused here: the controller may know it, and trusts the node's decision.
+    """
     states = [*request.topics, *(topics.DeleteTopicState(name=name) for name in request.topic_names)]
     names = [state.name if state.name is not None else asked.topic_name(state.topic_id) for state in states]
     known = [name for name in names if name is not None]
@@ -117,8 +122,12 @@ async def _delete_topics(
     request.topics, request.topic_names = [], []
     for state, name in zip(states, names, strict=True):
         is_misnamed = (state.name is None) == (state.topic_id == _NO_ID)
-        if is_misnamed or name is None or name in deletable:
+        if is_misnamed or name in deletable:
             request.topics.append(state)
+        elif name is None:
+            refused.append(
+                topics.DeletableTopicResult(None, state.topic_id, ErrorCode.UNKNOWN_TOPIC_ID.code, _NO_TOPIC)
+            )
         else:
             shown = name if state.name is not None or name in described else None
             refused.append(

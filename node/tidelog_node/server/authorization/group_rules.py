@@ -129,12 +129,13 @@ async def _offset_fetch(access: Access, request: messages.OffsetFetchRequest, ha
     def completed(result: messages.OffsetFetchGroupResult) -> messages.OffsetFetchGroupResult:
         if result.error is not None:
             return result
+        # A request may name a group twice: once with topics and once for all offsets.
+        allowed = access.allowed(AclOperation.DESCRIBE, TOPIC, (t.name for t in result.topics), log=False)
+        permitted = tuple(t for t in result.topics if t.name in allowed)
         group = asked[result.group_id]
-        if group.all_topics:
-            allowed = access.allowed(AclOperation.DESCRIBE, TOPIC, (t.name for t in result.topics), log=False)
-            return replace(result, topics=tuple(t for t in result.topics if t.name in allowed))
-        denied = tuple(_unfetched(access, t.name, t.partitions) for t in group.topics if t.name not in shown)
-        return replace(result, topics=(*result.topics, *denied))
+        named = () if group.all_topics else group.topics
+        denied = tuple(_unfetched(access, t.name, t.partitions) for t in named if t.name not in shown)
+        return replace(result, topics=(*permitted, *denied))
 
     return replace(response, groups=tuple(map(completed, response.groups)))
 
