@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tidelog_cli.options.connection import parse_pairs
+from tidelog_cli.options.option_groups import with_option_groups
 from tidelog_cli.options.profiles import (
     Profile,
     delete_profile,
@@ -15,7 +16,8 @@ from tidelog_cli.options.profiles import (
     use_profile,
     write_profile,
 )
-from tidelog_cli.output.printing import command_group, print_json, print_records
+from tidelog_cli.options.security import SecurityOptions
+from tidelog_cli.output.printing import UsageError, command_group, print_json, print_records
 
 app = command_group("Save the addresses and settings of clusters under names.")
 
@@ -34,6 +36,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @app.command()
+@with_option_groups
 def create(
     name: Name,
     bootstrap_servers: Annotated[
@@ -46,6 +49,7 @@ def create(
             help="Nodes to ask for the cluster first.",
         ),
     ],
+    security: SecurityOptions,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,9 +63,14 @@ def create(
 ) -> None:
     """Create or replace a profile.
 
-    Example: tidelog profile create staging -b node1:9094,node2:9094 --use
+    Example: tidelog profile create staging -b node1:9094 --security sasl_ssl --ca ca.pem --username admin
     """
-    write_profile(name, Profile(bootstrap_servers, parse_pairs(settings, "--set")), use=use)
+    others = parse_pairs(settings, "--set")
+    given = security.settings(others)
+    twice = next((key for key in given if key in others and given[key] != others[key]), None)
+    if twice is not None:
+        raise UsageError(f"{twice} has the value {given[twice]} by an option, and {others[twice]} by --set.")
+    write_profile(name, Profile(bootstrap_servers, {**given, **others}), use=use)
     used = " and is used from now on" if read_profiles().current == name else f"; tidelog profile use {name} takes it"
     _say(name, f"profile {name} is in {profile_path()}{used}", as_json)
 

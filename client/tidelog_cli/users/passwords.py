@@ -33,7 +33,8 @@ def read_password(user: str, file: Path | None) -> str:
         UsageError: There is neither a file nor a terminal.
         ConfigError: The password is empty, the two differ, or the file cannot be read or is not UTF-8.
     """
-    password = _ask(user) if file is None else first_line(file)
+    text = ": pass --password-file FILE, or - for stdin."
+    password = ask_password(user, text, is_new=True) if file is None else first_line(file)
     if not password:
         raise ConfigError(f"the password of user {user} must not be empty")
     return password
@@ -58,10 +59,18 @@ def first_line(file: Path) -> str:
         raise ConfigError(f"{file} is not UTF-8") from None
 
 
-def _ask(user: str) -> str:
+def ask_password(user: str, otherwise: str, *, is_new: bool = False) -> str:
+    """Ask for the password of a user at the terminal, for a new one twice.
+
+    Raises:
+        UsageError: There is no terminal; ``otherwise`` ends the message and names what to do.
+        ConfigError: The password is empty, or the two differ.
+    """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("There is no terminal to ask for the password: pass --password-file FILE, or - for stdin.")
+        raise UsageError(f"There is no terminal to ask for the password{otherwise}")
     password = getpass.getpass(f"Password for user {user}: ", stream=sys.stderr)
-    if getpass.getpass("The same again: ", stream=sys.stderr) != password:
+    if is_new and getpass.getpass("The same again: ", stream=sys.stderr) != password:
         raise ConfigError("the two passwords differ")
+    if not password:
+        raise ConfigError(f"the password of user {user} must not be empty")
     return password

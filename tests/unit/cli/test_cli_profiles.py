@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tidelog.cluster.config import ClientConfig
 from tidelog.testing import FakeCluster
 from tidelog_cli.commands import app
 from tidelog_cli.options.connection import find_cluster
 from tidelog_cli.options.profiles import profile_path, read_profiles
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.config.providers import resolve_settings
 from tidelog_foundation.errors import ConfigError, TidelogError
 
 
@@ -165,4 +168,68 @@ def test_profile_shows_references_to_secrets_and_no_secrets() -> None:
 def test_unknown_setting_with_a_reference_is_refused(profile_file: Path) -> None:
     refused = run("profile", "create", "a", "-b", "a:1", "-X", "ssl.key.pasword=${env:KEY_PASSWORD}")
     assert 'unknown configuration "ssl.key.pasword"; did you mean "ssl.key.password"?' in refused.stderr
+    assert not profile_file.exists()
+
+
+def test_profile_of_a_secured_cluster_refers_to_the_password_and_the_files(tmp_path: Path, profile_file: Path) -> None:
+    (tmp_path / "ca.pem").touch()
+    (tmp_path / "word.txt").write_text("correct horse\n")
+    options = ("--security", "sasl_ssl", "--username", "admin", "--ca", str(tmp_path / "ca.pem"))
+    created = run("profile", "create", "lab", "-b", "a:1", *options, "--password-file", str(tmp_path / "word.txt"))
+    assert created.exit_code == 0, created.stderr
+    profile = read_profiles().get("lab")
+    assert profile.client == {
+        "security.protocol": "sasl_ssl",
+        "ssl.ca.location": str(tmp_path / "ca.pem"),
+        "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": "admin",
+        "sasl.password": f"${{dir:{tmp_path}:word.txt}}",
+    }
+    assert parse_config(ClientConfig, resolve_settings(profile.settings)).sasl_password == "correct horse"
+    assert "horse" not in profile_file.read_text()
+    assert stat.S_IMODE(profile_file.stat().st_mode) == 0o600
+
+
+def test_profile_refers_to_the_variable_of_the_password() -> None:
+    options = ("--security", "sasl_plaintext", "--sasl-mechanism", "PLAIN", "--username", "u", "--password-env", "WORD")
+    assert run("profile", "create", "lab", "-b", "a:1", *options).exit_code == 0
+    settings = read_profiles().get("lab").client
+    assert (settings["sasl.password"], settings["sasl.mechanisms"]) == ("${env:WORD}", "PLAIN")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--ca", "ca.pem"), "--ca needs --security ssl or sasl_ssl."),
+        (("--security", "sasl_plaintext", "--ca", "ca.pem"), "--ca needs --security ssl or sasl_ssl."),
+        (("--security", "ssl", "--username", "u"), "--username needs --security sasl_ssl or sasl_plaintext."),
+        (("--security", "sasl_ssl"), "--sasl-mechanism SCRAM-SHA-512 needs --username."),
+        (("--security", "ssl", "--key", "k.pem"), "--certificate and --key belong together."),
+        (("--security", "ssl", "--ca", "/nowhere/ca.pem"), "cannot read /nowhere/ca.pem"),
+        (("--security", "sasl_ssl", "--username", "u"), "There is no terminal to ask for the password"),
+        (("--security", "sasl_ssl", "--username", "u", "--password-env", "a}b"), "a reference cannot name"),
+        (
+            ("--security", "sasl_ssl", "--username", "u", "--password-file", "/dev/null"),
+            "/dev/null must have one line, the password, and not 0",
+        ),
+        (
+            ("--security", "sasl_ssl", "--username", "u", "--password-env", "A", "--password-file", "a"),
+            "--password-file and --password-env exclude each other.",
+        ),
+        (
+            ("--security", "sasl_ssl", "--sasl-mechanism", "GSSAPI", "--username", "u"),
+            "--username needs --sasl-mechanism PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.",
+        ),
+        (
+            ("--security", "ssl", "-X", "security.protocol=plaintext"),
+            "security.protocol has the value ssl by an option",
+        ),
+    ],
+)
+def test_profile_with_options_of_security_that_do_not_fit_is_not_written(
+    profile_file: Path, options: tuple[str, ...], text: str
+) -> None:
+    refused = run("profile", "create", "lab", "-b", "a:1", *options)
+    assert refused.exit_code in (1, 2)
+    assert text in " ".join(refused.stderr.replace("│", " ").split())
     assert not profile_file.exists()
