@@ -94,6 +94,11 @@ class Access:
         """The caller."""
         return self._origin.principal
 
+    @property
+    def client_id(self) -> str:
+        """The caller's name of its client."""
+        return self._origin.client_id
+
     def may_describe_topic(self, name: str) -> bool:
         """Return whether the caller may describe a topic that it has not named, so that a denial is not logged."""
         return self.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log=False)

@@ -120,7 +120,7 @@ class Authority:
         valid_for: timedelta = _LIFETIME,
         key: ec.EllipticCurvePrivateKey | None = None,
     ) -> Issued:
-        """Issue a certificate for a name, or a common name, and for a server's hosts.
+        """Issue a certificate for a name, or a common name, and for a server's hosts. Without hosts it is a client's.
 
         ``valid_for`` is negative for a certificate that has expired.
         """
@@ -129,7 +129,7 @@ class Authority:
         builder = (
             _builder(subject, self.certificate.subject, key, valid_for)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_BOTH_SIDES, critical=False)
+            .add_extension(_BOTH_SIDES if hosts else _CLIENT_SIDE, critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         if hosts:
@@ -138,6 +138,7 @@ class Authority:
 
 
 _BOTH_SIDES: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+_CLIENT_SIDE: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
 _AUTHORITY_USAGE: Final = x509.KeyUsage(
     digital_signature=True,
     key_cert_sign=True,

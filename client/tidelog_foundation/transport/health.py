@@ -7,11 +7,13 @@ process serves.
 from __future__ import annotations
 
 import grpc.aio
-from grpc_health.v1 import health
-from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_health.v1 import health, health_pb2
 
 from tidelog_foundation.config.endpoints import parse_address
+from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import bind_port, server_options
+from tidelog_foundation.transport.intake import Charge, Intake
+from tidelog_foundation.transport.services import add_servicer
 
 _MAX_REQUEST_BYTES = 1024
 _MAX_CALLS = 100
@@ -30,7 +32,8 @@ class HealthPort:
         if not address:
             return
         self._server = grpc.aio.server(options=server_options(_MAX_REQUEST_BYTES), maximum_concurrent_rpcs=_MAX_CALLS)
-        add_HealthServicer_to_server(servicer, self._server)
+        intake = Intake(Charge(ByteBudget(_MAX_CALLS * _MAX_REQUEST_BYTES)))
+        add_servicer(self._server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], servicer)
         self.port = bind_port(self._server, *parse_address(address))
 
     async def start(self) -> None:

@@ -7,6 +7,7 @@ unexpected error once.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -23,6 +24,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.sasl.logins import Login, Logins
 from tidelog_foundation.sasl.sessions import Session
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.time_slices import TimeSlices
@@ -45,6 +47,8 @@ Identify: TypeAlias = Callable[[RpcContext], Principal | Session]
 ErrorDetails: TypeAlias = Callable[[TidelogError], Iterable[tuple[str, str]]]
 """Returns the trailing metadata that a server sends with an error, in addition to its code."""
 _USER_AGENT = "user-agent"
+_MAX_OPEN_CALLS = 64
+"""The most open calls of callers that need not log in."""
 
 
 def anyone(_: RpcContext) -> Principal:
@@ -252,7 +256,8 @@ class Service:
                 caller = Caller(rpc, identify(rpc))
                 if guard is not None:
                     guard.admit(method.name, caller)
-                async with contextlib.aclosing(_answers(entry, codecs, intake, rpc, caller)) as responses:
+                admit = None if guard is None else partial(guard.admit, method.name, caller)
+                async with contextlib.aclosing(_answers(entry, codecs, intake, rpc, caller, admit)) as responses:
                     async for response in responses:
                         yield response
             except Exception as error:  # noqa: BLE001  # _abort logs it
@@ -274,16 +279,36 @@ class Service:
 
 
 def add_servicer(server: grpc.aio.Server, intake: Intake, descriptor: ServiceDescriptor, servicer: object) -> None:
-    """Serve the methods of a library's servicer, coroutines that take one request; ``intake`` receives it."""
+    """Serve the methods of a library's servicer, coroutines that take one request; ``intake`` receives it.
+
+    Their callers need not log in, so few calls may be open. If there are too many, the host with the most of them loses
+    its oldest one.
+    """
+    calls = Logins(_MAX_OPEN_CALLS)
 
     def handler_of(method: MethodDescriptor) -> _Handler:
         kind, serve = GetMessageClass(method.input_type), getattr(servicer, method.name)
 
         async def answer(_: object, rpc: RpcContext) -> Any:
+            refusal = error_for(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{_MAX_OPEN_CALLS} calls of {method.name} are open"
+            )
             try:
-                message, size = await intake.receive(kind, rpc, intake.charge)
+                async with asyncio.timeout(None) as limit:
+                    call = Login(host_of(rpc.peer()), partial(limit.reschedule, 0))
+                    if not calls.begin(call):
+                        raise refusal
+                    try:
+                        return await take(rpc)
+                    finally:
+                        calls.end(call)
+            except TimeoutError:
+                await abort_with(rpc, refusal)
             except TidelogError as error:
                 await abort_with(rpc, error)
+
+        async def take(rpc: RpcContext) -> Any:
+            message, size = await intake.receive(kind, rpc, intake.charge)
             try:
                 return await serve(message, rpc)
             finally:
@@ -372,9 +397,17 @@ async def _answers(
     intake: Intake | None,
     rpc: RpcContext,
     caller: Caller,
+    admit: Callable[[], None] | None,
 ) -> AsyncGenerator[Any, None]:
+    """Answer a stream. Its messages need the session and the permission as well, which may end before it does."""
+
+    def check() -> None:
+        caller.check_session()
+        if admit is not None:
+            admit()
+
     if isinstance(stream, RequestStream):
-        read = rpc.read if caller.session is None else partial(_read_within_session, rpc.read, caller)
+        read = rpc.read if caller.session is None and admit is None else partial(_read_checked, rpc.read, check)
         with caller.streaming():
             async with contextlib.aclosing(stream.handle(read, caller)) as messages:
                 async for each in messages:
@@ -388,16 +421,16 @@ async def _answers(
         with caller.streaming():
             async with contextlib.aclosing(stream.handle(request, caller)) as responses:
                 async for response in responses:
-                    caller.check_session()
+                    check()
                     yield await codecs.encode(response)
     finally:
         intake.charge.give_back(size)
 
 
-async def _read_within_session(read: Read, caller: Caller) -> Any:
-    """Return the next request of a stream, unless the session has ended when it arrives, as Kafka checks it."""
+async def _read_checked(read: Read, check: Callable[[], None]) -> Any:
+    """Return the next request of a stream, unless ``check`` raises when it arrives, as Kafka checks each request."""
     raw = await read()
-    caller.check_session()
+    check()
     return raw
 
 

@@ -151,7 +151,7 @@ class SessionService:
         """Begin the session of a login, or prolong the one that the client names.
 
         Raises:
-            AuthenticationFailed: That session is another principal's.
+            AuthenticationFailed: That session is another principal's, or began with a credential of another kind.
         """
         now_ms = _monotonic_ms()
         lifetime_ms = self._lifetime_ms(first.mechanism, step.expires_at_ms)
@@ -159,6 +159,8 @@ class SessionService:
         known = self._table.find(_digest(first.session_token), now_ms) if first.session_token else None
         if known is not None and known.principal != step.principal:
             raise AuthenticationFailed(f"{step.principal} cannot prolong the session of {known.principal}")
+        if known is not None and known.is_token != step.is_token:
+            raise AuthenticationFailed(f"{step.principal} cannot change between a delegation token and another login")
         self.succeeded += 1
         token = first.session_token
         if known is not None:

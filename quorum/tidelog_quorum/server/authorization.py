@@ -7,6 +7,7 @@ caller that may perform CLUSTER_ACTION, and applies the rules to all other calle
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from tidelog_foundation.authorization import Access, Authorizer
@@ -16,6 +17,7 @@ from tidelog_foundation.config.endpoints import listener_protocol
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import AclId, TopicId
 from tidelog_foundation.requests.acls import AclBinding, AclOperation
+from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.services import Caller
 from tidelog_quorum.server.config import QuorumConfig
@@ -23,11 +25,13 @@ from tidelog_quorum.server.quorum_controller import QuorumController
 
 
 def _or_of_node(rule: Rule) -> Rule:
-    """Return a rule that lets the requests of nodes pass."""
+    """Return a rule that lets the requests of nodes pass. Any other caller's quotas are its own."""
 
     async def decide(access: Access, request: Any, handle: Handle) -> Any:
         if access.on_cluster(AclOperation.CLUSTER_ACTION, log=False):
             return await handle(request)
+        if hasattr(request, "quota_client"):
+            request = replace(request, quota_client=QuotaClient(access.principal.name, access.client_id))
         return await rule(access, request, handle)
 
     return decide

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.authority import Authority
@@ -39,3 +40,12 @@ def test_store_with_a_key_is_private_even_if_the_file_was_not(tmp_path: Path) ->
     certificate = x509.load_pem_x509_certificate(issued.read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["node1.example"]
+
+
+def test_certificate_without_a_host_is_for_clients_alone() -> None:
+    for hosts, usages in (
+        ((), {ExtendedKeyUsageOID.CLIENT_AUTH}),
+        (["node1.example"], {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH}),
+    ):
+        certificate = Authority().issue("node1.example", hosts).certificate
+        assert set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == usages

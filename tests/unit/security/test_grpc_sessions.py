@@ -13,16 +13,25 @@ import pytest
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.sasl import Authenticated, SaslContext
 from tidelog_foundation.sasl.plain import PlainLogin, PlainMechanism
 from tidelog_foundation.sasl.sessions import SessionLimits
 from tidelog_foundation.sasl.settings import listener_sasl_settings
+from tidelog_foundation.security import Principal
 from tidelog_foundation.transport import error_from_rpc, open_channel
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
-from tidelog_foundation.transport.services import Call, Caller, ResponseStream, Service
+from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, ResponseStream, Service
 from tidelog_foundation.transport.session_channel import log_in
-from tidelog_foundation.transport.session_messages import REQUESTS, RESPONSES, AuthenticateRequest, authorization
+from tidelog_foundation.transport.session_messages import (
+    REQUESTS,
+    RESPONSES,
+    SERVICE,
+    AuthenticateRequest,
+    AuthenticateResponse,
+    authorization,
+)
 from tidelog_foundation.transport.session_service import SessionService
 
 HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
@@ -216,14 +225,12 @@ def test_stream_ends_when_its_session_does_and_the_next_one_has_another() -> Non
 
 def test_session_in_use_is_prolonged_before_it_expires_and_its_streams_continue() -> None:
     async def main() -> None:
-        sessions = sessions_of(connections_max_reauth_ms="300")
+        sessions = sessions_of(connections_max_reauth_ms="600")
         async with door(sessions) as at, open_channel(at.address, login=ALICE) as channel:
             await log_in(channel)
             stream = channel.unary_stream(WATCH)(b"")
-            ends = asyncio.get_running_loop().time() + 1
-            while asyncio.get_running_loop().time() < ends:
+            while at.sessions.succeeded < 3:
                 await stream.read()
-            assert at.sessions.succeeded >= 3
             stream.cancel()
 
     run(main)
@@ -236,6 +243,81 @@ def test_session_is_not_prolonged_for_another_principal() -> None:
             assert token
             error = await failure(authenticate(channel, b"\0bob\0b-secret", token=token))
             assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+    run(main)
+
+
+def test_session_of_a_password_is_not_prolonged_by_a_token_nor_the_reverse() -> None:
+    class Either:
+        """A mechanism whose client says with what it logs in."""
+
+        name = "PLAIN"
+
+        def server(self, context: SaslContext) -> Either:
+            return self
+
+        def evaluate(self, token: bytes, now_ms: int) -> Authenticated:
+            return Authenticated(Principal("User", "alice"), b"", is_token=token == b"token")
+
+    async def main() -> None:
+        settings = listener_sasl_settings("GRPC", {"sasl.enabled.mechanisms": "PLAIN"}, {})
+        sessions = SessionService(settings, {"PLAIN": Either()}, is_encrypted=False)
+        async with door(sessions) as at, open_channel(at.address) as channel:
+            for first, other in ((b"token", b"password"), (b"password", b"token")):
+                session = (await authenticate(channel, first))[-1].session_token
+                assert (await authenticate(channel, first, token=session))[-1].session_token == session
+                error = await failure(authenticate(channel, other, token=session))
+                assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+    run(main)
+
+
+class Barrier:
+    """A guard that closes while streams are open."""
+
+    is_closed = False
+
+    def admit(self, method: str, caller: Caller) -> None:
+        if self.is_closed:
+            raise error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    async def answer(self, method: str, request: Any, caller: Caller, handle: Any) -> Any:
+        return await handle(request)
+
+
+def test_open_streams_end_once_the_caller_may_not_open_them_any_more() -> None:
+    async def echo(read: Read, caller: Caller) -> AsyncGenerator[Any, None]:
+        while isinstance(await read(), bytes):
+            yield RESPONSES.to_message(AuthenticateResponse(b""))
+
+    async def watch(request: object, caller: Caller) -> AsyncGenerator[Any, None]:
+        while True:
+            yield SERVING
+            await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        server, guard, intake = grpc.aio.server(), Barrier(), Intake(Charge(ByteBudget(1)))
+        table = {"Check": Call(watch, Message, Message), "Watch": ResponseStream(watch, Message, Message)}
+        Service(HEALTH, table).add_to(server, intake, guard=guard)
+        Service(SERVICE, {"Authenticate": RequestStream(echo)}).add_to(server, intake, guard=guard)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            watched = channel.unary_stream(WATCH)(b"")
+            echoed = channel.stream_stream(AUTHENTICATE)(timeout=10)
+            await watched.read()
+            await echoed.write(b"1")
+            await echoed.read()
+            guard.is_closed = True
+            await echoed.write(b"2")
+
+            async def read_all() -> None:
+                while await watched.read() is not grpc.aio.EOF:
+                    pass
+
+            for reading in (asyncio.wait_for(read_all(), 5), echoed.read()):
+                assert (await failure(reading)).code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        await server.stop(0)
 
     run(main)
 
