@@ -6,16 +6,19 @@ import asyncio
 import dataclasses
 import itertools
 import logging
+from collections.abc import Awaitable
 
 import pytest
 from kafka_admin import AdminNode, name_of
 
 from tidelog_foundation.authorization import StandardAuthorizer, StandardRules
 from tidelog_foundation.requests.acls import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
+from tidelog_node.kafka.apis import metadata as metadata_api
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.authorization import KafkaGuard
 from tidelog_node.kafka.authorization.rules import RULES
 from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 from tidelog_node.kafka.protocol.messages.configs import (
     DescribeConfigsRequest,
@@ -30,7 +33,12 @@ from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetFetchResponseGroup,
     OffsetFetchResponseTopic,
 )
-from tidelog_node.kafka.protocol.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
+from tidelog_node.kafka.protocol.messages.metadata import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from tidelog_node.kafka.protocol.messages.quorum import UnregisterBrokerRequest, UnregisterBrokerResponse
 from tidelog_node.kafka.protocol.messages.topics import (
     CreatableTopic,
@@ -40,7 +48,9 @@ from tidelog_node.kafka.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tidelog_node.kafka.served import Caller, MessageApi
+from tidelog_node.kafka.protocol.reader import Reader
+from tidelog_node.kafka.protocol.writer import Writer
+from tidelog_node.kafka.served import Caller, MessageApi, Request
 from tidelog_node.partitions import MetadataCache
 from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.controller.result import Result
@@ -167,6 +177,25 @@ def test_group_that_is_named_twice_hides_the_offsets_of_denied_topics() -> None:
     response = asyncio.run(node.node.guard.answer(ApiKey.OFFSET_FETCH, request, caller, handle))
     found = [[(t.name, [name_of(p.error_code) for p in t.partitions]) for t in g.topics] for g in response.groups]
     assert found == [[("seen", [])], [("hidden", ["TOPIC_AUTHORIZATION_FAILED"])]]
+
+
+def test_search_for_the_few_topics_of_a_caller_takes_turns_with_other_requests(monkeypatch) -> None:
+    monkeypatch.setattr(metadata_api, "_TOPICS_AT_ONCE", 4)
+    node = node_with(allow(TOPIC, "t7", AclOperation.DESCRIBE))
+    for i in range(8):
+        node.create(f"t{i}")
+    writer = Writer()
+    encode(MetadataRequest(topics=None), writer, 9)
+    reader = Reader(memoryview(b"".join(writer.chunks())))
+    caller = Caller("PLAINTEXT", ClientIdentity("test", "/127.0.0.1"), 9)
+    answer = metadata_api.MetadataApi().begin(node.node, Request(caller, 1, reader))
+    assert isinstance(answer, Awaitable)
+
+    async def body() -> bytes:
+        return b"".join(await answer)
+
+    response = decode(MetadataResponse, Reader(memoryview(asyncio.run(body()))), 9)
+    assert [topic.name for topic in response.topics] == ["t7"]
 
 
 def test_authorized_operations_are_those_of_the_caller() -> None:

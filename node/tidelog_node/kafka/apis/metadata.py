@@ -29,6 +29,8 @@ from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 _TAKES_IDS: Final = 12
 _NO_ID: Final = bytes(16)
 _TOPICS_AT_ONCE: Final = 128
+_HIDDEN: Final = b""
+"""The bytes of a topic that the caller may not describe: it counts for the time slices, and is not in the response."""
 MAX_BYTES: Final = 32 * 1024**2
 
 
@@ -105,8 +107,8 @@ class MetadataApi:
             topic = image.topics.get(name)
             if access is not None:
                 if not access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log=is_named):
-                    if is_named:
-                        yield _denied(writer, None if by_id else name, image.topics[name].topic_id if by_id else _NO_ID)
+                    topic_id = image.topics[name].topic_id if by_id else _NO_ID
+                    yield _denied(writer, None if by_id else name, topic_id) if is_named else _HIDDEN
                     continue
                 if topic is None and may_create and not _may_create(access, name):
                     yield _denied(writer, name, _NO_ID)
@@ -175,6 +177,7 @@ def _why_missing(name: str) -> ErrorCode:
 def _response(node: KafkaNode, view: ClusterView, operations: int, topics: list[bytes], request: Request) -> Body:
     """Return the response with the encoded topics inserted."""
     version = request.caller.version
+    topics = [topic for topic in topics if topic is not _HIDDEN]
     brokers = [
         wire.MetadataResponseBroker(i, endpoint.host, endpoint.port, broker.rack or None)
         for i, (broker, endpoint) in view.alive.items()
