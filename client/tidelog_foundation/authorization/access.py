@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -9,6 +10,7 @@ from tidelog_foundation.authorization.authorizer import Action, Authorizer, Requ
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.acls import CLUSTER_NAME, AclOperation, ResourceType
 from tidelog_foundation.security import ANONYMOUS, Principal
+from tidelog_foundation.time_slices import TimeSlices
 
 _TOPIC_OPERATIONS: Final = (
     AclOperation.READ,
@@ -67,6 +69,8 @@ class Right:
 READ_TOPIC: Final = Right(AclOperation.READ, ResourceType.TOPIC)
 WRITE_TOPIC: Final = Right(AclOperation.WRITE, ResourceType.TOPIC)
 WRITE_TRANSACTION: Final = Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)
+_NAMES_AT_ONCE: Final = 64
+"""The number of names that are decided without a look at the time."""
 _MAX_REMEMBERED: Final = 100
 """The maximum number of names that an Access remembers for a right."""
 
@@ -140,13 +144,23 @@ class Access:
         """Return whether an operation on the cluster is allowed."""
         return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, log=log)
 
-    def allowed(
+    async def allowed(
         self, operation: AclOperation, kind: ResourceType, names: Iterable[str], *, log: bool = True
     ) -> frozenset[str]:
-        """Return the names of the resources on which an operation is allowed. Each is decided once."""
+        """Return the names of the resources on which an operation is allowed. Each is decided once.
+
+        Other requests have their turns while many names are decided.
+        """
         distinct = list(dict.fromkeys(names))
-        decisions = self._authorizer.authorize(self._origin, [Action(operation, kind, name, log) for name in distinct])
-        return frozenset(name for name, is_allowed in zip(distinct, decisions, strict=True) if is_allowed)
+        found: list[str] = []
+        slices = TimeSlices()
+        for begin in range(0, len(distinct), _NAMES_AT_ONCE):
+            if slices.is_over:
+                await slices.give_way()
+            some = distinct[begin : begin + _NAMES_AT_ONCE]
+            decisions = self._authorizer.authorize(self._origin, [Action(operation, kind, name, log) for name in some])
+            found += itertools.compress(some, decisions)
+        return frozenset(found)
 
     def denial(self, operation: AclOperation, kind: ResourceType, name: str) -> TidelogError:
         """Return the error of a denied operation on a resource."""

@@ -31,9 +31,9 @@ async def _create_topics(access: Access, request: topics.CreateTopicsRequest, ha
     if access.on_cluster(AclOperation.CREATE, log=False):
         allowed = frozenset(names)
     else:
-        allowed = access.allowed(AclOperation.CREATE, TOPIC, names)
+        allowed = await access.allowed(AclOperation.CREATE, TOPIC, names)
     response = await handle(replace(request, topics=tuple(t for t in request.topics if t.name in allowed)))
-    described = access.allowed(AclOperation.DESCRIBE_CONFIGS, TOPIC, allowed, log=False)
+    described = await access.allowed(AclOperation.DESCRIBE_CONFIGS, TOPIC, allowed, log=False)
     shown = [
         t if t.error is not None or t.name in described else replace(t, num_partitions=-1, replication_factor=-1)
         for t in response.topics
@@ -53,8 +53,8 @@ async def _delete_topics(access: Access, request: topics.DeleteTopicsRequest, ha
     """
     by_id = {topic_id: access.topic_name(topic_id) for topic_id in request.topic_ids}
     names = [*request.topic_names, *(name for name in by_id.values() if name is not None)]
-    described = access.allowed(AclOperation.DESCRIBE, TOPIC, names)
-    deletable = access.allowed(AclOperation.DELETE, TOPIC, described)
+    described = await access.allowed(AclOperation.DESCRIBE, TOPIC, names)
+    deletable = await access.allowed(AclOperation.DELETE, TOPIC, described)
     permitted = replace(
         request,
         topic_names=tuple(name for name in request.topic_names if name in deletable),
@@ -80,7 +80,7 @@ async def _delete_topics(access: Access, request: topics.DeleteTopicsRequest, ha
 async def _list_topics(access: Access, request: topics.ListTopicsRequest, handle: Handle) -> Any:
     """Topics that the caller may not describe are left out."""
     response = await handle(request)
-    shown = access.allowed(AclOperation.DESCRIBE, TOPIC, (t.name for t in response.topics), log=False)
+    shown = await access.allowed(AclOperation.DESCRIBE, TOPIC, (t.name for t in response.topics), log=False)
     return replace(response, topics=tuple(t for t in response.topics if t.name in shown))
 
 
@@ -88,7 +88,7 @@ async def _describe_topics(access: Access, request: topics.DescribeTopicsRequest
     """The settings of a topic need a permission of their own."""
     response = await _TOPICS(access, request, handle)
     names = [d.topic.name for d in response.topics if d.configs]
-    shown = access.allowed(AclOperation.DESCRIBE_CONFIGS, TOPIC, names, log=False)
+    shown = await access.allowed(AclOperation.DESCRIBE_CONFIGS, TOPIC, names, log=False)
     described = tuple(d if d.topic.name in shown else replace(d, configs=()) for d in response.topics)
     if request.include_authorized_operations:
         described = tuple(

@@ -56,7 +56,7 @@ def per_item(
 
     async def rule(access: Access, request: Any, handle: Handle) -> Any:
         asked = getattr(request, items)
-        allowed = access.allowed(operation, kind, map(name, asked))
+        allowed = await access.allowed(operation, kind, map(name, asked))
         permitted = tuple(item for item in asked if name(item) in allowed)
         if len(permitted) == len(asked):
             return await handle(request)

@@ -107,8 +107,8 @@ class MetadataApi:
             topic = image.topics.get(name)
             if access is not None:
                 if not access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, log=is_named):
-                    topic_id = image.topics[name].topic_id if by_id else _NO_ID
-                    yield _denied(writer, None if by_id else name, topic_id) if is_named else _HIDDEN
+                    denied_id = image.topics[name].topic_id if by_id else _NO_ID
+                    yield _denied(writer, None if by_id else name, denied_id) if is_named else _HIDDEN
                     continue
                 if topic is None and may_create and not _may_create(access, name):
                     yield _denied(writer, name, _NO_ID)

@@ -87,7 +87,7 @@ async def _find_coordinator(
         return group_admin.FindCoordinatorResponse(
             error_code=error, error_message=_TEXTS[error], node_id=-1, host="", port=-1
         )
-    allowed = access.allowed(operation, kind, request.coordinator_keys)
+    allowed = await access.allowed(operation, kind, request.coordinator_keys)
     refused = [key for key in request.coordinator_keys if key not in allowed]
     request.coordinator_keys = [key for key in request.coordinator_keys if key in allowed]
     response = await handle(request)
@@ -104,7 +104,7 @@ async def _list_groups(
     """A caller who may describe the cluster lists all groups, any other those that he may describe."""
     response = await handle(request)
     if not access.on_cluster(AclOperation.DESCRIBE, log=False):
-        shown = access.allowed(AclOperation.DESCRIBE, GROUP, (g.group_id for g in response.groups), log=False)
+        shown = await access.allowed(AclOperation.DESCRIBE, GROUP, (g.group_id for g in response.groups), log=False)
         response.groups = [group for group in response.groups if group.group_id in shown]
     return response
 
@@ -115,7 +115,7 @@ async def _describe_groups(
     asked: Asked,
     handle: Callable[[Any], Awaitable[group_admin.DescribeGroupsResponse]],
 ) -> group_admin.DescribeGroupsResponse:
-    allowed = access.allowed(AclOperation.DESCRIBE, GROUP, request.groups)
+    allowed = await access.allowed(AclOperation.DESCRIBE, GROUP, request.groups)
     refused = [name for name in request.groups if name not in allowed]
     request.groups = [name for name in request.groups if name in allowed]
     response = await handle(request)
@@ -134,12 +134,12 @@ async def _describe_consumer_groups(
     handle: Callable[[Any], Awaitable[group_admin.ConsumerGroupDescribeResponse]],
 ) -> group_admin.ConsumerGroupDescribeResponse:
     """A group with a topic that the caller may not describe is answered without its members."""
-    allowed = access.allowed(AclOperation.DESCRIBE, GROUP, request.group_ids)
+    allowed = await access.allowed(AclOperation.DESCRIBE, GROUP, request.group_ids)
     refused = [name for name in request.group_ids if name not in allowed]
     request.group_ids = [name for name in request.group_ids if name in allowed]
     response = await handle(request)
     names = {name for group in response.groups for name in _topics_of(group)}
-    shown = access.allowed(AclOperation.DESCRIBE, TOPIC, names)
+    shown = await access.allowed(AclOperation.DESCRIBE, TOPIC, names)
     for group in response.groups:
         if not _topics_of(group) <= shown:
             group.error_code, group.error_message, group.members = TOPIC_DENIED, _HIDDEN_TOPICS, []
@@ -164,7 +164,7 @@ async def _delete_groups(
     asked: Asked,
     handle: Callable[[Any], Awaitable[group_admin.DeleteGroupsResponse]],
 ) -> group_admin.DeleteGroupsResponse:
-    allowed = access.allowed(AclOperation.DELETE, GROUP, request.groups_names)
+    allowed = await access.allowed(AclOperation.DELETE, GROUP, request.groups_names)
     refused = [name for name in request.groups_names if name not in allowed]
     request.groups_names = [name for name in request.groups_names if name in allowed]
     response = await handle(request)
@@ -182,7 +182,7 @@ async def _consumer_heartbeat(
     if not access.allows(AclOperation.READ, GROUP, request.group_id):
         return group_members.ConsumerGroupHeartbeatResponse(error_code=GROUP_DENIED)
     names = request.subscribed_topic_names or []
-    if access.allowed(AclOperation.DESCRIBE, TOPIC, names) < frozenset(names):
+    if await access.allowed(AclOperation.DESCRIBE, TOPIC, names) < frozenset(names):
         return group_members.ConsumerGroupHeartbeatResponse(error_code=TOPIC_DENIED)
     return await handle(request)
 
@@ -195,10 +195,11 @@ async def _offset_commit(
 ) -> group_offsets.OffsetCommitResponse:
     if not access.allows(AclOperation.READ, GROUP, request.group_id):
         return group_offsets.OffsetCommitResponse(topics=[_uncommitted(t, GROUP_DENIED) for t in request.topics])
-    names = {id(topic): topic.name or asked.topic_name(topic.topic_id) for topic in request.topics}
-    allowed = access.allowed(AclOperation.READ, TOPIC, filter(None, names.values()))
-    refused = [topic for topic in request.topics if (name := names[id(topic)]) and name not in allowed]
-    request.topics = [topic for topic in request.topics if not (name := names[id(topic)]) or name in allowed]
+    allowed = await access.allowed(AclOperation.READ, TOPIC, filter(None, asked.names_of(request.topics)))
+    # An id can become known meanwhile: its topic is denied.
+    named = list(zip(request.topics, asked.names_of(request.topics), strict=True))
+    refused = [topic for topic, name in named if name and name not in allowed]
+    request.topics = [topic for topic, name in named if not name or name in allowed]
     if refused and not request.topics:
         return group_offsets.OffsetCommitResponse(topics=[_uncommitted(t, TOPIC_DENIED) for t in refused])
     response = await handle(request)
@@ -219,7 +220,7 @@ async def _offset_delete(
 ) -> group_offsets.OffsetDeleteResponse:
     if not access.allows(AclOperation.DELETE, GROUP, request.group_id):
         return group_offsets.OffsetDeleteResponse(error_code=GROUP_DENIED)
-    allowed = access.allowed(AclOperation.READ, TOPIC, (topic.name for topic in request.topics))
+    allowed = await access.allowed(AclOperation.READ, TOPIC, (topic.name for topic in request.topics))
     refused = [topic for topic in request.topics if topic.name not in allowed]
     request.topics = [topic for topic in request.topics if topic.name in allowed]
     response = await handle(request)
@@ -246,17 +247,19 @@ async def _offset_fetch(
     """A request for all offsets is answered with those of the topics that the caller may describe."""
     if asked.version < _SEVERAL_GROUPS:
         return await _fetch_one(access, request, asked, handle)
-    allowed = access.allowed(AclOperation.DESCRIBE, GROUP, (group.group_id for group in request.groups))
+    allowed = await access.allowed(AclOperation.DESCRIBE, GROUP, (group.group_id for group in request.groups))
     refused = [group.group_id for group in request.groups if group.group_id not in allowed]
     request.groups = [group for group in request.groups if group.group_id in allowed]
     # A request may name a group twice: once with topics and once for all offsets.
-    named = [_take_denied(access, group, asked) for group in request.groups]
+    topics = [topic for group in request.groups for topic in group.topics or ()]
+    described = await access.allowed(AclOperation.DESCRIBE, TOPIC, filter(None, asked.names_of(topics)))
+    named = [_take_denied(described, group, asked) for group in request.groups]
     response = await handle(request)
     for group, denied in zip(response.groups, named, strict=True):
         if group.error_code:
             continue
         if denied is None:
-            group.topics = _shown(access, group.topics, asked)
+            group.topics = await _shown(access, group.topics, asked)
         else:
             group.topics += denied
     response.groups += [group_offsets.OffsetFetchResponseGroup(name, [], GROUP_DENIED) for name in refused]
@@ -275,10 +278,12 @@ async def _fetch_one(
         return group_offsets.OffsetFetchResponse(topics=[] if has_error else refused, error_code=GROUP_DENIED)
     if request.topics is None:
         response = await handle(request)
-        allowed = access.allowed(AclOperation.DESCRIBE, TOPIC, (topic.name for topic in response.topics), log=False)
+        allowed = await access.allowed(
+            AclOperation.DESCRIBE, TOPIC, (topic.name for topic in response.topics), log=False
+        )
         response.topics = [topic for topic in response.topics if topic.name in allowed]
         return response
-    allowed = access.allowed(AclOperation.DESCRIBE, TOPIC, (topic.name for topic in request.topics))
+    allowed = await access.allowed(AclOperation.DESCRIBE, TOPIC, (topic.name for topic in request.topics))
     refused = [_unfetched(topic, TOPIC_DENIED) for topic in request.topics if topic.name not in allowed]
     request.topics = [topic for topic in request.topics if topic.name in allowed]
     response = await handle(request)
@@ -288,23 +293,21 @@ async def _fetch_one(
 
 
 def _take_denied(
-    access: Access, group: group_offsets.OffsetFetchRequestGroup, asked: Asked
+    described: frozenset[str], group: group_offsets.OffsetFetchRequestGroup, asked: Asked
 ) -> list[group_offsets.OffsetFetchResponseTopic] | None:
     """Remove the topics of a group that are denied, and return their results; None if it has no list of topics."""
     if group.topics is None:
         return None
-    names = [topic.name or asked.topic_name(topic.topic_id) for topic in group.topics]
-    allowed = access.allowed(AclOperation.DESCRIBE, TOPIC, filter(None, names))
-    pairs = list(zip(group.topics, names, strict=True))
-    group.topics = [topic for topic, name in pairs if not name or name in allowed]
-    return [_unfetched(topic, TOPIC_DENIED) for topic, name in pairs if name and name not in allowed]
+    pairs = list(zip(group.topics, asked.names_of(group.topics), strict=True))
+    group.topics = [topic for topic, name in pairs if not name or name in described]
+    return [_unfetched(topic, TOPIC_DENIED) for topic, name in pairs if name and name not in described]
 
 
-def _shown(
+async def _shown(
     access: Access, topics: list[group_offsets.OffsetFetchResponseTopic], asked: Asked
 ) -> list[group_offsets.OffsetFetchResponseTopic]:
-    names = [topic.name or asked.topic_name(topic.topic_id) or "" for topic in topics]
-    allowed = access.allowed(AclOperation.DESCRIBE, TOPIC, names, log=False)
+    names = [name or "" for name in asked.names_of(topics)]
+    allowed = await access.allowed(AclOperation.DESCRIBE, TOPIC, names, log=False)
     return [topic for topic, name in zip(topics, names, strict=True) if name in allowed]
 
 

@@ -22,6 +22,10 @@ class Asked:
     topic_name: Callable[[bytes], str | None]
     topics: Callable[[], Iterable[str]]
 
+    def names_of(self, topics: Iterable[Any]) -> list[str | None]:
+        """Return the names of topics that have a name or an id, None for those that are not known now."""
+        return [topic.name or self.topic_name(topic.topic_id) for topic in topics]
+
 
 Rule: TypeAlias = Callable[[Access, Any, Asked, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
 

@@ -25,7 +25,7 @@ def _per_topic(operation: AclOperation, name: str, answers: str, denied: Callabl
     """
 
     async def rule(access: Access, request: Any, asked: Asked, handle: Callable[[Any], Awaitable[Any]]) -> Any:
-        allowed = access.allowed(operation, TOPIC, (getattr(topic, name) for topic in request.topics))
+        allowed = await access.allowed(operation, TOPIC, (getattr(topic, name) for topic in request.topics))
         refused = [topic for topic in request.topics if getattr(topic, name) not in allowed]
         request.topics = [topic for topic in request.topics if getattr(topic, name) in allowed]
         response = await handle(request)
@@ -88,11 +88,11 @@ async def _create_topics(
     if access.on_cluster(AclOperation.CREATE, log=False):
         allowed = frozenset(names)
     else:
-        allowed = access.allowed(AclOperation.CREATE, TOPIC, names)
+        allowed = await access.allowed(AclOperation.CREATE, TOPIC, names)
     refused = [topic.name for topic in request.topics if topic.name not in allowed]
     request.topics = [topic for topic in request.topics if topic.name in allowed]
     response = await handle(request)
-    described = access.allowed(AclOperation.DESCRIBE_CONFIGS, TOPIC, allowed, log=False)
+    described = await access.allowed(AclOperation.DESCRIBE_CONFIGS, TOPIC, allowed, log=False)
     for result in response.topics:
         if not result.error_code and result.name not in described:
             result.topic_config_error_code = TOPIC_DENIED
@@ -116,8 +116,8 @@ async def _delete_topics(
     states = [*request.topics, *(topics.DeleteTopicState(name=name) for name in request.topic_names)]
     names = [state.name if state.name is not None else asked.topic_name(state.topic_id) for state in states]
     known = [name for name in names if name is not None]
-    described = access.allowed(AclOperation.DESCRIBE, TOPIC, known)
-    deletable = access.allowed(AclOperation.DELETE, TOPIC, described)
+    described = await access.allowed(AclOperation.DESCRIBE, TOPIC, known)
+    deletable = await access.allowed(AclOperation.DELETE, TOPIC, described)
     refused = []
     request.topics, request.topic_names = [], []
     for state, name in zip(states, names, strict=True):
@@ -147,7 +147,7 @@ async def _describe_topic_partitions(
     """A request for all topics leaves out those that the caller may not describe."""
     is_named = bool(request.topics)
     names = [topic.name for topic in request.topics] if is_named else list(asked.topics())
-    allowed = access.allowed(AclOperation.DESCRIBE, TOPIC, names, log=is_named)
+    allowed = await access.allowed(AclOperation.DESCRIBE, TOPIC, names, log=is_named)
     request.topics = [metadata.DescribedTopicName(name) for name in names if name in allowed]
     response = await handle(request) if request.topics else metadata.DescribeTopicPartitionsResponse()
     for topic in response.topics:

@@ -62,7 +62,7 @@ async def _add_partitions(
     topics = request.v3_and_below_topics
     if not access.allows(AclOperation.WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
         return _not_added(topics, lambda _: TRANSACTIONAL_ID_DENIED)
-    allowed = access.allowed(AclOperation.WRITE, TOPIC, (topic.name for topic in topics))
+    allowed = await access.allowed(AclOperation.WRITE, TOPIC, (topic.name for topic in topics))
     if all(topic.name in allowed for topic in topics):
         return await handle(request)
     return _not_added(topics, lambda name: _NOT_ATTEMPTED if name in allowed else TOPIC_DENIED)
@@ -118,7 +118,7 @@ async def _commit_offsets(
         error = GROUP_DENIED
     if error:
         return transactions.TxnOffsetCommitResponse(topics=[_uncommitted(topic, error) for topic in request.topics])
-    allowed = access.allowed(AclOperation.READ, TOPIC, (topic.name for topic in request.topics))
+    allowed = await access.allowed(AclOperation.READ, TOPIC, (topic.name for topic in request.topics))
     refused = [_uncommitted(topic, TOPIC_DENIED) for topic in request.topics if topic.name not in allowed]
     request.topics = [topic for topic in request.topics if topic.name in allowed]
     if refused and not request.topics:
@@ -142,12 +142,12 @@ async def _describe(
     handle: Callable[[Any], Awaitable[transactions.DescribeTransactionsResponse]],
 ) -> transactions.DescribeTransactionsResponse:
     """Topics that the caller may not describe are left out of transactions."""
-    allowed = access.allowed(AclOperation.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids)
+    allowed = await access.allowed(AclOperation.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids)
     refused = [name for name in request.transactional_ids if name not in allowed]
     request.transactional_ids = [name for name in request.transactional_ids if name in allowed]
     response = await handle(request)
     names = (topic.topic for state in response.transaction_states for topic in state.topics)
-    shown = access.allowed(AclOperation.DESCRIBE, TOPIC, names, log=False)
+    shown = await access.allowed(AclOperation.DESCRIBE, TOPIC, names, log=False)
     for state in response.transaction_states:
         state.topics = [topic for topic in state.topics if topic.topic in shown]
     response.transaction_states += [
@@ -165,7 +165,7 @@ async def _list(
 ) -> transactions.ListTransactionsResponse:
     response = await handle(request)
     names = (state.transactional_id for state in response.transaction_states)
-    shown = access.allowed(AclOperation.DESCRIBE, TRANSACTIONAL_ID, names, log=False)
+    shown = await access.allowed(AclOperation.DESCRIBE, TRANSACTIONAL_ID, names, log=False)
     response.transaction_states = [s for s in response.transaction_states if s.transactional_id in shown]
     return response
 

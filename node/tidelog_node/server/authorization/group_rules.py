@@ -34,8 +34,8 @@ def _of_member(response: Callable[..., Any]) -> Rule:
 
 
 async def _find_coordinator(access: Access, request: messages.FindCoordinatorRequest, handle: Handle) -> Any:
-    groups = access.allowed(AclOperation.DESCRIBE, GROUP, request.group_ids)
-    transactions = access.allowed(AclOperation.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids)
+    groups = await access.allowed(AclOperation.DESCRIBE, GROUP, request.group_ids)
+    transactions = await access.allowed(AclOperation.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids)
     permitted = messages.FindCoordinatorRequest(
         tuple(name for name in request.group_ids if name in groups),
         tuple(name for name in request.transactional_ids if name in transactions),
@@ -72,7 +72,7 @@ async def _consumer_heartbeat(access: Access, request: messages.ConsumerGroupHea
     if not access.allows(AclOperation.READ, GROUP, request.group_id):
         return messages.ConsumerGroupHeartbeatResponse(access.denial(AclOperation.READ, GROUP, request.group_id))
     names = request.subscribed_topic_names or ()
-    described = access.allowed(AclOperation.DESCRIBE, TOPIC, names)
+    described = await access.allowed(AclOperation.DESCRIBE, TOPIC, names)
     hidden = next((name for name in names if name not in described), None)
     if hidden is not None:
         return messages.ConsumerGroupHeartbeatResponse(access.denial(AclOperation.DESCRIBE, TOPIC, hidden))
@@ -117,7 +117,7 @@ async def _txn_offset_commit(access: Access, request: messages.TxnOffsetCommitRe
 async def _offset_fetch(access: Access, request: messages.OffsetFetchRequest, handle: Handle) -> Any:
     """A request for all offsets is answered with those of the topics that the caller may describe."""
     asked = {group.group_id: group for group in request.groups}
-    shown = access.allowed(
+    shown = await access.allowed(
         AclOperation.DESCRIBE, TOPIC, (topic.name for group in request.groups for topic in group.topics)
     )
     trimmed = replace(
@@ -126,18 +126,18 @@ async def _offset_fetch(access: Access, request: messages.OffsetFetchRequest, ha
     )
     response = await _GROUPS_OF_OFFSETS(access, trimmed, handle)
 
-    def completed(result: messages.OffsetFetchGroupResult) -> messages.OffsetFetchGroupResult:
+    async def completed(result: messages.OffsetFetchGroupResult) -> messages.OffsetFetchGroupResult:
         if result.error is not None:
             return result
         # A request may name a group twice: once with topics and once for all offsets.
-        allowed = access.allowed(AclOperation.DESCRIBE, TOPIC, (t.name for t in result.topics), log=False)
+        allowed = await access.allowed(AclOperation.DESCRIBE, TOPIC, (t.name for t in result.topics), log=False)
         permitted = tuple(t for t in result.topics if t.name in allowed)
         group = asked[result.group_id]
         named = () if group.all_topics else group.topics
         denied = tuple(_unfetched(access, t.name, t.partitions) for t in named if t.name not in shown)
         return replace(result, topics=(*permitted, *denied))
 
-    return replace(response, groups=tuple(map(completed, response.groups)))
+    return replace(response, groups=tuple([await completed(group) for group in response.groups]))
 
 
 def _unfetched(access: Access, topic: str, partitions: tuple[int, ...]) -> messages.OffsetFetchTopicResult:
@@ -159,7 +159,7 @@ async def _list_groups(access: Access, request: messages.ListGroupsRequest, hand
     response = await handle(request)
     if access.on_cluster(AclOperation.DESCRIBE, log=False):
         return response
-    shown = access.allowed(AclOperation.DESCRIBE, GROUP, (g.group_id for g in response.groups), log=False)
+    shown = await access.allowed(AclOperation.DESCRIBE, GROUP, (g.group_id for g in response.groups), log=False)
     return replace(response, groups=tuple(g for g in response.groups if g.group_id in shown))
 
 
@@ -181,7 +181,7 @@ async def _describe_consumer_groups(
     """A group with a topic that the caller may not describe is answered without its members."""
     response = await _CONSUMER_GROUPS(access, request, handle)
     names = {name for group in response.groups for name in _topics_of(group)}
-    shown = access.allowed(AclOperation.DESCRIBE, TOPIC, names)
+    shown = await access.allowed(AclOperation.DESCRIBE, TOPIC, names)
 
     def visible(group: messages.DescribedConsumerGroup) -> messages.DescribedConsumerGroup:
         if _topics_of(group) <= shown:

@@ -44,9 +44,9 @@ async def _get_metadata(access: Access, request: GetMetadataRequest, handle: Han
     """A named topic is denied, one of a request for all topics is left out. Creating a topic needs a permission."""
     if request.all_topics:
         response = await handle(request)
-        shown = access.allowed(AclOperation.DESCRIBE, TOPIC, (t.name for t in response.topics), log=False)
+        shown = await access.allowed(AclOperation.DESCRIBE, TOPIC, (t.name for t in response.topics), log=False)
         return replace(response, topics=tuple(t for t in response.topics if t.name in shown))
-    described = access.allowed(AclOperation.DESCRIBE, TOPIC, request.topics)
+    described = await access.allowed(AclOperation.DESCRIBE, TOPIC, request.topics)
     permitted = tuple(name for name in request.topics if name in described)
     response = await handle(replace(request, topics=permitted, allow_auto_topic_creation=False))
     undescribed = [t for t in response.topics if t.error is not None and _is_unknown(t.error)]
@@ -66,7 +66,7 @@ async def _create(
     """Return the topics after a request to create the missing ones; those that the caller may not create are denied."""
     creatable = frozenset(missing)
     if not access.on_cluster(AclOperation.CREATE, log=False):
-        creatable = access.allowed(AclOperation.CREATE, TOPIC, missing)
+        creatable = await access.allowed(AclOperation.CREATE, TOPIC, missing)
     refused = frozenset(missing) - creatable
     asked = tuple(name for name in permitted if name not in refused)
     response = await handle(replace(request, topics=asked))

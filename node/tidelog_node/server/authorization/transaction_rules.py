@@ -24,7 +24,7 @@ async def _add_partitions(access: Access, request: transactions.AddPartitionsToT
     if not access.allows(AclOperation.WRITE, TRANSACTIONAL_ID, name):
         error = access.denial(AclOperation.WRITE, TRANSACTIONAL_ID, name)
         return transactions.AddPartitionsToTxnResponse((transactions.AddPartitionsToTxnResult(name, error),))
-    allowed = access.allowed(AclOperation.WRITE, TOPIC, (topic.name for topic in transaction.topics))
+    allowed = await access.allowed(AclOperation.WRITE, TOPIC, (topic.name for topic in transaction.topics))
     if all(topic.name in allowed for topic in transaction.topics):
         return await handle(request)
     return _not_added(transaction, lambda topic: _why_not_added(access, topic, is_allowed=topic in allowed))
@@ -75,7 +75,7 @@ async def _describe(access: Access, request: transactions.DescribeTransactionsRe
     """Topics that the caller may not describe are left out of transactions."""
     response = await _DESCRIPTIONS(access, request, handle)
     names = (topic.name for state in response.transactions for topic in state.topics)
-    shown = access.allowed(AclOperation.DESCRIBE, TOPIC, names, log=False)
+    shown = await access.allowed(AclOperation.DESCRIBE, TOPIC, names, log=False)
     return replace(
         response,
         transactions=tuple(
@@ -88,7 +88,7 @@ async def _describe(access: Access, request: transactions.DescribeTransactionsRe
 async def _list(access: Access, request: transactions.ListTransactionsRequest, handle: Handle) -> Any:
     response = await handle(request)
     names = (transaction.transactional_id for transaction in response.transactions)
-    shown = access.allowed(AclOperation.DESCRIBE, TRANSACTIONAL_ID, names, log=False)
+    shown = await access.allowed(AclOperation.DESCRIBE, TRANSACTIONAL_ID, names, log=False)
     return replace(response, transactions=tuple(t for t in response.transactions if t.transactional_id in shown))
 
 

@@ -48,6 +48,17 @@ def test_group_that_is_named_twice_hides_the_offsets_of_denied_topics() -> None:
     assert read == ["seen"]
 
 
+def test_decisions_about_many_names_take_turns_with_other_requests() -> None:
+    async def test() -> None:
+        others: list[bool] = []
+        asyncio.get_running_loop().call_soon(others.append, True)
+        names = [f"g{i}" for i in range(20_000)]
+        assert await access((GROUP, "g7")).allowed(AclOperation.DESCRIBE, GROUP, names, log=False) == {"g7"}
+        assert others
+
+    asyncio.run(test())
+
+
 def test_id_that_a_server_does_not_know_yet_deletes_no_topic_of_the_leading_controller() -> None:
     forwarded: list[Any] = []
 
