@@ -1,8 +1,8 @@
 """The latest results in ``docs/performance.md`` and README: ``python -m benchmarks.page``.
 
 It replaces the text between pairs of markers: on the page with the tables of ``results/latest.json``,
-``results/kafka.json`` and ``results/kafka-transactions.json``, in README with a short comparison with Kafka. It also
-draws the plots.
+``results/kafka.json``, ``results/kafka-transactions.json`` and ``results/kafka-tls.json``, in README with a short
+comparison with Kafka. It also draws the plots.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ PAGE = _REPOSITORY / "docs" / "performance.md"
 README = _REPOSITORY / "README.md"
 
 KAFKA_TRANSACTIONS = KAFKA.with_name("kafka-transactions.json")
+KAFKA_TLS = KAFKA.with_name("kafka-tls.json")
 _TABLES = {
     "results": LATEST,
     "results next to Kafka": KAFKA,
     "results of transactions next to Kafka": KAFKA_TRANSACTIONS,
+    "results over TLS next to Kafka": KAFKA_TLS,
 }
 _COMPARED = {
     "cold start of 3+3 to the first acknowledged record": "Cold start of 3 controllers and 3 nodes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -13,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 T = TypeVar("T")
 
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 180.0
 _LOOK_S = 0.02
 _IMPATIENT_S = 0.2
 _IMPATIENT = {
@@ -83,8 +84,9 @@ class Sender:
 class Topics:
     """Creates topics and reports their state."""
 
-    def __init__(self, servers: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": servers, **_IMPATIENT}, logger=_SILENT)
+    def __init__(self, servers: str, security: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """``security`` are the client's settings of TLS."""
+        self._admin = AdminClient({"bootstrap.servers": servers, **_IMPATIENT, **security}, logger=_SILENT)
 
     def create(self, topic: str, partitions: int, replicas: int) -> None:
         """Create a topic as soon as the cluster can, even while it starts.
@@ -137,9 +139,25 @@ def acknowledge_first_record(servers: str, topic: str, replicas: int) -> None:
     Sender(servers, topic, **{key.replace(".", "_"): value for key, value in _IMPATIENT.items()})
 
 
-def consume(servers: str, topic: str, partitions: int, count: int, isolation_level: str = "read_committed") -> float:
-    """Read ``count`` records from the start of a topic, and return the seconds from the assignment to the last one."""
-    settings = {"bootstrap.servers": servers, "group.id": "benchmark", "enable.auto.commit": False, **_EAGER}
+def consume(
+    servers: str,
+    topic: str,
+    partitions: int,
+    count: int,
+    isolation_level: str = "read_committed",
+    security: Mapping[str, Any] = MappingProxyType({}),
+) -> float:
+    """Read ``count`` records from the start of a topic, and return the seconds from the assignment to the last one.
+
+    ``security`` are the client's settings of TLS.
+    """
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "benchmark",
+        "enable.auto.commit": False,
+        **_EAGER,
+        **security,
+    }
     consumer = Consumer({**settings, "isolation.level": isolation_level}, logger=_SILENT)
     consumer.list_topics(topic, timeout=_TIMEOUT_S)
     started = time.perf_counter()
@@ -212,7 +230,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
     """Wait for a condition, checked every 20 ms.
 
     Raises:
-        TimeoutError: The condition does not hold within a minute.
+        TimeoutError: The condition does not hold within three minutes.
     """
     deadline_s = time.monotonic() + _TIMEOUT_S
     while not condition():

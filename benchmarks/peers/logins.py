@@ -18,6 +18,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
+from benchmarks.peers import tls
 from benchmarks.peers.clusters import Clusters
 from benchmarks.peers.comparison import Cost
 from benchmarks.peers.peer import Peer
@@ -26,7 +27,6 @@ from benchmarks.result import Result
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.sasl.scram import ScramLogin
 from tidelog_foundation.sasl.scram_credentials import ScramMechanism as Mechanism
-from tidelog_foundation.security.authority import Authority
 
 _MODULES = "org.apache.kafka.common.security"
 _ADMIN, _ADMIN_PASSWORD = "admin", "admin-password"
@@ -40,14 +40,9 @@ def settings(folder: Path, open_listener: str) -> Mapping[str, object]:
 
     ``open_listener`` is the entry of the listener without TLS, of the controllers or of gRPC.
     """
-    authority = Authority()
     plain = f'{_MODULES}.plain.PlainLoginModule required username="{_ADMIN}" password="{_ADMIN_PASSWORD}"'
     return {
-        "listener.security.protocol.map": f"{open_listener},PLAINTEXT:SASL_SSL",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": authority.issue("node").write_pem(folder / "node.pem"),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": authority.write_pem(_authority_file(folder)),
+        **tls.settings(folder, open_listener, "SASL_SSL"),
         "sasl.enabled.mechanisms": f"PLAIN,{_MECHANISM.sasl_name}",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.plaintext.plain.sasl.jaas.config": f'{plain} user_{_ADMIN}="{_ADMIN_PASSWORD}";',
@@ -65,7 +60,7 @@ def logins(clusters: Clusters, folders: Mapping[str, Path]) -> list[Result]:
         clusters.options.say(f"starting {peer.name} with SASL_SSL")
         peer.start()
     for peer in clusters.peers:
-        authorities = _authority_file(folders[peer.name])
+        authorities = tls.authority_file(folders[peer.name])
         _create_user(peer, authorities)
         clients[peer.name] = _Client(peer.bootstrap_servers, authorities)
 
@@ -89,10 +84,6 @@ def logins(clusters: Clusters, folders: Mapping[str, Path]) -> list[Result]:
         ),
         found.result(f"{name}: one after the other", "logins/s", lambda cost: count / cost.seconds, "higher"),
     ]
-
-
-def _authority_file(folder: Path) -> Path:
-    return folder / "ca.pem"
 
 
 def _create_user(peer: Peer, authorities: Path) -> None:

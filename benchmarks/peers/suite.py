@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.machine import facts
 from benchmarks.options import Options
-from benchmarks.peers import logins, transactions, work
+from benchmarks.peers import logins, tls, transactions, work
 from benchmarks.peers.apache_kafka import ApacheKafka
 from benchmarks.peers.clusters import Clusters
 from benchmarks.peers.maven import find_installation
@@ -42,9 +42,9 @@ _WHOLE_PARTS: dict[str, Part] = {
 _SMALL_PARTS: dict[str, Part] = {"produce-one": partial(work.produce, at_least=0.6)}
 _FRESH_PARTS: dict[str, Part] = {"open-transactions": open_transactions}
 """The parts that need clusters which have done nothing else."""
-_LOGINS = "logins"
-"""The part with clusters of its own, whose listeners have SASL_SSL."""
-PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, _LOGINS)
+_TLS, _LOGINS = "tls", "logins"
+"""The parts with clusters of their own, whose listeners have SSL or SASL_SSL."""
+PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_FRESH_PARTS, *_SMALL_PARTS, _TLS, _LOGINS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -86,19 +86,28 @@ def measure(options: Options, parts: Sequence[str], alone: str | None) -> Iterat
             with _clusters(options, size, alone) as clusters:
                 clusters.start()
                 yield from _run(clusters, of_size, parts)
+    if _TLS in parts:
+        yield _TLS, _secured(options, alone, _WHOLE, tls.settings, tls.produce_and_consume)
     if _LOGINS in parts:
-        yield _LOGINS, _logins(options, alone)
+        yield _LOGINS, _secured(options, alone, _SMALL, logins.settings, logins.logins)
 
 
-def _logins(options: Options, alone: str | None) -> list[Result]:
+def _secured(
+    options: Options,
+    alone: str | None,
+    size: Size,
+    settings: Callable[[Path, str], Mapping[str, object]],
+    part: Callable[[Clusters, Mapping[str, Path]], list[Result]],
+) -> list[Result]:
+    """Run a part on clusters with security, each with a folder for its certificates."""
     with options.scratch() as folder:
         ours, theirs = folder / _TIDELOG, folder / _KAFKA
         for each in (ours, theirs):
             each.mkdir()
-        settings = logins.settings(ours, "GRPC:GRPC"), logins.settings(theirs, "CONTROLLER:PLAINTEXT")
-        with _clusters(options, _SMALL, alone, *settings) as clusters:
+        both = settings(ours, "GRPC:GRPC"), settings(theirs, "CONTROLLER:PLAINTEXT")
+        with _clusters(options, size, alone, *both) as clusters:
             folders = (ours, theirs) if alone is None else (ours,) if alone == _TIDELOG else (theirs,)
-            return logins.logins(clusters, {p.name: f for p, f in zip(clusters.peers, folders, strict=True)})
+            return part(clusters, {p.name: f for p, f in zip(clusters.peers, folders, strict=True)})
 
 
 def _run(clusters: Clusters, parts: dict[str, Part], asked: Sequence[str]) -> Iterator[tuple[str, list[Result]]]:

@@ -138,7 +138,7 @@ def _produce(clusters: Clusters, size: int, at_least: float) -> list[Result]:
 
     def send(peer: Peer) -> Cost:
         clusters.options.say(f"producing {count:,} records of {size} bytes to {peer.name}, {clusters.text}")
-        return _cost(peer, lambda: senders[peer.name].send(value, count))
+        return cost_of(peer, lambda: senders[peer.name].send(value, count))
 
     found = clusters.in_turns(send, rounds=clusters.options.pick(5, 2), warm_up=clusters.options.pick(2, 1))
     name = f"produce, {_text(size)}, {clusters.text}, acks=all"
@@ -152,7 +152,7 @@ def _consume(clusters: Clusters, size: int) -> list[Result]:
 
     def read(peer: Peer) -> Cost:
         clusters.options.say(f"consuming {count:,} records of {size} bytes from {peer.name}")
-        return _cost(peer, lambda: consume(peer.bootstrap_servers, _topic(size), _PARTITIONS, count))
+        return cost_of(peer, lambda: consume(peer.bootstrap_servers, _topic(size), _PARTITIONS, count))
 
     found = clusters.in_turns(read, rounds=clusters.options.pick(5, 2))
     return work_results(f"consume from cache, {_text(size)}, {clusters.text}", found, count, size, at_least=0.8)
@@ -179,7 +179,8 @@ def _text(size: int) -> str:
     return "1 KiB" if size == _KIB else f"{size} B"
 
 
-def _cost(peer: Peer, work: Callable[[], object]) -> Cost:
+def cost_of(peer: Peer, work: Callable[[], object]) -> Cost:
+    """Do some work, and return its time and the CPU time of the cluster and of the client."""
     cluster_s, client_s, started_s = peer.cpu_seconds(), _own_cpu_seconds(), time.perf_counter()
     work()
     taken_s = time.perf_counter() - started_s

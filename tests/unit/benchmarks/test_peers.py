@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers import tls
 from benchmarks.peers.apache_kafka import layout, name
 from benchmarks.peers.comparison import Cost, Found, ratio_of, work_results
 from benchmarks.peers.maven import find_installation, pom_version, version_of
@@ -101,3 +102,11 @@ def test_kafka_home_is_taken_before_maven_is_asked(tmp_path: Path, monkeypatch: 
     found = find_installation()
 
     assert (found.version, found.libs) == ("4.2.1", tmp_path / "libs")
+
+
+def test_settings_of_tls_encrypt_between_brokers_as_for_clients(tmp_path: Path) -> None:
+    settings = tls.settings(tmp_path, "CONTROLLER:PLAINTEXT")
+
+    protocols = dict(entry.split(":") for entry in str(settings["listener.security.protocol.map"]).split(","))
+
+    assert protocols[str(settings["inter.broker.listener.name"])] == "SSL"
