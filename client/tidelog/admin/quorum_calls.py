@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc.aio
 
 from tidelog.cluster import ClusterClient
+from tidelog.cluster.bootstrap import explain
 from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.v1 import admin_service_pb2, common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
@@ -102,6 +103,7 @@ class Quorum:
         with ReportedWait("the leading controller to answer") as wait:
             deadline = time.monotonic() + timeout_s
             reason = "no time was left"
+            last: tuple[str, TidelogError] | None = None
             attempt = 0
             while (remaining_s := deadline - time.monotonic()) > 0:
                 if not self._controllers:
@@ -115,6 +117,7 @@ class Quorum:
                     error = self._note_failure(rpc_error, address)
                     if error.code not in (*_TRY_ANOTHER, ErrorCode.REQUEST_TIMED_OUT):
                         raise error from rpc_error
+                    last = (address, error)
                     reason = f"{address}: {error.message}"
                     wait.note(reason)
                     attempt += 1
@@ -122,6 +125,9 @@ class Quorum:
                         await asyncio.sleep(min(_PAUSE_S, remaining_s))
                 else:
                     return self._take(response, address)
+            if last is not None:
+                address, error = last
+                reason = f"{address}: {await explain(address, error, self._security.tls_context)}"
             raise error_for(
                 ErrorCode.REQUEST_TIMED_OUT, f"no leading controller answered within {timeout_s:g} s ({reason})"
             )

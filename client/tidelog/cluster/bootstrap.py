@@ -81,6 +81,16 @@ class Bootstrap:
         return error_for(ErrorCode._TRANSPORT, f"{server}: {reason}")
 
 
+async def explain(address: str, failure: TidelogError, tls_context: TlsContext | None) -> str:
+    """Return the reason for a transport failure at a gRPC address, by a probe if it finds one."""
+    if failure.code is not ErrorCode._TRANSPORT:
+        return failure.message
+    found = await probe(address, _LEAST_TIMEOUT_S, tls_context() if tls_context is not None else None)
+    if isinstance(found, NoAnswer):
+        return found.reason if found.code is ErrorCode._TRANSPORT else failure.message
+    return failure.message if found.protocol is Protocol.GRPC else f"{found.protocol.value} answers there"
+
+
 def with_address(address: str, text: str) -> str:
     """Return a text that begins with the address."""
     return text if text.startswith(address) else f"{address}: {text}"

@@ -19,6 +19,23 @@ _PAUSE_S: Final = 0.2
 """An answer is complete after a pause of this length."""
 _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "RECORD_LAYER_FAILURE")
 _MOST_BYTES: Final = 64 * 1024
+_CLIENT_CERTIFICATE: Final = (
+    "it may require a certificate of the client, of an authority that it trusts (ssl.certificate.location and "
+    "ssl.key.location)"
+)
+_CLIENT_ALERTS: Final = (
+    "CERTIFICATE_REQUIRED",
+    "UNKNOWN_CA",
+    "BAD_CERTIFICATE",
+    "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_UNKNOWN",
+    "HANDSHAKE_FAILURE",
+)
+"""The ends of TLS alerts by which servers refuse a client's certificate, or its absence."""
+_EXPIRED: Final = 10
+_UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
+_OTHER_HOST: Final = (62, 64)
+"""OpenSSL's numbers, X509_V_ERR_..., of the reasons why a certificate is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +59,7 @@ async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S, tls: ssl.SSLCont
             if received:
                 return read_answer(received)
             if tls is not None:
-                text = "it closes connections over TLS without an answer; it may require a certificate of the client"
+                text = f"it closes connections over TLS without an answer: {_CLIENT_CERTIFICATE}"
                 return NoAnswer(ErrorCode._TRANSPORT, text)
             # Some TLS servers silently close a connection that does not begin with a handshake.
             handshake = await _exchange(host, port, _client_hello())
@@ -103,10 +120,22 @@ def _client_hello() -> bytes:
 
 def _reason_of_tls(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not valid: {error.verify_message}"
-    if error.reason in _NOT_TLS:
+        return f"its certificate is not valid: {error.verify_message.rstrip('.')}{_remedy(error.verify_code)}"
+    reason = error.reason or str(error)
+    if reason in _NOT_TLS:
         return "it does not use TLS (security.protocol=plaintext or sasl_plaintext)"
-    return f"the TLS handshake failed: {error.reason or error}"
+    if reason.endswith(_CLIENT_ALERTS):
+        return f"it refuses the TLS handshake, {reason}: {_CLIENT_CERTIFICATE}"
+    return f"the TLS handshake failed: {reason}"
+
+
+def _remedy(code: int) -> str:
+    """Return what mends a certificate that is not valid."""
+    if code in _UNKNOWN_AUTHORITY:
+        return "; ssl.ca.location must name a file with the authority that issued it"
+    if code in _OTHER_HOST:
+        return "; bootstrap.servers and advertised.listeners must name a host of the certificate"
+    return "; the server needs a new one, or this machine's clock is wrong" if code == _EXPIRED else ""
 
 
 def _reason(error: OSError) -> str:
