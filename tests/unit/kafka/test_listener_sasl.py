@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import ssl
@@ -275,6 +276,29 @@ def test_layer_above_tls_authenticates_and_refuses_as_without_it(tmp_path: Path)
             assert authenticate_response((await answer(reader))[1:]).error_code == SASL_AUTHENTICATION_FAILED
             assert await reader.read() == b""
             writer.transport.abort()
+
+    run(main)
+
+
+def test_tls_handshakes_and_sasl_exchanges_of_an_address_count_together(tmp_path: Path) -> None:
+    authority = Authority()
+    path = authority.issue("server").write_pem(tmp_path / "server.pem")
+    settings = parse_config(SslSettings, {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(path)})
+    tls = {NAME: ListenerTls(CertificateStore(NAME, settings), None)}
+    context, sasl = ssl.create_default_context(cadata=authority.pem), {NAME: ListenerSasl(mechanisms())}
+
+    async def main() -> None:
+        limits = ListenerLimits(max_connections_per_ip=2)
+        async with open_listener(limits, names=(NAME,), tls=tls, sasl=sasl) as listener:
+            port = listener.listeners.ports[NAME]
+            _, in_exchange = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+            await until(lambda: len(listener.handshakes) == 1)
+            _, in_handshake = await asyncio.open_connection("127.0.0.1", port)
+            refused, writer = await asyncio.open_connection("127.0.0.1", port)
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(refused.read(), 5) == b""
+            for each in (in_exchange, in_handshake, writer):
+                each.transport.abort()
 
     run(main)
 

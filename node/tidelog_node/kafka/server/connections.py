@@ -38,6 +38,8 @@ class Connections:
         self._protected = protected
         self._all: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
+        self._unknown_per_host: Counter[str] = Counter()
+        """The connections in a handshake, of TLS or SASL."""
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._is_draining = False
@@ -69,16 +71,26 @@ class Connections:
         self._per_host[host] += 1
         return True
 
-    def may_connect(self, host: str, others: int = 0) -> bool:
-        """Return whether a host with ``others`` beside its connections may have one more."""
+    def may_connect(self, host: str) -> bool:
+        """Return whether a host may have one more connection, those in a handshake included."""
         if self._is_draining:
             return False
         limit = self._limits.max_connections_of_ips.get(host, self._limits.max_connections_per_ip)
-        if self._per_host[host] + others < limit:
+        if self._per_host[host] + self._unknown_per_host[host] < limit:
             return True
         text = "A connection from %s is refused: it has %d connections, the limit max.connections.per.ip"
         self._log.warning(text, host, limit)
         return False
+
+    def begin_handshake(self, host: str) -> None:
+        """Count a connection whose client is not known yet."""
+        self._unknown_per_host[host] += 1
+
+    def end_handshake(self, host: str) -> None:
+        """Count it no more: it is closed, or :meth:`admit` follows."""
+        self._unknown_per_host[host] -= 1
+        if not self._unknown_per_host[host]:
+            del self._unknown_per_host[host]
 
     def has_file(self, file: int) -> bool:
         """Return whether a connection may have this file descriptor, which is not one of those reserved for logs."""

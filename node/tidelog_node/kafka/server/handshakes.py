@@ -42,7 +42,7 @@ class Handshakes:
     def admit(self, connection: Handshake) -> bool:
         """Begin a handshake, or refuse it if the host has too many connections or the node is stopping."""
         host = connection.host
-        if not self._connections.may_connect(host, self._per_host[host]):
+        if not self._connections.may_connect(host):
             return False
         if len(self._all) >= self._limit:
             busiest = self._per_host.most_common(1)[0][0]
@@ -51,6 +51,7 @@ class Handshakes:
             )
         self._all[connection] = None
         self._per_host[host] += 1
+        self._connections.begin_handshake(host)
         return True
 
     def has_file(self, file: int) -> bool:
@@ -60,6 +61,7 @@ class Handshakes:
     def forget(self, connection: Handshake) -> None:
         """Remove a handshake that has ended."""
         if self._all.pop(connection, connection) is None:
+            self._connections.end_handshake(connection.host)
             self._per_host[connection.host] -= 1
             if not self._per_host[connection.host]:
                 del self._per_host[connection.host]
