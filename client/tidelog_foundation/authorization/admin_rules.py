@@ -21,6 +21,7 @@ from tidelog_foundation.authorization.rules import (
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.requests import cluster, configs, delegation_tokens, topics
 from tidelog_foundation.requests.acls import CLUSTER_NAME, AclOperation, ResourceType
+from tidelog_foundation.time_slices import TimeSlices
 
 _OF_CONFIGS: Final = {configs.ConfigResourceType.TOPIC: TOPIC, configs.ConfigResourceType.GROUP: GROUP}
 
@@ -124,15 +125,17 @@ async def _describe_tokens(
     def is_shown(token: delegation_tokens.DelegationToken) -> bool:
         return access.may_see_token(token.token_id, token.owner, (token.requester, *token.renewers))
 
-    return replace(response, tokens=tuple(issued for issued in response.tokens if is_shown(issued.token)))
+    shown = [issued async for issued in TimeSlices().of(response.tokens) if is_shown(issued.token)]
+    return replace(response, tokens=tuple(shown))
 
 
 def _configs(operation: AclOperation, result: Any) -> Rule:
     """Return the rule of a method whose ``resources`` are decided one by one; ``result`` is the class of results."""
 
     async def rule(access: Access, request: Any, handle: Handle) -> Any:
-        found = [(resource, _resource_of(resource.resource)) for resource in request.resources]
-        denied = [(r, target) for r, target in found if not access.allows(operation, *target)]
+        slices = TimeSlices()
+        found = [(resource, _resource_of(resource.resource)) async for resource in slices.of(request.resources)]
+        denied = [(r, target) async for r, target in slices.of(found) if not access.allows(operation, *target)]
         if not denied:
             return await handle(request)
         refused = {id(r) for r, _ in denied}

@@ -198,6 +198,22 @@ def test_search_for_the_few_topics_of_a_caller_takes_turns_with_other_requests(m
     assert [topic.name for topic in response.topics] == ["t7"]
 
 
+def test_denials_of_many_settings_take_turns_with_other_requests() -> None:
+    guard, others = node_with().node.guard, []
+    request = DescribeConfigsRequest([DescribeConfigsResource(2, f"t{i}") for i in range(2_000)])
+
+    async def handle(permitted: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        assert (permitted.resources, others) == ([], [True])
+        return DescribeConfigsResponse()
+
+    async def test() -> DescribeConfigsResponse:
+        asyncio.get_running_loop().call_soon(others.append, True)
+        caller = Caller("PLAINTEXT", ClientIdentity("test", "/127.0.0.1"), 4)
+        return await guard.answer(ApiKey.DESCRIBE_CONFIGS, request, caller, handle)
+
+    assert len(asyncio.run(test()).results) == 2_000
+
+
 def test_authorized_operations_are_those_of_the_caller() -> None:
     def operations(*acls):
         return (

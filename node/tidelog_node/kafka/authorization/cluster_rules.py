@@ -8,6 +8,7 @@ from typing import Any, Final
 from tidelog_foundation.authorization import Access
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.requests.acls import CLUSTER_NAME, AclOperation, ResourceType
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.kafka.authorization.rule import CLUSTER_DENIED, GROUP, TOPIC, Asked, Rule, on_cluster
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages import acls, configs, log_dirs, metadata, quorum, quotas, replicas, scram
@@ -38,7 +39,10 @@ def _configs(operation: AclOperation, field: str, denied: Callable[[Any, ErrorCo
     """Return the rule of an API whose ``resources`` are decided one by one; ``field`` has the results."""
 
     async def rule(access: Access, request: Any, asked: Asked, handle: Callable[[Any], Awaitable[Any]]) -> Any:
-        found = [(r, _config_check(access, operation, r.resource_type, r.resource_name)) for r in request.resources]
+        found = [
+            (r, _config_check(access, operation, r.resource_type, r.resource_name))
+            async for r in TimeSlices().of(request.resources)
+        ]
         request.resources = [resource for resource, error in found if error is None]
         response = await handle(request)
         getattr(response, field).extend(denied(resource, error) for resource, error in found if error is not None)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from tidelog_foundation.authorization import Access
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.security import USER, Principal
+from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.kafka.authorization.rule import Asked, Rule, is_open
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages import delegation_tokens as wire
@@ -47,7 +48,7 @@ async def _describe(
 ) -> wire.DescribeDelegationTokenResponse:
     """Tokens that the caller may not see are left out."""
     response = await handle(request)
-    response.tokens = [token for token in response.tokens if _is_shown(access, token)]
+    response.tokens = [token async for token in TimeSlices().of(response.tokens) if _is_shown(access, token)]
     return response
 
 
