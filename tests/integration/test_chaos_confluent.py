@@ -39,8 +39,9 @@ def run(
 ) -> tuple[list[Op], Verdict, Meter]:
     """Run a workload until it writes to its second topics and its history is enough; return the checked history."""
     meter = Meter()
-    servers, kafka = cluster.bootstrap_servers, cluster.kafka_bootstrap_servers
-    with HistoryWriter(path) as history, AdminClient({"bootstrap.servers": servers}) as admin:
+    servers = {"bootstrap.servers": cluster.bootstrap_servers}
+    kafka = {"bootstrap.servers": cluster.kafka_bootstrap_servers}
+    with HistoryWriter(path) as history, AdminClient(servers) as admin:
         library = load_library("confluent-kafka")
         workload = kind(settings, library, kafka, servers, admin, prefix, history, meter, seed=4)
         workload.start()
