@@ -186,7 +186,13 @@ class Coordinators:
         refused: dict[str, TidelogError] = {}
         attempt = 0
         while missing := [g for g in wanted if g not in self._located and not _is_final(refused.get(g))]:
-            refused.update(await self._locate(missing, deadline_ms - now_ms()))
+            try:
+                refused.update(await self._locate(missing, deadline_ms - now_ms()))
+            except TidelogError:
+                if now_ms() < deadline_ms or not refused.keys() >= set(missing):
+                    raise
+                # The deadline cut this attempt short; an earlier one had an answer.
+                break
             if not any(g not in self._located and not _is_final(refused[g]) for g in missing):
                 break
             wait.note(refused[missing[0]])

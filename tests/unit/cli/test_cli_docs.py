@@ -31,7 +31,8 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 def examples() -> list[list[str]]:
     # Of a line all that stands before a pipe or a redirection, and what comes after a pipe.
-    parts = [part for line in COMMAND.findall(PAGE) for part in re.split(r" \| | > | < ", line)]
+    lines = COMMAND.findall(re.sub(r"\\\n *", "", PAGE))
+    parts = [part for line in lines for part in re.split(r" \| | > | < ", line)]
     return [shlex.split(part.replace("$'", "'"))[1:] for part in parts if part.startswith("tidelog ")]
 
 

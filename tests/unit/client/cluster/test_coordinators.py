@@ -27,7 +27,7 @@ class Node(group_service_pb2_grpc.GroupServiceServicer, log_service_pb2_grpc.Log
         self.coordinator: Node | None = None
         self.finding_errors: list[ErrorCode] = []
         self.errors: list[ErrorCode] = []
-        self.is_silent = False
+        self.is_silent = self.finds_silently = False
         self.found = self.beaten = 0
         self._server = grpc.server(ThreadPoolExecutor(4), options=server_options())
         group_service_pb2_grpc.add_GroupServiceServicer_to_server(self, self._server)
@@ -51,6 +51,8 @@ class Node(group_service_pb2_grpc.GroupServiceServicer, log_service_pb2_grpc.Log
         if self.finding_errors:
             code = self.finding_errors.pop(0).code
             return pb.Coordinator(group_id=group_id, node_id=-1, error=Error(code=code))
+        if self.finds_silently:
+            threading.Event().wait(3)
         node = self.coordinator or self
         return pb.Coordinator(
             group_id=group_id, node_id=node.node_id, endpoint=Endpoint(host="127.0.0.1", port=node.port)
@@ -152,6 +154,14 @@ def test_the_last_answer_is_returned_when_the_deadline_cuts_an_attempt_short(
 ) -> None:
     nodes[0].errors, nodes[0].is_silent = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS], True
     assert beat(coordinators, timeout_ms=500) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_last_answer_about_a_coordinator_is_the_error_when_the_deadline_cuts_an_attempt_short(
+    nodes: list[Node], coordinators: Coordinators
+) -> None:
+    nodes[0].finding_errors, nodes[0].finds_silently = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2, True
+    with pytest.raises(TidelogError, match="COORDINATOR_NOT_AVAILABLE"):
+        beat(coordinators, timeout_ms=1_000)
 
 
 def test_many_groups_are_found_with_one_question(nodes: list[Node], coordinators: Coordinators) -> None:
