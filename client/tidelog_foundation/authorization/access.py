@@ -162,6 +162,14 @@ class Access:
             found += itertools.compress(some, decisions)
         return frozenset(found)
 
+    async def split(
+        self, operation: AclOperation, kind: ResourceType, names: Iterable[str]
+    ) -> tuple[list[str], list[str]]:
+        """Return the names of the resources on which an operation is allowed, and the others, each in their order."""
+        names = list(names)
+        allowed = await self.allowed(operation, kind, names)
+        return [name for name in names if name in allowed], [name for name in names if name not in allowed]
+
     def denial(self, operation: AclOperation, kind: ResourceType, name: str) -> TidelogError:
         """Return the error of a denied operation on a resource."""
         text = f"{self._origin.principal} is not authorized to {operation.name} {kind.name} {name}"

@@ -92,6 +92,19 @@ class ListenerSaslSettings:
     max_receive_size: int
     """sasl.server.max.receive.size, in bytes."""
 
+    def enabled(self, mechanism: str, key: str) -> MechanismSettings:
+        """Return the settings of the mechanism that the setting ``key`` names.
+
+        Raises:
+            ConfigError: The mechanism is not enabled.
+        """
+        if mechanism not in self.mechanisms:
+            raise ConfigError(
+                f"{key} {mechanism} is not in sasl.enabled.mechanisms of the listener {self.listener}: "
+                f"{', '.join(self.mechanisms)}"
+            )
+        return self.mechanisms[mechanism]
+
 
 def is_sasl_key(key: str) -> bool:
     """Return whether ``key`` may follow ``listener.name.<listener>.``: a key of SASL, or of one of its mechanisms."""

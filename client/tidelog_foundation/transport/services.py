@@ -70,7 +70,7 @@ class Caller:
         self.access: tuple[object, Access] | None = None
         """The decisions of the guard, with the ACLs that they are based on."""
         self.usage: object = None
-        """What the server's gate records about the call."""
+        """The record of the server's gate about the call."""
 
     @property
     def has_token(self) -> bool:

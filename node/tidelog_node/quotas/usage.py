@@ -1,4 +1,4 @@
-"""What one request uses of its client's quotas, and the delay of the client that follows from it."""
+"""The use of a client's quotas by one request, and the delay of the client that follows from it."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tidelog_foundation.config.endpoints import NamedListener
-from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.sasl.settings import ListenerSaslSettings
 from tidelog_foundation.security.mechanisms import Accounts, ServedMechanism, own_login, served_mechanism
@@ -85,11 +84,4 @@ class NodeSasl:
 def _own_login(settings: DynamicNodeConfig, listener: NamedListener, key: str, mechanism: str) -> SaslLogin | None:
     """Return the login with the mechanism that the setting ``key`` names, None for a listener without SASL."""
     sasl = settings.listener_security[listener.name].sasl
-    if sasl is None:
-        return None
-    if mechanism not in sasl.mechanisms:
-        raise ConfigError(
-            f"{key} {mechanism} is not in sasl.enabled.mechanisms of the listener {listener.name}: "
-            f"{', '.join(sasl.mechanisms)}"
-        )
-    return own_login(listener.name, sasl.mechanisms[mechanism])
+    return None if sasl is None else own_login(listener.name, sasl.enabled(mechanism, key))

@@ -83,14 +83,10 @@ class QuorumSecurity:
         mechanisms = {name: each.mechanism for name, each in self._served.items()}
         self._sessions = SessionService(sasl, mechanisms, is_encrypted=is_encrypted)
         self.identify = self._sessions.identify
-        if own_mechanism not in sasl.mechanisms:
-            raise ConfigError(
-                f"sasl.mechanism.controller.protocol {own_mechanism} is not in sasl.enabled.mechanisms of the listener "
-                f"{sasl.listener}: {', '.join(sasl.mechanisms)}"
-            )
+        own = sasl.enabled(own_mechanism, "sasl.mechanism.controller.protocol")
         if own_mechanism in SCRAM:
             raise ConfigError(
                 f"sasl.mechanism.controller.protocol {own_mechanism}: controllers cannot log in to each other with it, "
                 "because its users are in the metadata log that they elect a leader for; nodes can"
             )
-        return own_login(sasl.listener, sasl.mechanisms[own_mechanism])
+        return own_login(sasl.listener, own)

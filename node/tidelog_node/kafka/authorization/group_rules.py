@@ -87,9 +87,7 @@ async def _find_coordinator(
         return group_admin.FindCoordinatorResponse(
             error_code=error, error_message=_TEXTS[error], node_id=-1, host="", port=-1
         )
-    allowed = await access.allowed(operation, kind, request.coordinator_keys)
-    refused = [key for key in request.coordinator_keys if key not in allowed]
-    request.coordinator_keys = [key for key in request.coordinator_keys if key in allowed]
+    request.coordinator_keys, refused = await access.split(operation, kind, request.coordinator_keys)
     response = await handle(request)
     response.coordinators += [group_admin.Coordinator(key, -1, "", -1, error, "") for key in refused]
     return response
@@ -115,9 +113,7 @@ async def _describe_groups(
     asked: Asked,
     handle: Callable[[Any], Awaitable[group_admin.DescribeGroupsResponse]],
 ) -> group_admin.DescribeGroupsResponse:
-    allowed = await access.allowed(AclOperation.DESCRIBE, GROUP, request.groups)
-    refused = [name for name in request.groups if name not in allowed]
-    request.groups = [name for name in request.groups if name in allowed]
+    request.groups, refused = await access.split(AclOperation.DESCRIBE, GROUP, request.groups)
     response = await handle(request)
     if request.include_authorized_operations:
         for group in response.groups:
@@ -134,9 +130,7 @@ async def _describe_consumer_groups(
     handle: Callable[[Any], Awaitable[group_admin.ConsumerGroupDescribeResponse]],
 ) -> group_admin.ConsumerGroupDescribeResponse:
     """A group with a topic that the caller may not describe is answered without its members."""
-    allowed = await access.allowed(AclOperation.DESCRIBE, GROUP, request.group_ids)
-    refused = [name for name in request.group_ids if name not in allowed]
-    request.group_ids = [name for name in request.group_ids if name in allowed]
+    request.group_ids, refused = await access.split(AclOperation.DESCRIBE, GROUP, request.group_ids)
     response = await handle(request)
     names = {name for group in response.groups for name in _topics_of(group)}
     shown = await access.allowed(AclOperation.DESCRIBE, TOPIC, names)
@@ -164,9 +158,7 @@ async def _delete_groups(
     asked: Asked,
     handle: Callable[[Any], Awaitable[group_admin.DeleteGroupsResponse]],
 ) -> group_admin.DeleteGroupsResponse:
-    allowed = await access.allowed(AclOperation.DELETE, GROUP, request.groups_names)
-    refused = [name for name in request.groups_names if name not in allowed]
-    request.groups_names = [name for name in request.groups_names if name in allowed]
+    request.groups_names, refused = await access.split(AclOperation.DELETE, GROUP, request.groups_names)
     response = await handle(request)
     response.results += [group_admin.DeletableGroupResult(name, GROUP_DENIED) for name in refused]
     return response

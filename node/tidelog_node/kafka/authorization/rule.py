@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a rule may know besides the request: the version, the name of a topic by its id, and all topics."""
+    """The facts of a rule besides the request: the version, the name of a topic by its id, and all topics."""
 
     version: int
     topic_name: Callable[[bytes], str | None]

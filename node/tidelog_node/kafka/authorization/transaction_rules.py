@@ -142,9 +142,9 @@ async def _describe(
     handle: Callable[[Any], Awaitable[transactions.DescribeTransactionsResponse]],
 ) -> transactions.DescribeTransactionsResponse:
     """Topics that the caller may not describe are left out of transactions."""
-    allowed = await access.allowed(AclOperation.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids)
-    refused = [name for name in request.transactional_ids if name not in allowed]
-    request.transactional_ids = [name for name in request.transactional_ids if name in allowed]
+    request.transactional_ids, refused = await access.split(
+        AclOperation.DESCRIBE, TRANSACTIONAL_ID, request.transactional_ids
+    )
     response = await handle(request)
     names = (topic.topic for state in response.transaction_states for topic in state.topics)
     shown = await access.allowed(AclOperation.DESCRIBE, TOPIC, names, log=False)
