@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'tidelog/v1/authentication_service.proto\x12\ntidelog.v1\"S\n\x13\x41uthenticateRequest\x12\x11\n\tmechanism\x18\x01 \x01(\t\x12\x12\n\nauth_bytes\x18\x02 \x01(\x0c\x12\x15\n\rsession_token\x18\x03 \x01(\t\"^\n\x14\x41uthenticateResponse\x12\x12\n\nauth_bytes\x18\x01 \x01(\x0c\x12\x15\n\rsession_token\x18\x02 \x01(\t\x12\x1b\n\x13session_lifetime_ms\x18\x03 \x01(\x03\x32n\n\x15\x41uthenticationService\x12U\n\x0c\x41uthenticate\x12\x1f.tidelog.v1.AuthenticateRequest\x1a .tidelog.v1.AuthenticateResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'tidelog/v1/authentication_service.proto\x12\ntidelog.v1\"z\n\x13\x41uthenticateRequest\x12\x11\n\tmechanism\x18\x01 \x01(\t\x12\x12\n\nauth_bytes\x18\x02 \x01(\x0c\x12\x15\n\rsession_token\x18\x03 \x01(\t\x12\x13\n\x0b\x65xchange_id\x18\x04 \x01(\x0c\x12\x10\n\x08has_more\x18\x05 \x01(\x08\"s\n\x14\x41uthenticateResponse\x12\x12\n\nauth_bytes\x18\x01 \x01(\x0c\x12\x15\n\rsession_token\x18\x02 \x01(\t\x12\x1b\n\x13session_lifetime_ms\x18\x03 \x01(\x03\x12\x13\n\x0b\x65xchange_id\x18\x04 \x01(\x0c\x32j\n\x15\x41uthenticationService\x12Q\n\x0c\x41uthenticate\x12\x1f.tidelog.v1.AuthenticateRequest\x1a .tidelog.v1.AuthenticateResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.authentication_s
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_AUTHENTICATEREQUEST']._serialized_start=55
-  _globals['_AUTHENTICATEREQUEST']._serialized_end=138
-  _globals['_AUTHENTICATERESPONSE']._serialized_start=140
-  _globals['_AUTHENTICATERESPONSE']._serialized_end=234
-  _globals['_AUTHENTICATIONSERVICE']._serialized_start=236
-  _globals['_AUTHENTICATIONSERVICE']._serialized_end=346
+  _globals['_AUTHENTICATEREQUEST']._serialized_end=177
+  _globals['_AUTHENTICATERESPONSE']._serialized_start=179
+  _globals['_AUTHENTICATERESPONSE']._serialized_end=294
+  _globals['_AUTHENTICATIONSERVICE']._serialized_start=296
+  _globals['_AUTHENTICATIONSERVICE']._serialized_end=402
 # @@protoc_insertion_point(module_scope)

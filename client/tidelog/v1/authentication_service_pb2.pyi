@@ -25,21 +25,30 @@ class AuthenticateRequest(_message.Message):
     MECHANISM_FIELD_NUMBER: _builtins.int
     AUTH_BYTES_FIELD_NUMBER: _builtins.int
     SESSION_TOKEN_FIELD_NUMBER: _builtins.int
+    EXCHANGE_ID_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
     mechanism: _builtins.str
     """The mechanism's registered name, in the first request only."""
     auth_bytes: _builtins.bytes
+    """The token, or a part of it."""
     session_token: _builtins.str
     """The session to prolong, in the first request only. The principal must be the same (KIP-368)."""
+    exchange_id: _builtins.bytes
+    """The login that the token continues, from the last response; empty in the first request."""
+    has_more: _builtins.bool
+    """Whether the next request has another part of the token."""
     def __init__(
         self,
         *,
         mechanism: _builtins.str = ...,
         auth_bytes: _builtins.bytes = ...,
         session_token: _builtins.str = ...,
+        exchange_id: _builtins.bytes = ...,
+        has_more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["auth_bytes", b"auth_bytes", "mechanism", b"mechanism", "session_token", b"session_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["auth_bytes", b"auth_bytes", "exchange_id", b"exchange_id", "has_more", b"has_more", "mechanism", b"mechanism", "session_token", b"session_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -52,21 +61,25 @@ class AuthenticateResponse(_message.Message):
     AUTH_BYTES_FIELD_NUMBER: _builtins.int
     SESSION_TOKEN_FIELD_NUMBER: _builtins.int
     SESSION_LIFETIME_MS_FIELD_NUMBER: _builtins.int
+    EXCHANGE_ID_FIELD_NUMBER: _builtins.int
     auth_bytes: _builtins.bytes
     session_token: _builtins.str
     """The rest is set in the last response. The token is secret."""
     session_lifetime_ms: _builtins.int
     """The time after which the session ends unless it is prolonged, 0 for no limit."""
+    exchange_id: _builtins.bytes
+    """The login that the client's next token continues, empty in the last response."""
     def __init__(
         self,
         *,
         auth_bytes: _builtins.bytes = ...,
         session_token: _builtins.str = ...,
         session_lifetime_ms: _builtins.int = ...,
+        exchange_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["auth_bytes", b"auth_bytes", "session_lifetime_ms", b"session_lifetime_ms", "session_token", b"session_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["auth_bytes", b"auth_bytes", "exchange_id", b"exchange_id", "session_lifetime_ms", b"session_lifetime_ms", "session_token", b"session_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

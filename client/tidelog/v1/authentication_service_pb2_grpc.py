@@ -34,7 +34,7 @@ class AuthenticationServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.Authenticate = channel.stream_stream(
+        self.Authenticate = channel.unary_unary(
                 '/tidelog.v1.AuthenticationService/Authenticate',
                 request_serializer=tidelog_dot_v1_dot_authentication__service__pb2.AuthenticateRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_authentication__service__pb2.AuthenticateResponse.FromString,
@@ -44,10 +44,13 @@ class AuthenticationServiceStub(object):
 class AuthenticationServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
-    def Authenticate(self, request_iterator, context):
-        """Exchanges the tokens of a SASL mechanism. The server answers each request with one response; the last one has the
-        session. A failed login ends the call with SASL_AUTHENTICATION_FAILED and without a reason, a mechanism that is not
-        enabled with UNSUPPORTED_SASL_MECHANISM and the enabled ones.
+    def Authenticate(self, request, context):
+        """Sends a token of a SASL mechanism. The request is the metadata "tidelog-authenticate-bin", a serialized
+        AuthenticateRequest, whose size gRPC limits. The message of the call is empty, and servers do not receive it, since
+        its sender has not logged in yet.
+
+        The last response of a login has the session. A failed login ends with SASL_AUTHENTICATION_FAILED and without a
+        reason, a mechanism that is not enabled with UNSUPPORTED_SASL_MECHANISM and the enabled ones.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -56,7 +59,7 @@ class AuthenticationServiceServicer(object):
 
 def add_AuthenticationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Authenticate': grpc.stream_stream_rpc_method_handler(
+            'Authenticate': grpc.unary_unary_rpc_method_handler(
                     servicer.Authenticate,
                     request_deserializer=tidelog_dot_v1_dot_authentication__service__pb2.AuthenticateRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_authentication__service__pb2.AuthenticateResponse.SerializeToString,
@@ -73,7 +76,7 @@ class AuthenticationService(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
-    def Authenticate(request_iterator,
+    def Authenticate(request,
             target,
             options=(),
             channel_credentials=None,
@@ -83,8 +86,8 @@ class AuthenticationService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
+        return grpc.experimental.unary_unary(
+            request,
             target,
             '/tidelog.v1.AuthenticationService/Authenticate',
             tidelog_dot_v1_dot_authentication__service__pb2.AuthenticateRequest.SerializeToString,

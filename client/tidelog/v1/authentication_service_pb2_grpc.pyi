@@ -33,31 +33,40 @@ class AuthenticationServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AuthenticationServiceAsyncStub: ...
-    Authenticate: _grpc.StreamStreamMultiCallable[_authentication_service_pb2.AuthenticateRequest, _authentication_service_pb2.AuthenticateResponse]
-    """Exchanges the tokens of a SASL mechanism. The server answers each request with one response; the last one has the
-    session. A failed login ends the call with SASL_AUTHENTICATION_FAILED and without a reason, a mechanism that is not
-    enabled with UNSUPPORTED_SASL_MECHANISM and the enabled ones.
+    Authenticate: _grpc.UnaryUnaryMultiCallable[_authentication_service_pb2.AuthenticateRequest, _authentication_service_pb2.AuthenticateResponse]
+    """Sends a token of a SASL mechanism. The request is the metadata "tidelog-authenticate-bin", a serialized
+    AuthenticateRequest, whose size gRPC limits. The message of the call is empty, and servers do not receive it, since
+    its sender has not logged in yet.
+
+    The last response of a login has the session. A failed login ends with SASL_AUTHENTICATION_FAILED and without a
+    reason, a mechanism that is not enabled with UNSUPPORTED_SASL_MECHANISM and the enabled ones.
     """
 
 @_typing.type_check_only
 class AuthenticationServiceAsyncStub(AuthenticationServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Authenticate: _aio.StreamStreamMultiCallable[_authentication_service_pb2.AuthenticateRequest, _authentication_service_pb2.AuthenticateResponse]  # type: ignore[assignment]
-    """Exchanges the tokens of a SASL mechanism. The server answers each request with one response; the last one has the
-    session. A failed login ends the call with SASL_AUTHENTICATION_FAILED and without a reason, a mechanism that is not
-    enabled with UNSUPPORTED_SASL_MECHANISM and the enabled ones.
+    Authenticate: _aio.UnaryUnaryMultiCallable[_authentication_service_pb2.AuthenticateRequest, _authentication_service_pb2.AuthenticateResponse]  # type: ignore[assignment]
+    """Sends a token of a SASL mechanism. The request is the metadata "tidelog-authenticate-bin", a serialized
+    AuthenticateRequest, whose size gRPC limits. The message of the call is empty, and servers do not receive it, since
+    its sender has not logged in yet.
+
+    The last response of a login has the session. A failed login ends with SASL_AUTHENTICATION_FAILED and without a
+    reason, a mechanism that is not enabled with UNSUPPORTED_SASL_MECHANISM and the enabled ones.
     """
 
 class AuthenticationServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Authenticate(
         self,
-        request_iterator: _MaybeAsyncIterator[_authentication_service_pb2.AuthenticateRequest],
+        request: _authentication_service_pb2.AuthenticateRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_authentication_service_pb2.AuthenticateResponse], _abc.AsyncIterator[_authentication_service_pb2.AuthenticateResponse]]:
-        """Exchanges the tokens of a SASL mechanism. The server answers each request with one response; the last one has the
-        session. A failed login ends the call with SASL_AUTHENTICATION_FAILED and without a reason, a mechanism that is not
-        enabled with UNSUPPORTED_SASL_MECHANISM and the enabled ones.
+    ) -> _typing.Union[_authentication_service_pb2.AuthenticateResponse, _abc.Awaitable[_authentication_service_pb2.AuthenticateResponse]]:
+        """Sends a token of a SASL mechanism. The request is the metadata "tidelog-authenticate-bin", a serialized
+        AuthenticateRequest, whose size gRPC limits. The message of the call is empty, and servers do not receive it, since
+        its sender has not logged in yet.
+
+        The last response of a login has the session. A failed login ends with SASL_AUTHENTICATION_FAILED and without a
+        reason, a mechanism that is not enabled with UNSUPPORTED_SASL_MECHANISM and the enabled ones.
         """
 
 def add_AuthenticationServiceServicer_to_server(servicer: AuthenticationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

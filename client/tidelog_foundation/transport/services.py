@@ -98,6 +98,11 @@ class Caller:
         value = next((value for key, value in self._rpc.invocation_metadata() or () if key == name), "")
         return value if isinstance(value, str) else value.decode(errors="replace")
 
+    def binary_metadata(self, name: str) -> bytes | None:
+        """Return a value of the call's metadata, whose name ends with -bin, or None if it has none."""
+        value = next((value for key, value in self._rpc.invocation_metadata() or () if key == name), None)
+        return value if isinstance(value, bytes) else None
+
     def send_metadata(self, name: str, value: str) -> None:
         """Send a value with the response, as trailing metadata."""
         self._rpc.set_trailing_metadata((*(self._rpc.trailing_metadata() or ()), (name, value)))
@@ -186,7 +191,15 @@ class RequestStream:
     handle: Callable[[Read, Caller], AsyncGenerator[Message, None]]
 
 
-Method: TypeAlias = Call[Any, Any] | ResponseStream[Any, Any] | RequestStream
+@dataclass(frozen=True, slots=True)
+class MetadataCall(Generic[R]):
+    """A method whose request is in its metadata. The message is not received, so that it needs no memory."""
+
+    handle: Callable[[Caller], Awaitable[R]]
+    response: type[R]
+
+
+Method: TypeAlias = Call[Any, Any] | MetadataCall[Any] | ResponseStream[Any, Any] | RequestStream
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
@@ -236,10 +249,12 @@ class Service:
         gate: Gate | None,
     ) -> _Handler:
         async def answer(_: object, rpc: RpcContext) -> Any:
-            assert isinstance(entry, Call)
-            assert intake is not None
+            assert isinstance(entry, Call | MetadataCall)
             try:
                 caller = Caller(rpc, identify(rpc))
+                if isinstance(entry, MetadataCall):
+                    return await codecs.encode(await entry.handle(caller))
+                assert intake is not None
                 if guard is None:
                     handle = partial(_handle, entry, caller)
                 else:
@@ -251,7 +266,7 @@ class Service:
                 await self._abort(method, rpc, error)
 
         async def answer_all(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
-            assert not isinstance(entry, Call)
+            assert not isinstance(entry, Call | MetadataCall)
             try:
                 caller = Caller(rpc, identify(rpc))
                 if guard is not None:
@@ -278,11 +293,13 @@ class Service:
         await abort_with(rpc, cause.detached(), self._error_details(cause))
 
 
-def add_servicer(server: grpc.aio.Server, intake: Intake, descriptor: ServiceDescriptor, servicer: object) -> None:
+def add_servicer(
+    server: grpc.aio.Server, intake: Intake | None, descriptor: ServiceDescriptor, servicer: object
+) -> None:
     """Serve the methods of a library's servicer, coroutines that take one request; ``intake`` receives it.
 
-    Their callers need not log in, so few calls may be open. If there are too many, the host with the most of them loses
-    its oldest one.
+    Without an intake no request is received, and the methods get an empty one. Their callers need not log in, so few
+    calls may be open. If there are too many, the host with the most of them loses its oldest one.
     """
     calls = Logins(_MAX_OPEN_CALLS)
 
@@ -308,6 +325,8 @@ def add_servicer(server: grpc.aio.Server, intake: Intake, descriptor: ServiceDes
                 await abort_with(rpc, error)
 
         async def take(rpc: RpcContext) -> Any:
+            if intake is None:
+                return await serve(kind(), rpc)
             message, size = await intake.receive(kind, rpc, intake.charge)
             try:
                 return await serve(message, rpc)
@@ -343,11 +362,12 @@ class _Codecs:
     """The request's message type of a method, and the conversions between its messages and dataclasses."""
 
     def __init__(self, method: MethodDescriptor, entry: Method) -> None:
-        kind = (isinstance(entry, RequestStream), not isinstance(entry, Call))
+        kind = (isinstance(entry, RequestStream), not isinstance(entry, Call | MetadataCall))
         if kind != (method.client_streaming, method.server_streaming):
             raise TypeError(f"{method.full_name} is not a {type(entry).__name__}")
         self.request_type: type[Message] = GetMessageClass(method.input_type)
-        request, response = (Message, Message) if isinstance(entry, RequestStream) else (entry.request, entry.response)
+        request = entry.request if isinstance(entry, Call | ResponseStream) else Message
+        response = Message if isinstance(entry, RequestStream) else entry.response
         self._request = _codec(request, self.request_type)
         self._response = _codec(response, GetMessageClass(method.output_type))
 

@@ -11,12 +11,11 @@ A failed login is the error of all calls that wait for it, as a gRPC error with 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import grpc
@@ -26,12 +25,13 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import AuthenticationFailed, SaslClient, SaslLogin
 from tidelog_foundation.transport.session_messages import (
     AUTHENTICATE,
-    REQUESTS,
     RESPONSES,
     SERVICE,
     AuthenticateRequest,
     AuthenticateResponse,
     authorization,
+    metadata_of,
+    requests_of,
 )
 from tidelog_foundation.transport.status import ERROR_CODE_KEY
 
@@ -120,9 +120,7 @@ class _ClientSession:
         self.current: _Token | None = None
         self.streams = 0
         self.is_used = False
-        self._authenticate: Any = channel.stream_stream(
-            _METHOD, lambda message: message.SerializeToString(), RESPONSES.message_type.FromString
-        )
+        self._authenticate: Any = channel.unary_unary(_METHOD, None, RESPONSES.message_type.FromString)
         self._login = login
         self._host = host
         self._pending: asyncio.Task[None] | None = None
@@ -142,7 +140,7 @@ class _ClientSession:
                 async with asyncio.timeout(timeout_s):
                     await asyncio.shield(self._pending)
             except TimeoutError:
-                raise _rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "the login did not end in time") from None
+                raise _timed_out() from None
         return self.current
 
     def drop(self, token: _Token | None) -> None:
@@ -181,15 +179,17 @@ class _ClientSession:
             raise _error_of(error) from error
         token = prolonged.token if prolonged is not None else ""
         request = AuthenticateRequest(self._login.mechanism, client.first(), token)
-        call = self._authenticate(timeout=_LOGIN_TIMEOUT_S)
         try:
-            while True:
-                response = await _answer(call, request)
-                auth_bytes = await _evaluated(client, response)
-                if response.session_token:
-                    self._take(response)
-                    return
-                request = AuthenticateRequest(auth_bytes=auth_bytes or b"")
+            async with asyncio.timeout(_LOGIN_TIMEOUT_S):
+                while True:
+                    response = await self._send(request)
+                    auth_bytes = await _evaluated(client, response)
+                    if response.session_token:
+                        self._take(response)
+                        return
+                    request = AuthenticateRequest(auth_bytes=auth_bytes or b"", exchange_id=response.exchange_id)
+        except TimeoutError:
+            raise _timed_out() from None
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
@@ -198,8 +198,20 @@ class _ClientSession:
         except AuthenticationFailed as failure:
             text = f"the server failed the authentication with {self._login.mechanism}: {failure.reason}"
             raise _error_of(error_for(ErrorCode.SASL_AUTHENTICATION_FAILED, text)) from None
-        finally:
-            call.cancel()
+
+    async def _send(self, first: AuthenticateRequest) -> AuthenticateResponse:
+        """Send the parts of a token, and return the server's answer to all of it.
+
+        Raises:
+            AioRpcError: The login failed.
+        """
+        exchange_id = first.exchange_id
+        response = AuthenticateResponse()
+        for part in requests_of(first):
+            request = replace(part, exchange_id=exchange_id)
+            response = RESPONSES.from_message(await self._authenticate(b"", metadata=(metadata_of(request),)))
+            exchange_id = response.exchange_id
+        return response
 
     def _take(self, response: AuthenticateResponse) -> None:
         known = self.current
@@ -283,21 +295,6 @@ def _streaming(session: _ClientSession, method: Any) -> Callable[..., Any]:
     return call
 
 
-async def _answer(call: Any, request: AuthenticateRequest) -> AuthenticateResponse:
-    """Return the server's answer to a token.
-
-    Raises:
-        AioRpcError: The login failed.
-    """
-    # A call that has ended has this error; reading tells why.
-    with contextlib.suppress(asyncio.InvalidStateError):
-        await call.write(REQUESTS.to_message(request))
-    message = await call.read()
-    if message is grpc.aio.EOF:
-        raise _rpc_error(grpc.StatusCode.UNAVAILABLE, "the server ended the login without an answer")
-    return RESPONSES.from_message(message)
-
-
 async def _evaluated(client: SaslClient, response: AuthenticateResponse) -> bytes | None:
     """Return the client's answer to a token of the server.
 
@@ -315,6 +312,10 @@ async def _evaluated(client: SaslClient, response: AuthenticateResponse) -> byte
 
 def _left(timeout_s: float | None, began_s: float) -> float | None:
     return None if timeout_s is None else max(timeout_s - (time.monotonic() - began_s), 0.001)
+
+
+def _timed_out() -> grpc.aio.AioRpcError:
+    return _rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "the login did not end in time")
 
 
 def _error_of(error: TidelogError) -> grpc.aio.AioRpcError:

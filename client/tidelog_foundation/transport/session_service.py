@@ -1,7 +1,8 @@
 """Authentication on a gRPC listener with SASL: logins, and the sessions that they begin.
 
-An unauthenticated caller reaches AuthenticationService and the health service alone. All other calls are refused before
-their requests are received. The rules of sessions are in :mod:`tidelog_foundation.sasl.sessions`.
+An unauthenticated caller reaches AuthenticationService and the health service alone, which receive no message: the
+tokens of a login are metadata, whose size gRPC limits. All other calls are refused before their requests are received.
+The rules of sessions are in :mod:`tidelog_foundation.sasl.sessions`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Final
 
 import grpc.aio
-from google.protobuf.message import Message
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.log_limit import LogLimit
@@ -28,16 +29,16 @@ from tidelog_foundation.sasl import (
     SaslMechanism,
     SaslServer,
 )
-from tidelog_foundation.sasl.logins import Login, Logins
 from tidelog_foundation.sasl.sessions import Session, SessionLimits, SessionTable
 from tidelog_foundation.sasl.settings import ListenerSaslSettings
 from tidelog_foundation.transport.intake import parse
-from tidelog_foundation.transport.services import Caller, Read, RequestStream, RpcContext, Service
+from tidelog_foundation.transport.login_exchanges import Exchange, Exchanges
+from tidelog_foundation.transport.services import Caller, MetadataCall, RpcContext, Service
 from tidelog_foundation.transport.session_messages import (
     AUTHENTICATE,
     AUTHORIZATION,
+    REQUEST_KEY,
     REQUESTS,
-    RESPONSES,
     SERVICE,
     AuthenticateRequest,
     AuthenticateResponse,
@@ -46,8 +47,6 @@ from tidelog_foundation.transport.session_messages import (
 from tidelog_foundation.transport.status import SessionEndedError
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
-LOGIN_TIMEOUT_S: Final = 10.0
 _MAX_LOGINS: Final = 128
 _GENERAL: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 """Kafka's text."""
@@ -73,7 +72,7 @@ class SessionService:
         self._mechanisms = mechanisms
         self._is_encrypted = is_encrypted
         self._table = SessionTable(limits or SessionLimits())
-        self._logins = Logins(max_logins)
+        self._exchanges = Exchanges(max_logins)
         self._log = LogLimit(logger, time.monotonic)
         self.succeeded = 0
         """The number of successful logins."""
@@ -82,7 +81,7 @@ class SessionService:
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve logins."""
-        Service(SERVICE, {AUTHENTICATE: RequestStream(self._authenticate)}).add_to(server)
+        Service(SERVICE, {AUTHENTICATE: MetadataCall(self._authenticate, AuthenticateResponse)}).add_to(server)
 
     def identify(self, rpc: RpcContext) -> Session:
         """Return the session of a call.
@@ -101,43 +100,42 @@ class SessionService:
             raise SessionEndedError("the session is unknown or has ended")
         return session
 
-    async def _authenticate(self, read: Read, caller: Caller) -> AsyncGenerator[Message, None]:
-        host, attempt = caller.host, _Attempt()
-        login = Login(host, attempt.abort)
-        if not self._logins.begin(login):
-            # Servers try again after this error, as after a server that is not up.
-            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "too many logins are in progress, most of them from this host")
+    async def _authenticate(self, caller: Caller) -> AuthenticateResponse:
+        """Take a token of a login, or a part of it, and return the answer."""
+        request = await _request_in(caller)
+        if request.exchange_id:
+            exchange = self._exchanges.resume(request.exchange_id)
+        else:
+            exchange = self._exchanges.begin(caller.host, request)
         try:
-            first = await self._receive(attempt, read)
-            server = self._server(first.mechanism, host)
-            request = first
-            for _ in range(_MAX_TOKENS):
-                step = await attempt.wait(_evaluate(server, request.auth_bytes))
-                if isinstance(step, Authenticated):
-                    yield RESPONSES.to_message(self._succeed(first, step, host))
-                    return
-                yield RESPONSES.to_message(AuthenticateResponse(step.token))
-                request = await self._receive(attempt, read)
-            raise AuthenticationFailed(f"the exchange has more than {_MAX_TOKENS} tokens")
+            response = await self._advance(exchange, request)
+        except BaseException:
+            self._exchanges.end(exchange)
+            raise
+        if response.session_token:
+            self._exchanges.end(exchange)
+            return response
+        self._exchanges.keep(exchange)
+        return replace(response, exchange_id=exchange.id)
+
+    async def _advance(self, exchange: Exchange, request: AuthenticateRequest) -> AuthenticateResponse:
+        first, host = exchange.first, exchange.host
+        if exchange.server is None:
+            exchange.server = self._server(first.mechanism, host)
+        exchange.add(
+            request.auth_bytes, self._settings.mechanisms[first.mechanism].settings.sasl_server_max_receive_size
+        )
+        if request.has_more:
+            return AuthenticateResponse()
+        try:
+            step = await exchange.wait(_evaluate(exchange.server, exchange.take_token()))
+            if isinstance(step, Authenticated):
+                return self._succeed(first, step, host)
+            if exchange.tokens == _MAX_TOKENS:
+                raise AuthenticationFailed(f"the exchange has more than {_MAX_TOKENS} tokens")
+            return AuthenticateResponse(step.token)
         except AuthenticationFailed as failure:
             raise await self._fail(first.mechanism, host, failure) from None
-        finally:
-            self._logins.end(login)
-
-    async def _receive(self, attempt: _Attempt, read: Read) -> AuthenticateRequest:
-        """Return the client's next token.
-
-        Raises:
-            TidelogError: INVALID_REQUEST or REQUEST_TIMED_OUT.
-        """
-        raw = await attempt.wait(read())
-        if not isinstance(raw, bytes):
-            raise error_for(ErrorCode.INVALID_REQUEST, "the login ended before the mechanism's last token")
-        limit = max(each.settings.sasl_server_max_receive_size for each in self._settings.mechanisms.values())
-        if len(raw) > limit:
-            text = f"a request of {len(raw)} bytes is above the {limit} of sasl.server.max.receive.size"
-            raise error_for(ErrorCode.INVALID_REQUEST, text)
-        return REQUESTS.from_message(await parse(REQUESTS.message_type, raw))
 
     def _server(self, mechanism: str, host: str) -> SaslServer:
         found = self._mechanisms.get(mechanism)
@@ -200,33 +198,16 @@ class SessionService:
         self._log.warning(text, host, self._settings.listener, self.failed, reason)
 
 
-class _Attempt:
-    """The deadline of one login."""
+async def _request_in(caller: Caller) -> AuthenticateRequest:
+    """Return the request in a call's metadata.
 
-    def __init__(self) -> None:
-        self._deadline = asyncio.get_running_loop().time() + LOGIN_TIMEOUT_S
-        self._timeout: asyncio.Timeout | None = None
-
-    def abort(self) -> None:
-        """End the login now, because others need its place."""
-        self._deadline = 0.0
-        if self._timeout is not None:
-            self._timeout.reschedule(0)
-
-    async def wait(self, work: Awaitable[T]) -> T:
-        """Return the result of ``work``.
-
-        Raises:
-            TidelogError: REQUEST_TIMED_OUT.
-        """
-        try:
-            async with asyncio.timeout_at(self._deadline) as self._timeout:
-                return await work
-        except TimeoutError:
-            text = f"the login did not end within {LOGIN_TIMEOUT_S:g} s, or made room for those of other hosts"
-            raise error_for(ErrorCode.REQUEST_TIMED_OUT, text) from None
-        finally:
-            self._timeout = None
+    Raises:
+        TidelogError: INVALID_REQUEST.
+    """
+    raw = caller.binary_metadata(REQUEST_KEY)
+    if raw is None:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"the call has no metadata {REQUEST_KEY}")
+    return REQUESTS.from_message(await parse(REQUESTS.message_type, raw))
 
 
 async def _evaluate(server: SaslServer, token: bytes) -> Authenticated | Challenge:

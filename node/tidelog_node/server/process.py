@@ -441,7 +441,9 @@ class Node:
             transaction_service(context),
         ):
             service.add_to(server, intake, identify, guard, gate)
-        add_servicer(server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
+        # Callers that have not logged in must not send messages; the node as a whole is the only service.
+        of_all = intake if sessions is None else None
+        add_servicer(server, of_all, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
 
     async def _stop_servers(self, grace_s: float) -> None:
         await asyncio.gather(*(each.server.stop(grace_s) for each in self._servers.values()))

@@ -103,7 +103,9 @@ class ControllerServer:
             service.add_to(server, intake, security.identify, guard)
         security.add_to(server)
         checks = health.aio.HealthServicer()
-        add_servicer(server, intake, health_pb2.DESCRIPTOR.services_by_name["Health"], checks)
+        # Callers that have not logged in must not send messages; the controller as a whole is the only service.
+        of_all = None if security.has_logins else intake
+        add_servicer(server, of_all, health_pb2.DESCRIPTOR.services_by_name["Health"], checks)
         self._health_port = HealthPort(config.health_listener, checks)
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -57,6 +57,11 @@ class QuorumSecurity:
         """
         return server_credentials(self.certificates) if self.certificates is not None else None
 
+    @property
+    def has_logins(self) -> bool:
+        """True if callers log in with SASL."""
+        return self._sessions is not None
+
     def follow(self, credentials: Callable[[], Credentials]) -> None:
         """Look up the users of SCRAM in these credentials."""
         self._credentials = credentials

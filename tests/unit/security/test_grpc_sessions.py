@@ -11,30 +11,44 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf.message import Message
-from grpc_health.v1 import health_pb2
+from grpc_health.v1 import health, health_pb2
 
+from tests.support.http2 import sent_of_message
+from tests.support.sasl_clients import StepMechanism
+from tidelog.v1 import admin_service_pb2, raft_service_pb2
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import Authenticated, SaslContext
 from tidelog_foundation.sasl.plain import PlainLogin, PlainMechanism
 from tidelog_foundation.sasl.sessions import SessionLimits
 from tidelog_foundation.sasl.settings import listener_sasl_settings
 from tidelog_foundation.security import Principal
-from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, Intake
-from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, ResponseStream, Service
+from tidelog_foundation.transport.services import (
+    Call,
+    Caller,
+    Method,
+    Read,
+    RequestStream,
+    ResponseStream,
+    Service,
+    add_servicer,
+)
 from tidelog_foundation.transport.session_channel import log_in
 from tidelog_foundation.transport.session_messages import (
-    REQUESTS,
+    PART_BYTES,
+    REQUEST_KEY,
     RESPONSES,
-    SERVICE,
     AuthenticateRequest,
     AuthenticateResponse,
     authorization,
+    metadata_of,
 )
 from tidelog_foundation.transport.session_service import SessionService
 
 HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
+RAFT = raft_service_pb2.DESCRIPTOR.services_by_name["RaftService"]
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 AUTHENTICATE = "/tidelog.v1.AuthenticationService/Authenticate"
 ALICE, BOB = PlainLogin("alice", "a-secret"), PlainLogin("bob", "b-secret")
@@ -299,12 +313,12 @@ def test_open_streams_end_once_the_caller_may_not_open_them_any_more() -> None:
         server, guard, intake = grpc.aio.server(), Barrier(), Intake(Charge(ByteBudget(1)))
         table = {"Check": Call(watch, Message, Message), "Watch": ResponseStream(watch, Message, Message)}
         Service(HEALTH, table).add_to(server, intake, guard=guard)
-        Service(SERVICE, {"Authenticate": RequestStream(echo)}).add_to(server, intake, guard=guard)
+        Service(RAFT, {"Exchange": RequestStream(echo)}).add_to(server, intake, guard=guard)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         async with open_channel(f"127.0.0.1:{port}") as channel:
             watched = channel.unary_stream(WATCH)(b"")
-            echoed = channel.stream_stream(AUTHENTICATE)(timeout=10)
+            echoed = channel.stream_stream("/tidelog.v1.RaftService/Exchange")(timeout=10)
             await watched.read()
             await echoed.write(b"1")
             await echoed.read()
@@ -324,15 +338,21 @@ def test_open_streams_end_once_the_caller_may_not_open_them_any_more() -> None:
 
 async def authenticate(
     channel: grpc.aio.Channel, *auth_bytes: bytes, mechanism: str = "PLAIN", token: str = ""
-) -> list[Any]:
+) -> list[AuthenticateResponse]:
     """Return the server's responses to these tokens."""
-    call = channel.stream_stream(AUTHENTICATE)(timeout=10)
-    responses = []
+    responses: list[AuthenticateResponse] = []
     for n, each in enumerate(auth_bytes):
-        request = AuthenticateRequest(mechanism if n == 0 else "", each, token if n == 0 else "")
-        await call.write(REQUESTS.to_message(request).SerializeToString())
-        responses.append(RESPONSES.from_message(RESPONSES.message_type.FromString(await call.read())))
+        request = AuthenticateRequest(mechanism, each, token)
+        if n:
+            request = AuthenticateRequest(auth_bytes=each, exchange_id=responses[-1].exchange_id)
+        responses.append(await send(channel, metadata_of(request)))
     return responses
+
+
+async def send(channel: grpc.aio.Channel, *metadata: tuple[str, bytes]) -> AuthenticateResponse:
+    """Return the server's response to one call."""
+    raw = await channel.unary_unary(AUTHENTICATE)(b"", metadata=metadata, timeout=10)
+    return RESPONSES.from_message(RESPONSES.message_type.FromString(raw))
 
 
 @pytest.mark.parametrize(
@@ -341,35 +361,112 @@ async def authenticate(
         pytest.param(AuthenticateRequest("SCRAM-SHA-256", b"x"), ErrorCode.UNSUPPORTED_SASL_MECHANISM, id="mechanism"),
         pytest.param(AuthenticateRequest("", b""), ErrorCode.UNSUPPORTED_SASL_MECHANISM, id="empty"),
         pytest.param(AuthenticateRequest("PLAIN", b"\0"), ErrorCode.SASL_AUTHENTICATION_FAILED, id="malformed"),
-        pytest.param(AuthenticateRequest("PLAIN", bytes(600_000)), ErrorCode.INVALID_REQUEST, id="huge"),
+        pytest.param(AuthenticateRequest(exchange_id=b"x" * 16), ErrorCode.REQUEST_TIMED_OUT, id="unknown exchange"),
         pytest.param(b"\xff\xff\xff", ErrorCode.INVALID_REQUEST, id="no message"),
+        pytest.param(None, ErrorCode.INVALID_REQUEST, id="no metadata"),
     ],
 )
-def test_malformed_login_is_refused_with_few_words(request_: AuthenticateRequest | bytes, code: ErrorCode) -> None:
-    raw = request_ if isinstance(request_, bytes) else REQUESTS.to_message(request_).SerializeToString()
-
+def test_malformed_login_is_refused_with_few_words(
+    request_: AuthenticateRequest | bytes | None, code: ErrorCode
+) -> None:
     async def main() -> None:
         async with door() as at, open_channel(at.address) as channel:
-            call = channel.stream_stream(AUTHENTICATE)(timeout=10)
-            await call.write(raw)
-            error = await failure(call.read())
+            key = REQUEST_KEY if isinstance(request_, bytes) else "other-bin"
+            sent = metadata_of(request_) if isinstance(request_, AuthenticateRequest) else (key, request_ or b"")
+            error = await failure(send(channel, sent))
             assert error.code is code
             assert len(error.message) < 200
 
     run(main)
 
 
-def test_login_that_sends_nothing_makes_room_for_those_of_other_hosts_and_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tidelog_foundation.transport.session_service.LOGIN_TIMEOUT_S", 0.05)
+def steps() -> SessionService:
+    settings = listener_sasl_settings("GRPC", {"sasl.enabled.mechanisms": "PLAIN"}, {})
+    return SessionService(settings, {"PLAIN": StepMechanism()}, is_encrypted=False, max_logins=2)
 
+
+def test_login_continues_over_several_calls_and_each_token_over_several_requests() -> None:
     async def main() -> None:
-        async with door() as at, open_channel(at.address) as channel:
-            error = await failure(channel.stream_stream(AUTHENTICATE)(timeout=10).read())
-            assert error.code is ErrorCode.REQUEST_TIMED_OUT
+        async with door(steps()) as at, open_channel(at.address) as channel:
+            first, last = await authenticate(channel, b"again", b"user alice")
+            assert (first.auth_bytes, first.session_token) == (b"more", "")
+            assert (last.auth_bytes, last.exchange_id, bool(last.session_token)) == (b"welcome", b"", True)
+            # A login that has ended, and one in which a call is in progress, cannot be continued.
+            ended = AuthenticateRequest(auth_bytes=b"user bob", exchange_id=first.exchange_id)
+            assert (await failure(send(channel, metadata_of(ended)))).code is ErrorCode.REQUEST_TIMED_OUT
+        user = PlainLogin("x" * 10_000, "y" * 10_000)
+        accepting = SessionService(
+            listener_sasl_settings("GRPC", {"sasl.enabled.mechanisms": "PLAIN"}, {}),
+            {"PLAIN": PlainMechanism({user.username: user.password})},
+            is_encrypted=False,
+        )
+        async with door(accepting) as at, open_channel(at.address, login=user) as channel:
+            await check(channel)
+            assert at.callers == [f"User:{user.username}"]
 
     run(main)
+
+
+def test_token_above_the_limit_is_refused_before_its_rest_is_received() -> None:
+    async def main() -> None:
+        async with door() as at, open_channel(at.address) as channel:
+            exchange_id, received = b"", 0
+
+            async def send_all() -> None:
+                nonlocal exchange_id, received
+                while received < 1 << 20:
+                    request = AuthenticateRequest("PLAIN", bytes(PART_BYTES), "", exchange_id, has_more=True)
+                    exchange_id = (await send(channel, metadata_of(request))).exchange_id
+                    received += PART_BYTES
+
+            error = await failure(send_all())
+            assert (error.code, received) == (ErrorCode.INVALID_REQUEST, 524_288)
+            assert "sasl.server.max.receive.size" in error.message
+
+    run(main)
+
+
+def test_abandoned_login_ends_with_its_time_and_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog_foundation.transport.login_exchanges.LOGIN_TIMEOUT_S", 0.2)
+
+    async def main() -> None:
+        async with door(steps()) as at, open_channel(at.address) as channel:
+            [kept] = await authenticate(channel, b"again")
+            await authenticate(channel, b"again")
+            too_many = await failure(authenticate(channel, b"again"))
+            assert (too_many.code, "too many logins" in too_many.message) == (ErrorCode.REQUEST_TIMED_OUT, True)
+            while True:
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    await authenticate(channel, b"user alice")
+                    break
+            late = AuthenticateRequest(auth_bytes=b"user alice", exchange_id=kept.exchange_id)
+            assert (await failure(send(channel, metadata_of(late)))).code is ErrorCode.REQUEST_TIMED_OUT
+
+    run(main)
+
+
+@pytest.mark.parametrize("path", [AUTHENTICATE, CHECK, WATCH, "/tidelog.v1.AdminService/CreateTopics", "/none"])
+def test_message_of_a_caller_without_a_login_is_not_received(path: str) -> None:
+    """gRPC has room for the beginning of a message; the rest is not sent before the server reads it."""
+
+    async def main() -> None:
+        server = grpc.aio.server(options=server_options(100 << 20))
+        sessions = sessions_of()
+        sessions.add_to(server)
+        add_servicer(server, None, HEALTH, health.aio.HealthServicer())
+        admin = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"]
+        table: dict[str, Method] = {each.name: Call(_unreached, Message, Message) for each in admin.methods}
+        Service(admin, table).add_to(server, Intake(Charge(ByteBudget(1 << 20))), sessions.identify)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        assert await sent_of_message(port, path, size=16 << 20) <= 1 << 20
+        await server.stop(0)
+
+    run(main)
+
+
+async def _unreached(request: object, caller: Caller) -> Any:
+    raise AssertionError("a call without a login has reached a handler")
 
 
 def test_client_with_sasl_learns_that_the_listener_has_none() -> None:
