@@ -1,8 +1,8 @@
-"""Tidelog's Spark source: ``format("tidelog")``, and a local session that finds its Java.
+"""Tidelog in Spark: the data source ``format("tidelog")``, and sessions that know it.
 
-Requires ``pip install tidelog[spark]`` and Java 17 or newer.
+Requires ``pip install tidelog[spark]``.
 """
 
-from tidelog_spark import TidelogDataSource, spark_session
+from tidelog_spark import TidelogDataSource, register, session
 
-__all__ = ["TidelogDataSource", "spark_session"]
+__all__ = ["TidelogDataSource", "register", "session"]

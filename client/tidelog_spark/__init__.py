@@ -1,9 +1,9 @@
-"""The Spark data source ``format("tidelog")``, and a local session that finds its own Java.
+"""The Spark data source ``format("tidelog")``, and sessions that know it.
 
-Needs ``pip install tidelog[spark]`` and Java 17 or newer.
+Needs ``pip install tidelog[spark]``.
 """
 
-from tidelog_spark.session import spark_session
+from tidelog_spark.local_session import register, session
 from tidelog_spark.source import TidelogDataSource
 
-__all__ = ["TidelogDataSource", "spark_session"]
+__all__ = ["TidelogDataSource", "register", "session"]

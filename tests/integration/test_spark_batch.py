@@ -242,5 +242,5 @@ def test_block_of_the_readme_shows_the_records(
     append_values(fake, "orders", 0, range(7, 8))
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     [block] = [b for b in blocks_of(readme) if b.language == "python" and "spark.read" in b.text]
-    exec(block.text.replace("localhost:9094", fake.bootstrap_servers), {"spark": spark})
+    exec(block.text.replace("localhost:9094", fake.bootstrap_servers), {})
     assert "|    7|     0|" in capsys.readouterr().out

