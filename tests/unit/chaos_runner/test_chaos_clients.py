@@ -19,7 +19,7 @@ from tidelog_chaos.checker import check
 from tidelog_chaos.history import HistoryWriter, read_history
 from tidelog_chaos.metrics import Meter, latency_summary
 from tidelog_chaos.workload import QueueWorkload, SubscribeWorkload, WorkloadSettings, load_library
-from tidelog_chaos.workload.confluent import translate_error
+from tidelog_chaos.workload.confluent.values import translate_error
 from tidelog_chaos.workload.keys import Keys, key_of, partition_of
 from tidelog_chaos.workload.library import Committed, Delivered, Rebalanced, TidelogLibrary, send_outcome
 from tidelog_chaos.workload.observer import logged_offset

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidelog_chaos.workload.own_thread import OwnThread
+from tidelog_chaos.workload.confluent.own_thread import OwnThread
 
 
 @pytest.fixture
 def own() -> Iterator[OwnThread]:
-    made = OwnThread("own", 10)
+    made = OwnThread("own")
     yield made
     made.end()
 
@@ -25,14 +25,14 @@ class Thing:
 
 
 def test_own_thread_returns_and_raises_what_a_call_does(own: OwnThread) -> None:
-    assert own.run(lambda: 7) == 7
+    assert own.run(lambda: 7, 10) == 7
     with pytest.raises(ValueError, match="failed"):
-        own.run(Thing().fail)
-    assert own.run(threading.current_thread) is not threading.current_thread()
+        own.run(Thing().fail, 10)
+    assert own.run(threading.current_thread, 10) is not threading.current_thread()
 
 
 def test_own_thread_makes_a_call_from_a_callback_at_once(own: OwnThread) -> None:
-    assert own.run(lambda: own.run(lambda: 7)) == 7
+    assert own.run(lambda: own.run(lambda: 7, 10), 10) == 7
 
 
 def test_own_thread_keeps_nothing_of_a_call_that_ended_or_failed(own: OwnThread) -> None:
@@ -41,18 +41,18 @@ def test_own_thread_keeps_nothing_of_a_call_that_ended_or_failed(own: OwnThread)
     gc.disable()
     try:
         with pytest.raises(ValueError, match="failed"):
-            own.run(thing.fail)
-        own.run(lambda: None)
+            own.run(thing.fail, 10)
+        own.run(lambda: None, 10)
         owners = [thing]
         del thing
-        own.run(owners.clear)
+        own.run(owners.clear, 10)
         assert end() is None
     finally:
         gc.enable()
 
 
 def test_own_thread_gives_up_a_call_that_does_not_end_and_keeps_what_it_needs() -> None:
-    own, released = OwnThread("own", 0.05), threading.Event()
+    own, released = OwnThread("own"), threading.Event()
     thing = Thing()
     end = weakref.ref(thing)
     owners = [thing]
@@ -64,7 +64,7 @@ def test_own_thread_gives_up_a_call_that_does_not_end_and_keeps_what_it_needs() 
         del kept
 
     with pytest.raises(TimeoutError, match="it has not ended"):
-        own.run(hang)
+        own.run(hang, 0.05)
     assert end() is not None
     released.set()
     own.end()

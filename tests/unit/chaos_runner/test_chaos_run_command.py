@@ -114,7 +114,8 @@ def test_driver_refuses_faults_that_a_shared_loopback_cannot_have(tmp_path: Path
 def test_run_command_says_what_to_install_for_clients_that_are_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "tidelog_chaos.workload.confluent", raising=False)
+    for name in [name for name in sys.modules if name.startswith("tidelog_chaos.workload.confluent")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     result = CliRunner().invoke(app, ["chaos", "run", "--output", str(tmp_path / "run"), *CONFLUENT])
     assert result.exit_code == 1

@@ -20,17 +20,16 @@ class OwnThread:
     nor the traceback of an error keeps a reference, so that an object that ends with its last owner does.
     """
 
-    def __init__(self, name: str, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=_serve, args=(self._calls,), name=name, daemon=True)
         self._thread.start()
 
-    def run(self, call: Callable[[], T]) -> T:
+    def run(self, call: Callable[[], T], timeout_s: float) -> T:
         """Return or raise the result of a call; in the thread itself, as in a callback, the call is made directly.
 
         Raises:
-            TimeoutError: It has not ended in time.
+            TimeoutError: It has not ended after ``timeout_s``.
         """
         if threading.current_thread() is self._thread:
             return call()
@@ -38,9 +37,9 @@ class OwnThread:
         self._calls.put((call, answers))
         del call
         try:
-            result, error = answers.get(timeout=self._timeout_s)
+            result, error = answers.get(timeout=timeout_s)
         except Empty:
-            raise TimeoutError(f"it has not ended in {self._timeout_s:g} s") from None
+            raise TimeoutError(f"it has not ended in {timeout_s:g} s") from None
         try:
             if error is not None:
                 raise error
