@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 _MARK = "TIDELOG_CHAOS_ISOLATED"
+_COMMAND_S = 30.0
 
 
 def is_isolated() -> bool:
@@ -53,7 +54,10 @@ def run(*command: str) -> None:
 
     Ctrl-C does not reach it: a command is done or undone as a whole.
     """
-    done = subprocess.run(command, capture_output=True, text=True, process_group=0)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, process_group=0, timeout=_COMMAND_S)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"{' '.join(command)}: it has not ended after {_COMMAND_S:.0f} s") from None
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
 

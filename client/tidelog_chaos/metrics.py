@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tidelog_chaos.background import BackgroundThread
+from tidelog_chaos.background import ENDS_S, BackgroundThread
 
 Outcome = Literal["ok", "info", "fail"]
 
@@ -116,9 +116,9 @@ class Recorder(BackgroundThread):
         self.records = 0
         self.ok_per_s = 0
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = ENDS_S) -> None:
         """Write the remaining counts and end."""
-        super().stop()
+        super().stop(timeout_s)
         self._file.close()
 
     def _run(self) -> None:

@@ -10,10 +10,12 @@ the history is checked. Each phase records its results in the run's directory, s
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import hashlib
 import json
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -26,6 +28,8 @@ from typing import Any
 from rich.console import Console
 
 from tidelog.admin import AdminClient
+from tidelog_chaos.background import BackgroundThread, StillRunningError
+from tidelog_chaos.deadline import Deadline
 from tidelog_chaos.drivers.driver import FaultDriver
 from tidelog_chaos.faults import Nemesis, PlannedFault, draw_plan
 from tidelog_chaos.history import HistoryWriter
@@ -57,6 +61,11 @@ _WORKLOADS: Mapping[str, type[QueueWorkload | SubscribeWorkload | TransactionsWo
 }
 _START_S = 60.0
 _RECOVERY_S = 120.0
+_ENDS_S = 180.0
+"""The limit of everything between the faults and the final reads; each wait in between has one of its own."""
+_HEALS_S = 180.0
+"""The limits of the nemesis: ending its thread, the active faults and the moves."""
+_MARGIN_S = 60.0
 _CALM_S = 3.0
 _TICK_S = 0.25
 
@@ -100,7 +109,7 @@ def run_chaos(settings: RunSettings, driver: FaultDriver, console: Console) -> R
             _Run(settings, driver, library, plan, progress, outcome).run()
         finally:
             _write_run(settings, library, plan, outcome, started)
-    _keep_logs(settings)
+            _keep_logs(settings)
     return outcome
 
 
@@ -159,11 +168,12 @@ class _Run:
     def _run_phases(
         self, history: HistoryWriter, workload: Workload, watch: Watch, nemesis: Nemesis, recorder: Recorder
     ) -> None:
-        def phase(name: str, text: str) -> None:
+        def phase(name: str, text: str, limit_s: float | None) -> None:
             self._outcome.phases_s[name] = round(history.now_ns() / 1e9, 3)
             self._progress.phase(text)
+            _end_process_after(limit_s)
 
-        phase("start", "starting the workload")
+        phase("start", "starting the workload", 3 * _START_S)
         try:
             workload.start()
             watch.start()
@@ -171,27 +181,35 @@ class _Run:
             missing = watch.wait_whole(_START_S)
             if missing:
                 raise TimeoutError(f"the cluster was not whole after {_START_S:.0f} s: {missing}")
-            phase("faults", "faults" if self._plan else "no faults")
+            phase("faults", "faults" if self._plan else "no faults", self._settings.duration_s + _HEALS_S)
             self._let_it_rage(workload, nemesis, recorder)
-            phase("recovery", "waiting for the cluster to be whole")
+            phase("recovery", "waiting for the cluster to be whole", _RECOVERY_S)
+            deadline = Deadline(_ENDS_S)
             self._wait_recovered(watch)
             time.sleep(_CALM_S)
-            phase("last-writes", "waiting for the last writes")
-            self._outcome.problems += workload.stop_writing()
-            phase("final-reads", "reading everything")
+            phase("last-writes", "waiting for the last writes", _ENDS_S)
+            self._outcome.problems += workload.stop_writing(deadline)
+            phase("final-reads", "reading everything", None)
             self._read_everything(workload)
         except BaseException:
             workload.give_up()
             raise
         finally:
-            watch.stop()
-            recorder.stop()
+            _end_process_after(None)
+            self._stop(watch, recorder)
             self._outcome.errors = workload.errors
             self._outcome.sends = {str(outcome): count for outcome, count in recorder.sends.items()}
             self._outcome.records_polled = recorder.records
-        phase("replicas", "comparing the replicas")
+        phase("replicas", "comparing the replicas", None)
         self._note_failures(nemesis)
         self._compare_replicas(workload)
+
+    def _stop(self, *threads: BackgroundThread) -> None:
+        for thread in threads:
+            try:
+                thread.stop()
+            except StillRunningError as error:
+                self._problem(str(error))
 
     def _noted(self, history: HistoryWriter) -> Callable[[str, Any], object]:
         def note(f: str, value: Any) -> None:
@@ -226,7 +244,7 @@ class _Run:
     def _read_everything(self, workload: Workload) -> None:
         try:
             self._outcome.high_watermarks, behind = workload.finish()
-        except TidelogError as error:
+        except (TidelogError, TimeoutError) as error:
             self._problem(f"the final reads failed: {error}")
             return
         if behind:
@@ -254,6 +272,16 @@ class _Run:
 
     def _problem(self, text: str) -> None:
         self._outcome.problems.append(text)
+
+
+def _end_process_after(limit_s: float | None) -> None:
+    """End the process, with the stacks of all its threads as its last output, if a phase goes on beyond its limit.
+
+    The waits of a phase have limits of their own, which they report; this is for a call that never ends.
+    """
+    faulthandler.cancel_dump_traceback_later()
+    if limit_s is not None and sys.__stderr__ is not None:
+        faulthandler.dump_traceback_later(limit_s + _MARGIN_S, exit=True, file=sys.__stderr__)
 
 
 def _take_directory(settings: RunSettings) -> None:

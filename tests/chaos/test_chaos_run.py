@@ -15,7 +15,8 @@ from tidelog_chaos import isolation
 
 TIDELOG = [sys.executable, "-c", "from tidelog_cli.main import main; main()"]
 FILES = {"history.jsonl", "metrics.jsonl", "replicas.json", "report.html", "run.json", "verdict.json", "logs"}
-TIMEOUT_S = 240
+TIMEOUT_S = 420
+"""A run that goes wrong reports what it waited for in less; a good one takes a minute."""
 
 
 def chaos(output: Path, *options: str) -> subprocess.CompletedProcess[str]:

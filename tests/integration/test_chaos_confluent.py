@@ -13,6 +13,7 @@ from tidelog.admin import AdminClient, ConsumerGroupTopicPartitions, NewTopic
 from tidelog.message import OFFSET_INVALID, TopicPartition
 from tidelog.testing import LocalCluster
 from tidelog_chaos.checker import check
+from tidelog_chaos.deadline import Deadline
 from tidelog_chaos.history import HistoryWriter, Op, read_history
 from tidelog_chaos.metrics import Meter
 from tidelog_chaos.verdict import Verdict
@@ -47,7 +48,7 @@ def run(
         workload.start()
         wait_for(lambda: f"{prefix}-2-0" in workload.keys.written, "the second topics to be written to", 15)
         wait_for(lambda: is_enough(_whole_lines(path)), "the history to have what the test needs", 30)
-        assert workload.stop_writing() == []
+        assert workload.stop_writing(Deadline(60)) == []
         ends, behind = workload.finish()
     assert behind == []
     assert sum(ends.values()) > 300

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tidelog.cluster import ClusterClient, Connection, Coordinators
 from tidelog.cluster.answers import error_of
-from tidelog.cluster.attempts import Outcomes, ask_until_settled
+from tidelog.cluster.attempts import Outcomes, ask_until_settled, last_answer
 from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.coordinator import MOVED
 from tidelog_foundation.errors import TidelogError
@@ -113,11 +113,12 @@ async def _ask_node(
     with ReportedWait(f"the {listed} of node {node_id}") as wait:
         attempt = 0
         response: Any = None
+        error: TidelogError | None = None
         while True:
             try:
                 response = await cluster.connection(node_id).call(call)
             except TidelogError as failure:
-                error: TidelogError | None = failure
+                error = last_answer(failure, error, deadline_ms)
             else:
                 error = error_of(response)
             attempt += 1

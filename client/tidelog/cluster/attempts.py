@@ -24,6 +24,7 @@ T = TypeVar("T")
 TopicPartitionKey = tuple[str, int]
 Outcomes = Mapping[K, T | TidelogError]
 _MOST_NAMES = 3
+_NO_ANSWER = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode._TIMED_OUT})
 
 AskRound = Callable[[frozenset[K], float], Awaitable[Outcomes[K, T]]]
 """Requests these items once, within a timeout in milliseconds."""
@@ -48,10 +49,12 @@ async def ask_until_settled(
     missing = frozenset(keys)
     deadline_ms = now_ms() + timeout_ms
     outcomes: dict[K, T | TidelogError] = {}
+    refused: dict[K, TidelogError] = {}
     attempt = 0
     with ReportedWait(f"an answer about {_named(missing)}") as wait:
         while missing:
-            found = await _one_round(missing, ask, max(deadline_ms - now_ms(), 1))
+            answers = await _one_round(missing, ask, max(deadline_ms - now_ms(), 1))
+            found = {key: last_answer(outcome, refused.get(key), deadline_ms) for key, outcome in answers.items()}
             attempt += 1
             wait_ms = backoff.wait_ms(attempt)
             is_over = now_ms() + wait_ms >= deadline_ms
@@ -62,9 +65,17 @@ async def ask_until_settled(
             if needs_all and any(isinstance(outcome, TidelogError) for outcome in settled.values()):
                 break
             if missing:
+                refused = {key: error for key, error in found.items() if isinstance(error, TidelogError)}
                 wait.note(next(found[key] for key in missing))
                 await asyncio.sleep(wait_ms / 1000)
     return outcomes
+
+
+def last_answer(outcome: T | TidelogError, before: TidelogError | None, deadline_ms: float) -> T | TidelogError:
+    """Return the outcome of an attempt, or the error of the one before if the deadline cut this attempt short."""
+    if before is None or not isinstance(outcome, TidelogError) or now_ms() < deadline_ms:
+        return outcome
+    return before if outcome.code in _NO_ANSWER else outcome
 
 
 async def _one_round(missing: frozenset[K], ask: AskRound[K, T], left_ms: float) -> Mapping[K, T | TidelogError]:

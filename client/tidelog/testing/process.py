@@ -18,6 +18,8 @@ from tidelog_foundation.waiting import ReportedBlock
 PROPERTIES_FILE = "server.properties"
 """The name of a process's configuration file in its directory."""
 _LOG_TAIL_LINES = 12
+_GONE_S = 60.0
+"""A killed process is gone sooner, unless the kernel cannot end it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +208,17 @@ class ProcessHandle:
         )
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait until the process has ended."""
+        """Send SIGKILL, and wait until the process has ended.
+
+        Raises:
+            RuntimeError: The process still exists after a minute.
+        """
         self._end(signal.SIGKILL)
-        with ReportedBlock(f"{self.name} to be gone after SIGKILL"):
-            self.wait()
+        try:
+            with ReportedBlock(f"{self.name} to be gone after SIGKILL"):
+                self.wait(_GONE_S)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{self.name} still exists {_GONE_S:.0f} s after SIGKILL") from None
 
     def pause(self) -> None:
         """Send SIGSTOP: the process keeps its connections and does nothing."""

@@ -24,6 +24,7 @@ _TUN = Path("/dev/net/tun")
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 _DEVICE, _TUNNEL = "eth0", "delay0"
 _LARGEST_PACKET = 65_536
+_ANSWER_S = 15.0
 
 
 class DelayLine:
@@ -40,12 +41,18 @@ class DelayLine:
             process_group=0,  # Ctrl-C goes to the runner, which ends this process
         )
         assert self._process.stdout is not None
-        if self._process.stdout.readline() != "ready\n":
+        is_told = select.select([self._process.stdout], [], [], _ANSWER_S)[0]
+        if not is_told or self._process.stdout.readline() != "ready\n":
             raise RuntimeError(f"no packet can be delayed: {self.end()}")
 
     def end(self) -> str:
         """Stop delaying packets; return the error output of the process."""
-        return self._process.communicate()[1].strip()
+        try:
+            return self._process.communicate(timeout=_ANSWER_S)[1].strip()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            return f"the process did not end in {_ANSWER_S:.0f} s"
 
 
 def has_tun() -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tidelog.testing.local import LocalCluster, divide_settings
 from tidelog.testing.process import Place, ProcessHandle
 from tidelog_chaos.background import BackgroundThread
+from tidelog_chaos.deadline import Deadline
 from tidelog_chaos.drivers.credentials import change_credentials
 from tidelog_chaos.drivers.disks import SmallDisk
 from tidelog_chaos.drivers.driver import FaultDriver, Member
@@ -189,7 +190,8 @@ class LocalDriver(FaultDriver):
         nodes = [process for process in self._processes() if process.name.startswith("node")]
         for node in nodes:
             node.terminate()
-        codes = [node.wait_or_kill(_STOP_S) for node in nodes]
+        deadline = Deadline(_STOP_S)
+        codes = [node.wait_or_kill(deadline.left_s) for node in nodes]
         return all(code in _ENDS_OF_A_STOP for code in codes)
 
     def replica_folders(self, partition: str) -> Mapping[str, Path]:

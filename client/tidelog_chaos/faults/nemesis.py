@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidelog_chaos.background import BackgroundThread
+from tidelog_chaos.background import ENDS_S, BackgroundThread
 from tidelog_chaos.drivers.driver import FaultDriver, Member
 from tidelog_chaos.faults.plan import PlannedFault
 from tidelog_chaos.faults.strikes import ActiveFault, ClusterWatch, ReplicaMover, Strikes
@@ -52,9 +52,13 @@ class Nemesis(BackgroundThread):
         """The active faults, in words."""
         return [fault.description for fault in list(self._active)]
 
-    def stop(self) -> None:
-        """Begin no more faults, and end the active ones; raise the error of the thread."""
-        super().stop()
+    def stop(self, timeout_s: float = ENDS_S) -> None:
+        """Begin no more faults, and end the active ones; raise the error of the thread.
+
+        Raises:
+            StillRunningError: The driver has not begun or ended a fault in time; those that are active remain.
+        """
+        super().stop(timeout_s)
         self.heal()
         if self.error is not None:
             raise self.error

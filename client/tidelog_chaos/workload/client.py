@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.message import Message
-from tidelog_chaos.background import BackgroundThread
+from tidelog_chaos.background import ENDS_S, BackgroundThread
 from tidelog_chaos.history import HistoryWriter, Op
 from tidelog_chaos.metrics import Meter
 from tidelog_chaos.workload.keys import Keys, key_of
@@ -50,12 +50,16 @@ class Client(BackgroundThread):
 
     def give_up(self) -> None:
         """Stop without waiting."""
-        self._stopping.set()
+        self.request_stop()
         self._crashing.set()
 
-    def stop(self) -> None:
-        """Stop, wait for pending operations, and crash; raises the error of the thread."""
-        super().stop()
+    def stop(self, timeout_s: float = ENDS_S) -> None:
+        """Stop, wait for pending operations, and crash; raises the error of the thread.
+
+        Raises:
+            StillRunningError: An operation has not ended in time.
+        """
+        super().stop(timeout_s)
         if self.error is not None:
             raise self.error
 

@@ -61,12 +61,11 @@ class Keys(BackgroundThread):
         self._create_next()
         super().start()
 
-    def stop(self) -> None:
-        """Stop creating topics."""
+    def request_stop(self) -> None:
+        """Create no more topics."""
         with self._lock:
-            self._stopping.set()
+            super().request_stop()
             self._is_wanted.set()
-        super().stop()
 
     @property
     def all(self) -> list[str]:
@@ -111,7 +110,7 @@ class Keys(BackgroundThread):
             try:
                 self._create_next()
                 self._has_created()
-            except TidelogError as error:
+            except (TidelogError, TimeoutError) as error:
                 logger.info("the next topics are not there yet: %s", error)
                 self._stopping.wait(_PAUSE_S)
 
@@ -136,14 +135,16 @@ def create_topics(
     """Create topics; accept those that an earlier attempt created.
 
     Raises:
-        TidelogError: One cannot be created now.
+        TidelogError, TimeoutError: One cannot be created now.
     """
     futures = admin.create_topics(
         [NewTopic(name, partitions, factor, config=config) for name in names], operation_timeout=_CREATE_TIMEOUT_S
     )
-    for future in futures.values():
+    for name, future in futures.items():
         try:
             future.result(timeout=2 * _CREATE_TIMEOUT_S)
+        except TimeoutError:
+            raise TimeoutError(f"the topic {name} was not created in {2 * _CREATE_TIMEOUT_S:.0f} s") from None
         except TidelogError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise

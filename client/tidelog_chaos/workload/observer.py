@@ -15,6 +15,7 @@ from tidelog.admin import AdminClient, ConsumerGroupTopicPartitions
 from tidelog.consumer import Consumer
 from tidelog.message import OFFSET_BEGINNING, OFFSET_INVALID, Message, TopicPartition
 from tidelog_chaos.background import BackgroundThread
+from tidelog_chaos.deadline import Deadline
 from tidelog_chaos.workload.group_notes import GroupNotes
 from tidelog_chaos.workload.keys import Keys, key_of, partition_of
 from tidelog_foundation.errors import TidelogError
@@ -46,24 +47,23 @@ class Observer(BackgroundThread):
         self._is_at_ends = threading.Event()
         super().__init__(_NAME)
 
-    def wait_committed(self, ends: Mapping[str, int], timeout_s: float) -> dict[str, int | None]:
+    def wait_committed(self, ends: Mapping[str, int], deadline: Deadline) -> dict[str, int | None]:
         """Wait until the group has committed all of these ends; return the commits of unfinished keys."""
-        deadline_s = time.monotonic() + timeout_s
         committed: dict[str, int | None] = {}
         while True:
             since_ns = self._notes.now_ns()
             try:
                 found = self._ask()
-            except TidelogError:
+            except (TidelogError, TimeoutError):
                 found = {}
             self._notes.committed(_NAME, since_ns, found)
             committed |= found
             behind = {key: committed.get(key) for key, end in ends.items() if (committed.get(key) or 0) < end}
-            if not behind or time.monotonic() > deadline_s:
+            if not behind or deadline.is_over:
                 return behind
             time.sleep(_PAUSE_S)
 
-    def wait_read(self, timeout_s: float) -> int | None:
+    def wait_read(self, deadline: Deadline) -> int | None:
         """Wait until everything now in the log is read; return that time of the history, None on a timeout.
 
         It is 0 for a cluster without a log of groups, such as the fake.
@@ -71,12 +71,14 @@ class Observer(BackgroundThread):
         Raises:
             TidelogError: The cluster does not return the end of the log.
         """
-        read_ns, partitions = self._notes.now_ns(), self._partitions(timeout_s)
+        read_ns, partitions = self._notes.now_ns(), self._partitions(deadline.left_s)
         if not partitions:
             return 0
         with Consumer({**self._servers, "isolation.level": "read_uncommitted"}) as consumer:
-            self._ends = {at.partition: consumer.get_watermark_offsets(at, timeout=timeout_s)[1] for at in partitions}
-        return read_ns if self._is_at_ends.wait(timeout_s) else None
+            self._ends = {
+                at.partition: consumer.get_watermark_offsets(at, timeout=deadline.left_s)[1] for at in partitions
+            }
+        return read_ns if self._is_at_ends.wait(deadline.left_s) else None
 
     def _ask(self) -> dict[str, int | None]:
         partitions = [TopicPartition(*partition_of(key)) for key in self._keys.all]

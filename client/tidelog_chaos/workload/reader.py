@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidelog.message import OFFSET_BEGINNING, OFFSET_INVALID, TopicPartition
+from tidelog_chaos.background import BackgroundThread
 from tidelog_chaos.workload.client import Poller, Shared
 from tidelog_chaos.workload.keys import key_of, partition_of
 from tidelog_chaos.workload.library import RunConsumer
 
 _AT_MOST = 500
-_AT_MOST_IN_THE_END = 2_000
+AT_MOST_IN_THE_END = 2_000
 _STALLED_S = 60.0
+_MARGIN_S = 30.0
+_LOOK_S = 0.25
 
 
 class Reader(Poller):
@@ -22,25 +25,41 @@ class Reader(Poller):
     def __init__(self, name: str, config: Mapping[str, Any], shared: Shared) -> None:
         super().__init__(name, {**config, "auto.offset.reset": "error"}, shared)
         self._assigned: list[str] = []
+        self.progress_s = time.monotonic()
+        """The time of the latest progress of :meth:`read_everything`, on the monotonic clock."""
 
     def read_everything(self, ends: Mapping[str, int]) -> list[str]:
         """Return as a new consumer, assign everything, seek to the beginning and poll to the given end of each key.
 
-        Return the keys whose end was not reached before a minute passed without a new record.
+        A consumer that fails is replaced by a new one. Return the keys whose end was not reached before a minute passed
+        without a new record.
         """
-        with self._library.consumer(self._config) as consumer:
-            self._assign(consumer, sorted(ends), seek_to_beginning=True)
-            behind = {key: end for key, end in ends.items() if end > 0}
-            progress_s = time.monotonic()
-            while behind and time.monotonic() - progress_s < _STALLED_S:
-                if self._poll(consumer, _AT_MOST_IN_THE_END):
-                    progress_s = time.monotonic()
-                positions = consumer.position([TopicPartition(*partition_of(key)) for key in behind])
-                for at in positions:
-                    if at.offset != OFFSET_INVALID and at.offset >= behind[key_of(at.topic, at.partition)]:
-                        del behind[key_of(at.topic, at.partition)]
-        self._crash()
-        return sorted(behind)
+        self.progress_s = time.monotonic()
+        while True:
+            self._crashing.clear()
+            with self._library.consumer(self._config) as consumer:
+                self._assign(consumer, sorted(ends), seek_to_beginning=True)
+                behind = self._read_to(consumer, ends)
+            self._crash()
+            if not behind or self._is_stalled:
+                return sorted(behind)
+            time.sleep(_LOOK_S)
+
+    def _read_to(self, consumer: RunConsumer, ends: Mapping[str, int]) -> set[str]:
+        """Poll until the end of each key is reached or the consumer fails; return the keys that are left."""
+        behind = {key: end for key, end in ends.items() if end > 0}
+        while behind and not (self._is_stalled or self._crashing.is_set()):
+            if self._poll(consumer, AT_MOST_IN_THE_END):
+                self.progress_s = time.monotonic()
+            positions = consumer.position([TopicPartition(*partition_of(key)) for key in behind])
+            for at in positions:
+                if at.offset != OFFSET_INVALID and at.offset >= behind[key_of(at.topic, at.partition)]:
+                    del behind[key_of(at.topic, at.partition)]
+        return set(behind)
+
+    @property
+    def _is_stalled(self) -> bool:
+        return time.monotonic() - self.progress_s > _STALLED_S
 
     def _live(self) -> None:
         """Read with one consumer, from the beginning of the current keys."""
@@ -65,3 +84,34 @@ class Reader(Poller):
     def _crash(self) -> None:
         super()._crash()
         self._assigned = []
+
+
+class FinalRead(BackgroundThread):
+    """A reader's :meth:`~Reader.read_everything` in a thread, so that a call that does not end leaves the run alone."""
+
+    def __init__(self, reader: Reader, ends: Mapping[str, int]) -> None:
+        super().__init__("final read")
+        self._reader = reader
+        self._ends = ends
+        self._behind: list[str] | None = None
+        self._error: Exception | None = None
+
+    def wait(self) -> list[str]:
+        """Return the keys whose end was not reached; all if the reader makes no progress and does not end.
+
+        Raises:
+            TidelogError: The reader failed.
+        """
+        while self._thread.is_alive():
+            self._thread.join(_LOOK_S)
+            if time.monotonic() - self._reader.progress_s > _STALLED_S + _MARGIN_S:
+                return sorted(self._ends)
+        if self._error is not None:
+            raise self._error
+        return self._behind or []
+
+    def _run(self) -> None:
+        try:
+            self._behind = self._reader.read_everything(self._ends)
+        except Exception as error:  # noqa: BLE001  # the outermost loop of the thread: wait() raises it
+            self._error = error

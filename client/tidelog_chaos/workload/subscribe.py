@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog_chaos.deadline import Deadline
 from tidelog_chaos.workload.group_notes import GroupNotes
 from tidelog_chaos.workload.member import Member
 from tidelog_chaos.workload.observer import OFFSETS_TOPIC, Observer
@@ -50,21 +51,23 @@ class SubscribeWorkload(Workload):
     def give_up(self) -> None:
         """End everything without waiting for it."""
         super().give_up()
-        self._observer.stop()
+        self._observer.request_stop()
 
-    def _drain(self) -> list[str]:
+    def _drain(self, deadline: Deadline) -> list[str]:
         """Let the group commit the end of every partition, and read its log to the end."""
+        return self._wait_drained(deadline) + self._end([self._observer], deadline)
+
+    def _wait_drained(self, deadline: Deadline) -> list[str]:
+        limit = deadline.within(_DRAIN_S)
         try:
             ends = self._ends()
-            behind = self._observer.wait_committed(ends, _DRAIN_S)
-            logged_ns = self._observer.wait_read(_LOG_S)
+            behind = self._observer.wait_committed(ends, limit)
+            logged_ns = self._observer.wait_read(deadline.within(_LOG_S))
         except TidelogError as error:
             return [f"it was not to be known how far the group has come: {error}"]
-        finally:
-            self._observer.stop()
         if behind:
             places = ", ".join(f"{key} at {at} of {ends[key]}" for key, at in sorted(behind.items()))
-            return [f"the group had not committed the end of all partitions after {_DRAIN_S:.0f} s: {places}"]
+            return [f"the group had not committed the end of all partitions after {limit.limit_s:.0f} s: {places}"]
         if logged_ns is None:
             return [f"the log of the groups was not read to its end in {_LOG_S:.0f} s"]
         self._notes.drained(ends, logged_ns)

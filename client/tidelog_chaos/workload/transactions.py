@@ -15,12 +15,15 @@ from typing import Any
 
 from tidelog.admin import ConsumerGroupTopicPartitions, IsolationLevel, OffsetSpec
 from tidelog.message import OFFSET_INVALID, Message, TopicPartition
+from tidelog_chaos.deadline import Deadline
 from tidelog_chaos.history import TRANSACTIONS, Op
 from tidelog_chaos.workload.client import Client
 from tidelog_chaos.workload.keys import Keys, key_of, partition_of
+from tidelog_chaos.workload.library import RunConsumer
 from tidelog_chaos.workload.observer import OFFSETS_TOPIC, STATE_TOPIC
-from tidelog_chaos.workload.reader import Reader
+from tidelog_chaos.workload.reader import AT_MOST_IN_THE_END, Reader
 from tidelog_chaos.workload.settings import group_config, transactional_config, transactional_consumer
+from tidelog_chaos.workload.transaction_states import describe_transactions
 from tidelog_chaos.workload.transactional import TransactionalWriter
 from tidelog_chaos.workload.transformer import Transformer
 from tidelog_chaos.workload.workload import Workload
@@ -36,8 +39,8 @@ _START_S = 30.0
 _RESET = "auto.offset.reset"
 _DRAIN_S = 90.0
 _MARGIN_S = 60.0
-_STALLED_S = 60.0
-_AT_MOST = 2_000
+_OFFSETS_S = 30.0
+_READ_S = 30.0
 
 
 class TransactionsWorkload(Workload):
@@ -90,15 +93,15 @@ class TransactionsWorkload(Workload):
         self._start_clients()
         self._observer.start()
 
-    def stop_writing(self) -> list[str]:
+    def stop_writing(self, deadline: Deadline) -> list[str]:
         """Stop all clients, wait until every transaction has ended, and note the group's offsets."""
-        problems = super().stop_writing()
+        problems = super().stop_writing(deadline)
         self._observing.set()
         try:
-            self._settle()
-            self._note_offsets("ended", _MARGIN_S)
-        except TidelogError as error:
-            problems.append(f"the end of the transactions cannot be known: {error}")
+            problems += self._settle(deadline)
+            self._note_offsets("ended", deadline.within(_OFFSETS_S))
+        except (TidelogError, TimeoutError) as error:
+            problems.append(f"the end of the transactions cannot be known: {error}; {self._states()}")
         return problems
 
     def give_up(self) -> None:
@@ -106,47 +109,53 @@ class TransactionsWorkload(Workload):
         self._observing.set()
         super().give_up()
 
-    def _drain(self) -> list[str]:
+    def _drain(self, deadline: Deadline) -> list[str]:
         """Let the group transform every committed record of its inputs."""
-        deadline_s = time.monotonic() + _DRAIN_S
+        limit = deadline.within(_DRAIN_S)
         left = self._left()
-        while left and time.monotonic() < deadline_s:
+        while left and not limit.is_over:
             time.sleep(_OBSERVE_S / 4)
             left = self._left()
-        for transformer in self._transformers:
-            transformer.stop()
-        places = ", ".join(left)
-        return [f"the group had not transformed all of {places} after {_DRAIN_S:.0f} s"] if left else []
+        problems = []
+        if left:
+            places = ", ".join(f"{key} ({why})" for key, why in left.items())
+            text = f"the group had not transformed all of {places} after {limit.limit_s:.0f} s"
+            problems.append(f"{text}; {self._states()}")
+        return problems + self._end(self._transformers, deadline)
 
-    def _left(self) -> list[str]:
+    def _left(self) -> dict[str, str]:
         """Return the inputs that have an open transaction, or a committed record that the group did not transform.
 
-        All inputs are returned if that cannot be known now.
+        All inputs are returned if that cannot be known now. The values are the reasons.
         """
         inputs = self._inputs()
         try:
             behind = self._behind()
-            return [key for key in inputs if key in behind] or self._unread(inputs)
-        except TidelogError:
-            return inputs
+            open_inputs = [key for key in inputs if key in behind]
+            if open_inputs:
+                return {key: "stable up to {} of {}".format(*behind[key]) for key in open_inputs}
+            return self._unread(inputs)
+        except (TidelogError, TimeoutError) as error:
+            return dict.fromkeys(inputs, f"unknown: {error or 'no answer'}")
 
-    def _unread(self, inputs: Sequence[str]) -> list[str]:
+    def _unread(self, inputs: Sequence[str]) -> dict[str, str]:
         """Return an input with a record after the group's offset, if there is one; raise TidelogError if unknown."""
         partitions = [TopicPartition(*partition_of(key)) for key in inputs]
-        ended: set[str] = set()
+        left = set(inputs)
+        limit = Deadline(_READ_S)
         with self._shared.library.consumer({**self._group, "enable.partition.eof": True}) as consumer:
             consumer.incremental_assign(consumer.committed(partitions, timeout=_CALL_S))
-            while len(ended) < len(inputs):
-                messages = consumer.consume(len(inputs), timeout=_CALL_S)
-                if not messages:
-                    return list(inputs)
-                for message in messages:
+            while left and not limit.is_over:
+                for message in consumer.consume(len(inputs), timeout=min(_CALL_S, limit.left_s)):
                     error, key = message.error(), key_of(str(message.topic()), int(message.partition() or 0))
                     if error is None:
-                        return [key]
+                        return {key: f"the record at offset {message.offset()} is not transformed"}
                     if error.error_code() is ErrorCode._PARTITION_EOF:
-                        ended.add(key)
-        return []
+                        left.discard(key)
+        return dict.fromkeys(sorted(left), f"its end was not read in {_READ_S:.0f} s")
+
+    def _states(self) -> str:
+        return describe_transactions(self._admin, self._prefix, str(self._group["group.id"]))
 
     def _final_readers(self) -> Sequence[Reader]:
         config = {**self._clients_servers, **transactional_consumer(self._settings.consumer)}
@@ -182,11 +191,11 @@ class TransactionsWorkload(Workload):
         """Ask for the group's stable offsets from time to time."""
         while not self._observing.wait(_OBSERVE_S):
             try:
-                self._note_offsets("fetched", _CALL_S)
+                self._note_offsets("fetched", Deadline(_CALL_S))
             except TidelogError:
                 continue
 
-    def _note_offsets(self, f: str, timeout_s: float) -> None:
+    def _note_offsets(self, f: str, deadline: Deadline) -> None:
         """Record the group's stable offsets.
 
         Raises:
@@ -194,14 +203,14 @@ class TransactionsWorkload(Workload):
         """
         with self._shared.library.consumer(self._group) as consumer:
             partitions = [TopicPartition(*partition_of(key)) for key in self._inputs()]
-            deadline_s = time.monotonic() + timeout_s
             while True:
                 try:
                     found = consumer.committed(partitions, timeout=_CALL_S)
                     break
-                except TidelogError:
-                    if time.monotonic() > deadline_s:
+                except TidelogError as error:
+                    if deadline.is_over or error.error.fatal():
                         raise
+                    time.sleep(_OBSERVE_S / 4)
         offsets = {
             key_of(at.topic, at.partition): None if at.offset == OFFSET_INVALID else at.offset
             for at in found
@@ -209,18 +218,25 @@ class TransactionsWorkload(Workload):
         }
         self._shared.history.note(f, {"offsets": offsets}, process=TRANSACTIONS)
 
-    def _settle(self) -> None:
+    def _settle(self, deadline: Deadline) -> list[str]:
         """Wait until the last stable offset of each partition is its high watermark, and note those that stay behind.
+
+        Return a sentence about the transactions if there are such partitions.
 
         Raises:
             TidelogError: The offsets cannot be known.
+            TimeoutError: The deadline passes before the limit of transactions.
         """
         config = transactional_config(self._settings.producer, "")
         limit_s = int(config["transaction.timeout.ms"]) / 1_000 + _MARGIN_S
-        deadline_s = time.monotonic() + limit_s
-        while (behind := self._behind()) and time.monotonic() < deadline_s:
+        limit = deadline.within(limit_s)
+        while (behind := self._behind()) and not limit.is_over:
             time.sleep(_OBSERVE_S / 2)
+        places = ", ".join(f"{key} is stable up to {stable} of {high}" for key, (stable, high) in behind.items())
+        if behind and limit.limit_s < limit_s:
+            raise TimeoutError(f"{places} after {limit.limit_s:.0f} s; they may need {limit_s:.0f} s")
         self._shared.history.note("settled", {"limit_s": limit_s, "behind": behind}, process=TRANSACTIONS)
+        return [f"{places} after {limit_s:.0f} s; {self._states()}"] if behind else []
 
     def _behind(self) -> dict[str, list[int]]:
         stable, high = self._latest(IsolationLevel.READ_COMMITTED), self._latest(IsolationLevel.READ_UNCOMMITTED)
@@ -241,21 +257,14 @@ class _FinalReader(Reader):
         super().__init__(*arguments)
         self._ended: set[str] = set()
 
-    def read_everything(self, ends: Mapping[str, int]) -> list[str]:
-        """Return as a new consumer, assign everything, seek to the beginning and poll to the end of each key.
-
-        Return the keys whose end was not reached before a minute passed without a new record.
-        """
+    def _read_to(self, consumer: RunConsumer, ends: Mapping[str, int]) -> set[str]:
         behind = {key for key, end in ends.items() if end > 0}
-        with self._library.consumer(self._config) as consumer:
-            self._assign(consumer, sorted(ends), seek_to_beginning=True)
-            progress_s = time.monotonic()
-            while behind - self._ended and time.monotonic() - progress_s < _STALLED_S:
-                before = len(self._ended)
-                if self._poll(consumer, _AT_MOST) or len(self._ended) > before:
-                    progress_s = time.monotonic()
-        self._crash()
-        return sorted(behind - self._ended)
+        self._ended.clear()
+        while behind - self._ended and not (self._is_stalled or self._crashing.is_set()):
+            before = len(self._ended)
+            if self._poll(consumer, AT_MOST_IN_THE_END) or len(self._ended) > before:
+                self.progress_s = time.monotonic()
+        return behind - self._ended
 
     def _complete(self, invocation: Op, messages: Sequence[Message]) -> int:
         records = []

@@ -14,21 +14,24 @@ import random
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from tidelog.admin import AdminClient
 from tidelog.consumer import Consumer
 from tidelog.message import TopicPartition
+from tidelog_chaos.background import BackgroundThread, StillRunningError
+from tidelog_chaos.deadline import Deadline
 from tidelog_chaos.history import HistoryWriter
 from tidelog_chaos.metrics import Meter
 from tidelog_chaos.workload.client import Client, Shared
 from tidelog_chaos.workload.keys import Keys, create_topics, partition_of
 from tidelog_chaos.workload.library import Library
-from tidelog_chaos.workload.reader import Reader
+from tidelog_chaos.workload.reader import FinalRead, Reader
 from tidelog_chaos.workload.settings import WorkloadSettings, producer_config
 from tidelog_chaos.workload.writer import Writer
 
 _END_TIMEOUT_S = 60.0
+_CLIENTS_END_S = 75.0
+"""When no fault is active, the operations of a client end in less, and a call that never ends is given up in less."""
 
 
 class Workload(ABC):
@@ -88,26 +91,23 @@ class Workload(ABC):
         self.keys.start()
         self._start_clients()
 
-    def stop_writing(self) -> list[str]:
+    def stop_writing(self, deadline: Deadline) -> list[str]:
         """Wait for pending sends, and until the readers have read them as far as promised; then every process crashes.
 
-        Return a sentence for each promise that was not kept in time.
+        Return a sentence for each promise that was not kept, and each thread that did not end, in time.
         """
         self._stopping.set()
         if self._crashes.ident is not None:
-            self._crashes.join()
-        self.keys.stop()
-        for writer in self._writers:
-            writer.stop()
-        problems = self._drain()
-        for reader in self._readers:
-            reader.stop()
+            self._crashes.join(deadline.left_s)
+        problems = self._end([self.keys, *self._writers], deadline)
+        problems += self._drain(deadline)
+        problems += self._end(self._readers, deadline)
         return problems
 
     def give_up(self) -> None:
         """Stop everything without waiting, as after an error."""
         self._stopping.set()
-        self.keys.stop()
+        self.keys.request_stop()
         for client in self._clients:
             client.give_up()
 
@@ -117,10 +117,11 @@ class Workload(ABC):
         Raises:
             TidelogError: The cluster does not return the ends of the partitions.
         """
-        ends, readers = self._ends(), self._final_readers()
-        with ThreadPoolExecutor(len(readers) or 1, "final reader") as pool:
-            behind = list(pool.map(lambda reader: reader.read_everything(ends), readers))
-        return ends, sorted({key for keys in behind for key in keys})
+        ends = self._ends()
+        reads = [FinalRead(reader, ends) for reader in self._final_readers()]
+        for read in reads:
+            read.start()
+        return ends, sorted({key for read in reads for key in read.wait()})
 
     @abstractmethod
     def _make_readers(self) -> Sequence[Client]:
@@ -140,8 +141,24 @@ class Workload(ABC):
             client.start()
         self._crashes.start()
 
-    def _drain(self) -> list[str]:
+    def _drain(self, deadline: Deadline) -> list[str]:
         return []
+
+    @staticmethod
+    def _end(threads: Sequence[BackgroundThread], deadline: Deadline) -> list[str]:
+        """Stop threads; return a sentence for each that has not ended in time, whose client is given up."""
+        limit = deadline.within(_CLIENTS_END_S)
+        for thread in threads:
+            thread.request_stop()
+        problems = []
+        for thread in threads:
+            try:
+                thread.stop(limit.left_s)
+            except StillRunningError as error:
+                problems.append(f"after {limit.limit_s:.0f} s, {error}")
+                if isinstance(thread, Client):
+                    thread.give_up()
+        return problems
 
     @property
     def _clients(self) -> Sequence[Client]:
@@ -159,9 +176,10 @@ class Workload(ABC):
         )
 
     def _ends(self) -> dict[str, int]:
+        deadline = Deadline(_END_TIMEOUT_S)
         with Consumer({**self._servers, "isolation.level": "read_uncommitted"}) as consumer:
             return {
-                key: consumer.get_watermark_offsets(TopicPartition(*partition_of(key)), timeout=_END_TIMEOUT_S)[1]
+                key: consumer.get_watermark_offsets(TopicPartition(*partition_of(key)), timeout=deadline.left_s)[1]
                 for key in self.keys.all
             }
 

@@ -16,6 +16,7 @@ import pytest
 from tidelog.admin import AdminClient
 from tidelog.testing import FakeCluster
 from tidelog_chaos.checker import check
+from tidelog_chaos.deadline import Deadline
 from tidelog_chaos.history import HistoryWriter, read_history
 from tidelog_chaos.metrics import Meter, latency_summary
 from tidelog_chaos.workload import QueueWorkload, SubscribeWorkload, WorkloadSettings, load_library
@@ -198,7 +199,7 @@ def test_workload_writes_a_valid_history_of_all_that_its_clients_did(fake: FakeC
         )
         workload.start()
         time.sleep(4)
-        workload.stop_writing()
+        workload.stop_writing(Deadline(60))
         ends, behind = workload.finish()
     assert behind == []
     counts = meter.take()
@@ -265,7 +266,7 @@ def test_member_goes_on_with_a_new_consumer_when_one_is_at_its_end(fake: FakeClu
         workload = SubscribeWorkload(settings, library, servers, servers, admin, "chaos", history, Meter(), seed=1)
         workload.start()
         _wait(lambda: library.consumers > 1)
-        assert workload.stop_writing() == []
+        assert workload.stop_writing(Deadline(60)) == []
     assert workload.errors["_FATAL"] > 1
     with path.open() as lines:
         assert {op.type for op in read_history(lines) if op.f == "subscribe"} == {"invoke", "fail"}
@@ -278,7 +279,7 @@ def test_writer_goes_on_with_a_new_producer_when_one_is_at_its_end(fake: FakeClu
         workload = QueueWorkload(settings, library, servers, servers, admin, "chaos", history, Meter(), seed=1)
         workload.start()
         _wait(lambda: library.made > 2)
-        workload.stop_writing()
+        workload.stop_writing(Deadline(60))
     assert set(workload.errors) == {"_FATAL"}
 
 
@@ -297,7 +298,7 @@ def test_group_polls_and_commits_everything_and_its_history_says_so(
         )
         workload.start()
         _wait(lambda: len(workload.keys.written) > 0 and "chaos-2-0" in workload.keys.written)
-        assert workload.stop_writing() == []
+        assert workload.stop_writing(Deadline(60)) == []
         _, behind = workload.finish()
     assert behind == []
     with path.open() as lines:

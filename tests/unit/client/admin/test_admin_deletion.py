@@ -77,6 +77,7 @@ def test_delete_records_names_the_late_replicas_after_its_operation_timeout(
 
 
 def test_delete_records_gives_up_at_its_request_timeout(cluster: FakeCluster, admin: AdminClient) -> None:
-    cluster.fail_next("DeleteRecords", ErrorCode.NOT_LEADER_OR_FOLLOWER, 1_000)
+    admin.list_topics("t", timeout=10)
+    cluster.fail_next("DeleteRecords", ErrorCode.NOT_LEADER_OR_FOLLOWER, 10_000)
     with pytest.raises(KafkaException, match="NOT_LEADER_OR_FOLLOWER"):
-        admin.delete_records([WHERE], request_timeout=0.3)[WHERE].result(5)
+        admin.delete_records([WHERE], request_timeout=1)[WHERE].result(20)

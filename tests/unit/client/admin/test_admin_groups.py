@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import confluent_kafka
@@ -134,8 +135,19 @@ def test_list_consumer_groups_has_what_there_is_of_a_node_that_stays_loading(
 ) -> None:
     listing = pb.GroupListing(group_id="a", protocol_type="consumer", group_state="Stable", group_type="classic")
     loading = error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    groups.answers["ListGroups"] = lambda _: pb.ListGroupsResponse(error=loading, groups=[listing])
-    result = admin.list_consumer_groups(request_timeout=0.2).result(20)
+    ended = threading.Event()
+
+    def answer(_: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
+        if groups.calls["ListGroups"] > 2:
+            # The deadline cuts this attempt short.
+            ended.wait(20)
+        return pb.ListGroupsResponse(error=loading, groups=[listing])
+
+    groups.answers["ListGroups"] = answer
+    try:
+        result = admin.list_consumer_groups(request_timeout=1).result(20)
+    finally:
+        ended.set()
     assert [g.group_id for g in result.valid] == ["a"]
     assert [e.code for e in result.errors] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
