@@ -46,6 +46,10 @@ class FetchRequest:
     may_read_followers: bool = False
     may_read: Callable[[str], bool] | None = None
     """Returns whether the caller may read a topic; None on a node without an authorizer."""
+    owner: str = ""
+    """The caller's principal. Sessions of others do not exist for it."""
+    is_denied: bool = False
+    """True if the caller names a replica and may not act for the cluster. It has quotas, and gets no session."""
 
     def ending_wait(self) -> FetchRequest:
         """Return the request that asks a leader to answer this request now. It must belong to a session."""

@@ -56,11 +56,13 @@ class Translation(Protocol[R_co]):
         """Return the listener's response, step by step."""
 
 
-def permission_to_read(access: Access, request: FetchRequest) -> Callable[[str], bool]:
-    """Return the decision about topics: a follower acts for the cluster, a consumer reads."""
-    if request.replica is not None:
-        return lambda _: access.on_cluster(AclOperation.CLUSTER_ACTION)
-    return functools.partial(access.has, READ_TOPIC)
+def authorize(request: FetchRequest, access: Access) -> None:
+    """Let a request read what its caller may read: a follower acts for the cluster, a consumer reads topics."""
+    if request.replica is None:
+        request.may_read = functools.partial(access.has, READ_TOPIC)
+        return
+    request.may_read = lambda _: access.on_cluster(AclOperation.CLUSTER_ACTION)
+    request.is_denied = not access.on_cluster(AclOperation.CLUSTER_ACTION, log=False)
 
 
 def begin_fetch(
@@ -82,7 +84,7 @@ def begin_fetch(
         raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
     asked = request.session
     if asked is not None and asked.ends_wait:
-        context.fetch_sessions.end_wait(asked.id, asked.epoch)
+        context.fetch_sessions.end_wait(asked.id, asked.epoch, request.owner)
         return translate(FetchResponse(session_id=asked.id))
     if len(request.wanted) + len(request.forgotten) > MANY:
         return _begin_in_slices(context, request, translate, usage)
@@ -195,8 +197,8 @@ class _Fetch:
         self._session = session
         self._turn = session.begin()
         self._follower = session.follower
-        self.usage = usage if session.follower is None else None
-        """The usage of a consumer with quotas."""
+        self.usage = usage if session.follower is None or request.is_denied else None
+        """The usage of a consumer with quotas, or of a client that may not pass for a follower."""
         self.budget = context.response_budget
         self._reserved = 0
         self._size = 0
@@ -312,7 +314,7 @@ class _Fetch:
 
     def _finish(self, response: FetchResponse, unfinished: Iterable[PartitionKey]) -> FetchResponse:
         asked = self._request.session
-        wants_slot = asked is not None and asked.epoch == FULL_EPOCH
+        wants_slot = asked is not None and asked.epoch == FULL_EPOCH and not self._request.is_denied
         sessions, now_ms = self._context.fetch_sessions, self._context.clock.monotonic_ms()
         response.session_id = sessions.finish(self._session, wants_slot, now_ms)
         # Partitions that have more records, or may have better results later, are read again.

@@ -218,17 +218,20 @@ class FetchSessions:
         if session.state.id not in self._open:
             session.close()
 
-    def end_wait(self, session_id: int, epoch: int) -> None:
+    def end_wait(self, session_id: int, epoch: int, owner: str = "") -> None:
         """End the wait of the request of this epoch, even if it has not arrived yet."""
         session = self._open.get(session_id)
-        if session is not None:
+        if session is not None and session.state.owner == owner:
             session.wait_ended_epoch = epoch
             session.recheck()
 
     def _new(self, request: FetchRequest, now_ms: int) -> OpenSession:
         if request.session is not None:
-            self._close(request.session.id)
-        session = self._open_session(FetchSession(request.replica, now_ms, uses_topic_ids=request.uses_topic_ids))
+            replaced = self._open.get(request.session.id)
+            if replaced is not None and replaced.state.owner == request.owner:
+                self._close(request.session.id)
+        state = FetchSession(request.replica, now_ms, uses_topic_ids=request.uses_topic_ids, owner=request.owner)
+        session = self._open_session(state)
         session.state.lease.last_fetch_ms = now_ms
         return session
 
@@ -236,10 +239,12 @@ class FetchSessions:
         asked = request.session
         assert asked is not None, "a request without a session names all its partitions"
         known = self._open.get(asked.id)
-        if known is not None and known.is_changing:
+        if known is not None and known.is_changing and known.state.owner == request.owner:
             text = f"fetch session {asked.id} still takes in the partitions of its last request"
             raise error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH, text)
-        state = self.cache.resume(asked.id, asked.epoch, request.replica, now_ms, request.uses_topic_ids)
+        state = self.cache.resume(
+            asked.id, asked.epoch, request.replica, now_ms, request.uses_topic_ids, owner=request.owner
+        )
         return self._open[state.id]
 
     def _update(self, session: OpenSession, request: FetchRequest) -> Generator[None, None, None]:

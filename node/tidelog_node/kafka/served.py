@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tidelog_foundation.authorization import Access
+from tidelog_foundation.requests.acls import AclOperation
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination import GroupCoordinator
@@ -91,9 +92,20 @@ class Request(NamedTuple):
     usage: RequestUsage | None = None
 
 
-def is_of_nodes(key: ApiKey, version: int) -> bool:
-    """Return whether only nodes send such requests, so that quotas do not apply. Fetches name their replica instead."""
-    return key == ApiKey.WRITE_TXN_MARKERS or (key == ApiKey.ADD_PARTITIONS_TO_TXN and version >= _FIRST_OF_NODES)
+def is_of_nodes(node: KafkaNode, key: ApiKey, caller: Caller) -> bool:
+    """Return whether quotas do not apply to a request, because only nodes send it and the caller may act for one.
+
+    Fetches name their replica instead.
+    """
+    is_markers = key == ApiKey.WRITE_TXN_MARKERS
+    if not is_markers and (key != ApiKey.ADD_PARTITIONS_TO_TXN or caller.version < _FIRST_OF_NODES):
+        return False
+    if node.guard is None:
+        return True
+    access = node.guard.access(key.name, caller)
+    return access.on_cluster(AclOperation.CLUSTER_ACTION, log=False) or (
+        is_markers and access.on_cluster(AclOperation.ALTER, log=False)
+    )
 
 
 class Api(Protocol):

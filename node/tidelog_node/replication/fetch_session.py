@@ -107,7 +107,7 @@ class FetchSession:
 
     ``changed`` holds the partitions to read, longest waiting first. ``replica`` is a follower's identity, None for a
     consumer. ``cached_size`` is the number of partitions at the last use. ``uses_topic_ids`` holds for all requests of
-    the session.
+    the session. ``owner`` is the reader's principal; others cannot continue or end the session.
     """
 
     replica: tuple[BrokerId, BrokerEpoch] | None
@@ -120,6 +120,7 @@ class FetchSession:
     partitions: dict[PartitionKey, SessionPartition] = field(default_factory=dict)
     changed: dict[PartitionKey, None] = field(default_factory=dict)
     lease: FetchLease = field(default_factory=lambda: FetchLease(NEVER_MS))
+    owner: str = ""
 
     @property
     def is_privileged(self) -> bool:
@@ -189,6 +190,8 @@ class FetchSessionCache:
         replica: tuple[BrokerId, BrokerEpoch] | None,
         now_ms: int,
         uses_topic_ids: bool | None = None,
+        *,
+        owner: str = "",
     ) -> FetchSession:
         """Return the session of an incremental request and advance its epoch.
 
@@ -197,7 +200,7 @@ class FetchSessionCache:
                 cache is unchanged.
         """
         session = self._sessions.get(session_id)
-        if session is None or session.replica != replica:
+        if session is None or session.replica != replica or session.owner != owner:
             raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
         if session.epoch != epoch:
             text = f"fetch session {session_id} expects epoch {session.epoch}, the request has {epoch}"

@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from tidelog_foundation.requests.acls import AclOperation
+from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.services import Caller
 from tidelog_node.quotas.client_quotas import ClientQuotas, QuotaKind
 from tidelog_node.quotas.usage import MeasuredSteps, RequestUsage
@@ -35,8 +37,10 @@ _KINDS: Final[Mapping[str, QuotaKind]] = {
 class CallQuotas:
     """The gate of the node's gRPC calls."""
 
-    def __init__(self, quotas: ClientQuotas) -> None:
+    def __init__(self, quotas: ClientQuotas, guard: AuthorizingGuard | None = None) -> None:
+        """Without a guard, every caller may act for the cluster."""
         self._quotas = quotas
+        self._guard = guard
 
     @property
     def is_active(self) -> bool:
@@ -45,7 +49,7 @@ class CallQuotas:
 
     async def run(self, method: str, caller: Caller, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run a call with one response once its client is not delayed, and return the response."""
-        if method in _METHODS_OF_NODES and caller.metadata(OF_NODE_KEY):
+        if method in _METHODS_OF_NODES and caller.metadata(OF_NODE_KEY) and self._is_node(method, caller):
             return await call()
         quotas, user, client_id = self._quotas, caller.principal.name, caller.client_id
         await wait_for_turn(quotas, _KINDS.get(method, QuotaKind.REQUEST), user, client_id)
@@ -56,6 +60,11 @@ class CallQuotas:
         if delay_ms:
             caller.send_metadata(THROTTLE_TIME_KEY, str(delay_ms))
         return response
+
+    def _is_node(self, method: str, caller: Caller) -> bool:
+        if self._guard is None:
+            return True
+        return self._guard.access(method, caller).on_cluster(AclOperation.CLUSTER_ACTION, log=False)
 
 
 async def wait_for_turn(quotas: ClientQuotas, kind: QuotaKind, user: str, client_id: str) -> None:

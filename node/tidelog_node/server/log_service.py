@@ -19,7 +19,7 @@ from tidelog_foundation.transport.intake import Charge, parse
 from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
-from tidelog_node.handlers.fetch import LONG_BYTES, permission_to_read
+from tidelog_node.handlers.fetch import LONG_BYTES, authorize
 from tidelog_node.quotas.client_quotas import QuotaKind
 from tidelog_node.quotas.usage import MeasuredSteps, RequestUsage
 from tidelog_node.server.authorization.produce import (
@@ -122,7 +122,9 @@ class RecordCalls:
         if caller.metadata(OF_NODE_KEY) and not request.HasField("replica"):
             raise error_for(ErrorCode.INVALID_REQUEST, "a fetch between nodes names no replica")
         access = None if self._guard is None else self._guard.access("Fetch", caller)
-        serialized = (await fetch(self._context, request, access, usage_of(caller))).SerializeToString()
+        response = await fetch(self._context, request, access, usage_of(caller), str(caller.principal))
+        serialized = response.SerializeToString()
+        del response
         budget, size = self._context.response_budget, len(serialized)
         budget.take(size)
         caller.when_sent(partial(budget.give_back, size))
@@ -138,9 +140,15 @@ async def produce(context: NodeContext, request: pb.ProduceRequest) -> pb.Produc
 
 
 async def fetch(
-    context: NodeContext, request: pb.FetchRequest, access: Access | None = None, usage: RequestUsage | None = None
+    context: NodeContext,
+    request: pb.FetchRequest,
+    access: Access | None = None,
+    usage: RequestUsage | None = None,
+    owner: str = "",
 ) -> pb.FetchResponse:
     """Read, wait if there is too little, and answer. Without ``access``, everybody may read everything.
+
+    ``owner`` is the caller's principal, to which its fetch session belongs.
 
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID: the request is for another cluster.
@@ -149,8 +157,9 @@ async def fetch(
         asked = await TimeSlices().result_of(request_from_proto_in_steps(request))
     else:
         asked = request_from_proto(request)
+    asked.owner = owner
     if access is not None:
-        asked.may_read = permission_to_read(access, asked)
+        authorize(asked, access)
     begun = handlers.begin_fetch(context, asked, response_to_proto, usage)
     return begun if isinstance(begun, pb.FetchResponse) else await begun
 

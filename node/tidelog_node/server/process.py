@@ -433,7 +433,7 @@ class Node:
         guard = None if authorizer is None else self._grpc_guard(authorizer, listener.name)
         if len(self._servers) > 1:
             context = dataclasses.replace(context, grpc_listener=listener.name)
-        gate = CallQuotas(self._quotas)
+        gate = CallQuotas(self._quotas, guard)
         for service in (
             log_service(context, budget, guard),
             admin_service(context),

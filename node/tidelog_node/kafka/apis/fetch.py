@@ -14,7 +14,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.handlers import begin_fetch
-from tidelog_node.handlers.fetch import LONG_BYTES, permission_to_read
+from tidelog_node.handlers.fetch import LONG_BYTES, authorize
 from tidelog_node.kafka.cluster_view import leader_endpoints
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.fetch_parts import FLEXIBLE, VERSIONS, WITH_ENDPOINTS
@@ -71,8 +71,9 @@ class _Encoder:
 
 def _begin(node: KafkaNode, request: Request, asked: FetchRequest) -> Body | Pending[Body] | Coroutine[Any, Any, Body]:
     encode = _Encoder(node, request.caller)
+    asked.owner = str(request.caller.principal)
     if node.guard is not None:
-        asked.may_read = permission_to_read(node.guard.access("FETCH", request.caller), asked)
+        authorize(asked, node.guard.access("FETCH", request.caller))
     try:
         return begin_fetch(node.context, asked, encode, request.usage)
     except TidelogError as error:

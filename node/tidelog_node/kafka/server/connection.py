@@ -329,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
     def _call(self, api: Api, exchange: _Begun, request: Request) -> Body | Awaitable[Body | None] | None:
         """Call the API, and count what the request uses if any client has a quota."""
         quotas, caller = self._served.node.context.quotas, request.caller
-        if not quotas.is_enabled or is_of_nodes(api.key, caller.version):
+        if not quotas.is_enabled or is_of_nodes(self._served.node, api.key, caller):
             return api.begin(self._served.node, request)
         usage = exchange.usage = RequestUsage(quotas, caller.principal.name, caller.client.client_id)
         usage.enter()
