@@ -44,8 +44,9 @@ format: $(VENV)/.dev ## Format the code
 proto: $(VENV)/.dev ## Generate client/tidelog/v1 from proto/
 	@$(BIN)/python proto/generate.py --write
 
-docs: $(VENV)/.dev ## Generate the configuration reference and build the documentation site in build/site
+docs: $(VENV)/.dev ## Generate the references of settings and metrics, and build the documentation site in build/site
 	@$(BIN)/python docs/generate_configuration.py --write
+	@$(BIN)/python docs/generate_metrics.py --write
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.dev ## Run the benchmarks and print their table (ARGS="--only log", ARGS=--quick)

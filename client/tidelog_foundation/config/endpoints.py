@@ -25,13 +25,17 @@ SASL_PLAINTEXT = "SASL_PLAINTEXT"
 """The security protocol of unencrypted Kafka listeners with SASL; also a listener name."""
 SASL_SSL = "SASL_SSL"
 """The security protocol of Kafka listeners with TLS and SASL; also a listener name."""
+HTTP = "HTTP"
+"""The name and protocol of a monitoring port."""
+HTTPS = "HTTPS"
+"""The name and protocol of a monitoring port with TLS."""
 DEFAULT_PROTOCOL_MAP = (
     "GRPC:GRPC,GRPC_SSL:GRPC_SSL,GRPC_SASL_PLAINTEXT:GRPC_SASL_PLAINTEXT,GRPC_SASL_SSL:GRPC_SASL_SSL,"
     "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 )
 GRPC_PROTOCOLS = (GRPC, GRPC_SSL, GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL)
 """The security protocols of gRPC listeners."""
-_TLS_PROTOCOLS = (GRPC_SSL, GRPC_SASL_SSL, SSL, SASL_SSL)
+_TLS_PROTOCOLS = (GRPC_SSL, GRPC_SASL_SSL, SSL, SASL_SSL, HTTPS)
 _SASL_PROTOCOLS = (GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL, SASL_PLAINTEXT, SASL_SSL)
 PROTOCOLS = (*GRPC_PROTOCOLS, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 """All security protocols."""
@@ -190,6 +194,19 @@ def parse_advertised_listeners(text: str) -> tuple[NamedListener, ...]:
         if listener.port == 0:
             raise ConfigError(f"advertised.listeners {listener} has port 0")
     return found
+
+
+def parse_monitoring_listeners(text: str) -> tuple[NamedListener, ...]:
+    """Return the listeners in ``HTTP://host:port,HTTPS://host:port``, of which one may be missing.
+
+    Raises:
+        ConfigError: A listener is malformed or has another protocol, or two have the same name or port.
+    """
+    found = parse_listeners(text)
+    for listener in found:
+        if listener.name not in (HTTP, HTTPS):
+            raise ConfigError(f'invalid listener "{listener}": metrics are served by {HTTP}:// or {HTTPS}://')
+    return tuple(dataclasses.replace(x, security_protocol=x.name) for x in found)
 
 
 def _parse_named(text: str) -> tuple[NamedListener, ...]:

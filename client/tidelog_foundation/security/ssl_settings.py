@@ -109,10 +109,10 @@ def is_listener_key(key: str) -> bool:
     return key.startswith(_PREFIX)
 
 
-def with_listener_settings(properties: Mapping[str, str], listener: str) -> dict[str, str]:
+def with_listener_settings(properties: Mapping[str, str], listener: str, others: Iterable[str] = ()) -> dict[str, str]:
     """Return the properties of a process with one listener, whose prefixed TLS keys replace those without the prefix.
 
-    Other prefixed keys are left out.
+    Other prefixed keys are left out, and those of the listeners ``others``, in lower case, are not checked.
 
     Raises:
         ConfigError: A prefixed key is not a setting of the listener.
@@ -120,7 +120,9 @@ def with_listener_settings(properties: Mapping[str, str], listener: str) -> dict
     own = {key: value for key, value in properties.items() if not is_listener_key(key)}
     for key, value in properties.items():
         if is_listener_key(key):
-            _, name = split_listener_key(key, (listener.lower(),))
+            of, name = split_listener_key(key, (listener.lower(), *others))
+            if of != listener.lower():
+                continue
             if name in SSL_KEYS:
                 own[name] = value
             elif not is_sasl_key(name):

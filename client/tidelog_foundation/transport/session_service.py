@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -20,6 +20,7 @@ import grpc.aio
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.metrics import Family
 from tidelog_foundation.sasl import (
     Authenticated,
     AuthenticationFailed,
@@ -29,6 +30,7 @@ from tidelog_foundation.sasl import (
     SaslMechanism,
     SaslServer,
 )
+from tidelog_foundation.sasl.login_counts import SESSIONS, LoginCounts, Result
 from tidelog_foundation.sasl.sessions import Session, SessionLimits, SessionTable
 from tidelog_foundation.sasl.settings import ListenerSaslSettings
 from tidelog_foundation.transport.intake import parse
@@ -74,10 +76,17 @@ class SessionService:
         self._table = SessionTable(limits or SessionLimits())
         self._exchanges = Exchanges(max_logins)
         self._log = LogLimit(logger, time.monotonic)
-        self.succeeded = 0
-        """The number of successful logins."""
-        self.failed = 0
+        self.counts = LoginCounts()
+
+    @property
+    def succeeded(self) -> int:
+        """The number of successful logins, further ones of a session included."""
+        return self.counts.total(Result.SUCCESS) + self.counts.total(Result.SUCCESS, is_again=True)
+
+    @property
+    def failed(self) -> int:
         """The number of failed ones."""
+        return self.counts.total(Result.FAILURE) + self.counts.total(Result.FAILURE, is_again=True)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve logins."""
@@ -99,6 +108,11 @@ class SessionService:
         if session is None:
             raise SessionEndedError("the session is unknown or has ended")
         return session
+
+    def families(self) -> Iterable[Family]:
+        """Return the metrics of logins and sessions."""
+        yield from self.counts.families()
+        yield SESSIONS.of({(self._settings.listener,): len(self._table)})
 
     async def _authenticate(self, caller: Caller) -> AuthenticateResponse:
         """Take a token of a login, or a part of it, and return the answer."""
@@ -135,12 +149,12 @@ class SessionService:
                 raise AuthenticationFailed(f"the exchange has more than {_MAX_TOKENS} tokens")
             return AuthenticateResponse(step.token)
         except AuthenticationFailed as failure:
-            raise await self._fail(first.mechanism, host, failure) from None
+            raise await self._fail(first, host, failure) from None
 
     def _server(self, mechanism: str, host: str) -> SaslServer:
         found = self._mechanisms.get(mechanism)
         if found is None:
-            self._count_failure(host, f'the mechanism "{mechanism[:64]}" is not enabled')
+            self._count_failure("", host, f'the mechanism "{mechanism[:64]}" is not enabled')
             text = f"the mechanism is not enabled: must be one of {', '.join(self._mechanisms)}"
             raise error_for(ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)
         return found.server(SaslContext(self._settings.listener, host, self._is_encrypted))
@@ -159,7 +173,7 @@ class SessionService:
             raise AuthenticationFailed(f"{step.principal} cannot prolong the session of {known.principal}")
         if known is not None and known.is_token != step.is_token:
             raise AuthenticationFailed(f"{step.principal} cannot change between a delegation token and another login")
-        self.succeeded += 1
+        self.counts.count(self._settings.listener, first.mechanism, Result.SUCCESS, is_again=known is not None)
         token = first.session_token
         if known is not None:
             self._table.prolong(known, expires_at_ms, now_ms)
@@ -184,16 +198,17 @@ class SessionService:
             raise AuthenticationFailed("the credential has expired")
         return left_ms if limit_ms is None else min(left_ms, limit_ms)
 
-    async def _fail(self, mechanism: str, host: str, failure: AuthenticationFailed) -> TidelogError:
+    async def _fail(self, first: AuthenticateRequest, host: str, failure: AuthenticationFailed) -> TidelogError:
         """Count and log a failed login, and return the client's error after the delay."""
-        self._count_failure(host, f"{mechanism}: {failure.reason}")
+        mechanism = first.mechanism
+        self._count_failure(mechanism, host, f"{mechanism}: {failure.reason}", is_again=bool(first.session_token))
         settings = self._settings.mechanisms[mechanism].settings
         await asyncio.sleep(settings.connection_failed_authentication_delay_ms / 1000)
         text = failure.public or f"{_GENERAL} {mechanism}"
         return error_for(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
-    def _count_failure(self, host: str, reason: str) -> None:
-        self.failed += 1
+    def _count_failure(self, mechanism: str, host: str, reason: str, *, is_again: bool = False) -> None:
+        self.counts.count(self._settings.listener, mechanism, Result.FAILURE, is_again=is_again)
         text = "A login from %s at listener %s failed, %d since the start: %s"
         self._log.warning(text, host, self._settings.listener, self.failed, reason)
 

@@ -21,6 +21,7 @@ from tidelog_foundation.requests.quotas import (
     REQUEST_PERCENTAGE,
     QuotaEntity,
 )
+from tidelog_node.quotas.throttle_counts import ThrottleCounts
 
 _DEFAULT: Final = Windows()
 
@@ -50,6 +51,7 @@ class ClientQuotas:
         self.mutation = Meters(windows)
         """The delays that the controller's answers ask for."""
         self.addresses = AddressLimits({}, CONNECTION_CREATION_RATE)
+        self.throttled = ThrottleCounts(QuotaKind)
         self._quotas: Mapping[QuotaEntity, Mapping[str, float]] = {}
 
     def follow(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Coroutine, Generator
 from typing import Any, Final, TypeVar, cast
 
-from tidelog_node.quotas.client_quotas import ClientQuotas
+from tidelog_node.quotas.client_quotas import ClientQuotas, QuotaKind
 
 T = TypeVar("T")
 _PERCENT_PER_NS: Final = 100 / 1_000_000_000
@@ -59,7 +59,7 @@ class RequestUsage:
         now_ms = quotas.now_ms()
         meter = quotas.produce.meter_of(self._user, self._client_id, now_ms)
         if meter is not None:
-            self._delay(meter.record(size, now_ms), now_ms)
+            self._delay_by(QuotaKind.PRODUCE, meter.record(size, now_ms), now_ms)
 
     def fetch(self, size: int) -> int:
         """Count the bytes of a fetch response, and return 0 if it may be sent.
@@ -77,7 +77,7 @@ class RequestUsage:
             # A single batch can be larger than the quota ever permits. Without this, its reader would wait for ever.
             meter.note(size, now_ms)
             return 0
-        self._delay(meter.record(size, now_ms), now_ms)
+        self._delay_by(QuotaKind.FETCH, meter.record(size, now_ms), now_ms)
         if self.muted_until_ms:
             meter.note(-size, now_ms)
         return self.delay_ms
@@ -96,7 +96,7 @@ class RequestUsage:
         meter = quotas.mutation.meter_of(self._user, self._client_id, now_ms)
         if meter is not None:
             meter.muted_until_ms = max(meter.muted_until_ms, now_ms + delay_ms)
-        self._delay(delay_ms, now_ms)
+        self._delay_by(QuotaKind.MUTATION, delay_ms, now_ms)
 
     def end(self) -> None:
         """Count the rest of the time, for later requests."""
@@ -119,7 +119,12 @@ class RequestUsage:
             self._spent_ns += now_ns - self._entered_ns
             self._entered_ns = now_ns
         percent, self._spent_ns = self._spent_ns * _PERCENT_PER_NS, 0
-        self._delay(meter.record(percent, now_ms), now_ms)
+        self._delay_by(QuotaKind.REQUEST, meter.record(percent, now_ms), now_ms)
+
+    def _delay_by(self, quota: QuotaKind, delay_ms: int, now_ms: int) -> None:
+        if delay_ms > 0:
+            self._quotas.throttled.count(quota, delay_ms)
+            self._delay(delay_ms, now_ms)
 
     def _delay(self, delay_ms: int, now_ms: int) -> None:
         if delay_ms > 0:

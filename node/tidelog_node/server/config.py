@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tidelog_foundation.authorization.settings import AuthorizerSettings
 from tidelog_foundation.config import any_of, at_least, between, endpoints, int_setting, not_empty, one_of, setting
 from tidelog_foundation.config.health import HealthSettings
+from tidelog_foundation.monitoring.settings import MonitoringSettings
 from tidelog_foundation.sasl.settings import SaslSettings
 from tidelog_foundation.sasl.token_settings import TokenKey
 from tidelog_foundation.security.ssl_settings import SslSettings
@@ -22,7 +23,9 @@ _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, SaslSettings, TokenKey, AuthorizerSettings):
+class NodeConfig(
+    KafkaListenerConfig, HealthSettings, MonitoringSettings, SslSettings, SaslSettings, TokenKey, AuthorizerSettings
+):
     """The settings in the properties file of ``tidelog-node``, including those that can change at run time.
 
     Raises:
@@ -208,7 +211,9 @@ class NodeConfig(KafkaListenerConfig, HealthSettings, SslSettings, SaslSettings,
                 f"connection.failed.authentication.delay.ms {delay_ms} must be less than connections.max.idle.ms "
                 f"{self.connections_max_idle_ms}"
             )
-        self._listeners()
+        taken = {x.name for x in self._listeners().bound} & {x.name for x in self.monitoring_listeners}
+        if taken:
+            raise ValueError(f"listeners and metrics.listeners both have a listener with the name {min(taken)}")
         self.controller_listener  # noqa: B018  # it raises
         self.group_settings()
         # Not super(): the class with slots differs from the one that the compiler refers to.

@@ -46,10 +46,13 @@ class DynamicNodeConfig:
         self.file: Mapping[str, str] = {_ALIASES.get(key, key): value for key, value in properties.items()}
         self._own_file = {key: value for key, value in self.file.items() if not is_listener_key(key)}
         self.current = parse_config(NodeConfig, self._own_file)
-        self.listener_security = listener_security(
-            properties, (*self.current.all_listeners, self.current.controller_listener)
+        listeners = (
+            *self.current.all_listeners,
+            self.current.controller_listener,
+            *self.current.monitoring_listeners,
         )
-        """The security settings of each listener by name, with those for the controllers' listener."""
+        self.listener_security = listener_security(properties, listeners)
+        """The security settings of each listener by name, with those for the controllers' and the monitoring port's."""
         self._node_id = self.current.node_id
         self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._without_effect: Set[str] = frozenset()

@@ -13,7 +13,7 @@ import dataclasses
 import logging
 import time
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -21,14 +21,19 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
 from tidelog_foundation.authorization import AclStore, Authorizer
+from tidelog_foundation.authorization.counted import CountedAuthorizer
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.metrics import Source
+from tidelog_foundation.monitoring.checks import Check
+from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.sasl.scram_users import ScramUsers
 from tidelog_foundation.sasl.token_hmacs import TokenAccounts
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.security.mechanisms import Accounts
+from tidelog_foundation.security.metrics import certificate_families
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.budget import ByteBudget
@@ -180,6 +185,7 @@ class Node:
         )
         self._broker_id = BrokerId(config.node_id)
         self._authorizer = config.new_authorizer(config.node_id)
+        self._decisions = None if self._authorizer is None else CountedAuthorizer(self._authorizer)
         self._cache = MetadataCache(config.inter_broker_listener.name)
         users = ScramUsers(lambda: self._cache.image.scram_credentials)
         token_key = settings.current.delegation_token_secret_key
@@ -201,6 +207,8 @@ class Node:
         self._node_calls = _node_calls(config, between_nodes)
         self._health = health.aio.HealthServicer()
         self._health_port = HealthPort(config.health_listener, self._health)
+        self.monitor = Monitor(config, certificates, self._readiness)
+        self.monitor.add(*self._sources())
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
         self.context: NodeContext | None = None
@@ -226,6 +234,13 @@ class Node:
             TidelogError: The cluster refuses the node, or the disk failed.
         """
         self._stop = stop
+        await self.monitor.start()
+        try:
+            await self._run()
+        finally:
+            await self.monitor.stop()
+
+    async def _run(self) -> None:
         defaults = self._config.topic_defaults()
         threads = self._config.num_recovery_threads_per_data_dir
         with ReportedWait("the logs of log.dirs to be loaded"):
@@ -366,7 +381,7 @@ class Node:
         return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]
 
     async def _open_listeners(self) -> None:
-        authorizer = self._authorizer
+        authorizer, own = self._decisions, self._authorizer
         if authorizer is not None:
             await authorizer.start()
         self.context = context = NodeContext(
@@ -394,7 +409,7 @@ class Node:
             controller_listener=self._config.controller_listener.name,
             token_key=self._config.delegation_token_secret_key,
             has_authorizer=authorizer is not None,
-            acl_store=authorizer if isinstance(authorizer, AclStore) else None,
+            acl_store=own if isinstance(own, AclStore) else None,
             quotas=self._quotas,
         )
         self._transactions.connect(NodeMarkerSender(context, self._node_calls))
@@ -512,6 +527,22 @@ class Node:
         """Return the coordinator of a shard's groups. Member ids have Kafka's form."""
         settings = self._config.group_settings()
         return GroupShard(settings, store, lambda prefix: f"{prefix}-{uuid.uuid4()}", self._clock.monotonic_ms())
+
+    def _sources(self) -> Iterable[Source]:
+        """Return the sources of the metrics of parts that exist from the beginning."""
+        yield lambda: certificate_families(self._certificates.values())
+        yield self._sasl.families
+        yield self._kafka.families
+        yield self._quotas.throttled.families
+        if self._decisions is not None:
+            yield self._decisions.families
+
+    def _readiness(self) -> Sequence[Check]:
+        lifecycle = self._lifecycle
+        return [
+            Check("listeners", lifecycle.is_serving, "the node does not serve its clients yet"),
+            Check("fencing", not lifecycle.is_fenced, "the controllers have fenced the node"),
+        ]
 
     def _broker_epoch(self) -> BrokerEpoch:
         return self._lifecycle.broker_epoch

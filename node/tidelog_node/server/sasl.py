@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidelog_foundation.config.endpoints import NamedListener
+from tidelog_foundation.metrics import Family
 from tidelog_foundation.sasl import SaslLogin
+from tidelog_foundation.sasl.login_counts import no_logins
 from tidelog_foundation.sasl.settings import ListenerSaslSettings
 from tidelog_foundation.security.mechanisms import Accounts, ServedMechanism, own_login, served_mechanism
 from tidelog_foundation.transport.session_service import SessionService
@@ -54,6 +58,13 @@ class NodeSasl:
     def sessions(self, listener: str) -> SessionService | None:
         """Return the logins and sessions of a gRPC listener, None if it has no SASL."""
         return self._sessions[listener]
+
+    def families(self) -> Iterable[Family]:
+        """Return the metrics of logins to the gRPC listeners."""
+        yield from no_logins()
+        for sessions in self._sessions.values():
+            if sessions is not None:
+                yield from sessions.families()
 
     def start(self) -> None:
         """Start the work of the mechanisms in the background."""

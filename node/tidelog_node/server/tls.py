@@ -18,7 +18,8 @@ def listener_certificates(settings: DynamicNodeConfig) -> dict[str, CertificateS
     Raises:
         ConfigError: A store is missing or invalid.
     """
-    listeners = (*settings.current.all_listeners, settings.current.controller_listener)
+    config = settings.current
+    listeners = (*config.all_listeners, config.controller_listener, *config.monitoring_listeners)
     return {
         x.name: CertificateStore(x.name, settings.listener_security[x.name].ssl, has_contexts=not x.speaks_grpc)
         for x in listeners

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tidelog_foundation.authorization import Access, Authorizer
 from tidelog_foundation.authorization.admin_rules import ADMIN_RULES
+from tidelog_foundation.authorization.counted import CountedAuthorizer
 from tidelog_foundation.authorization.rules import Handle, Rule, on_cluster
 from tidelog_foundation.config.endpoints import listener_protocol
 from tidelog_foundation.errors import ErrorCode, error_for
@@ -76,7 +77,8 @@ class ControllerGuard(AuthorizingGuard):
     """
 
     def __init__(self, authorizer: Authorizer, listener: str) -> None:
-        super().__init__(authorizer, RULES, STREAMS, self._known_acls, self._name_of, listener)
+        self.decisions = CountedAuthorizer(authorizer)
+        super().__init__(self.decisions, RULES, STREAMS, self._known_acls, self._name_of, listener)
         self._controller: QuorumController | None = None
         self._is_loaded = False
 

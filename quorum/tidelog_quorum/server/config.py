@@ -17,6 +17,7 @@ from tidelog_foundation.config.endpoints import (
 )
 from tidelog_foundation.config.health import HealthSettings
 from tidelog_foundation.config.settings import config_key, setting_of
+from tidelog_foundation.monitoring.settings import MonitoringSettings
 from tidelog_foundation.sasl.settings import SaslSettings
 from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_quorum.controller.config import ControllerConfig
@@ -29,7 +30,7 @@ _ANY_HOST = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig(ControllerConfig, HealthSettings, SslSettings, SaslSettings, AuthorizerSettings):
+class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSettings, SaslSettings, AuthorizerSettings):
     """The properties of ``tidelog-quorum``, including those that govern the controller's decisions.
 
     Raises:

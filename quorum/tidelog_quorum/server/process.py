@@ -18,6 +18,8 @@ from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.ids import TopicId
+from tidelog_foundation.monitoring.checks import Check
+from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
@@ -86,7 +88,8 @@ class ControllerServer:
         """``security`` is that of ``config`` if it is not given."""
         self._config = config
         self._security = security = security or QuorumSecurity(config, {})
-        self._certificates = [security.certificates] if security.certificates is not None else []
+        own = [security.certificates] if security.certificates is not None else []
+        self._certificates = [*own, *security.monitoring_certificates.values()]
         self._server = server
         self._engine = engine
         feed = MetadataFeed()
@@ -107,6 +110,10 @@ class ControllerServer:
         of_all = None if security.has_logins else intake
         add_servicer(server, of_all, health_pb2.DESCRIPTOR.services_by_name["Health"], checks)
         self._health_port = HealthPort(config.health_listener, checks)
+        self.monitor = Monitor(config, security.monitoring_certificates, self._readiness)
+        self.monitor.add(security.families)
+        if guard is not None:
+            self.monitor.add(guard.decisions.families)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set.
@@ -126,6 +133,7 @@ class ControllerServer:
         Raises:
             TidelogError: see :meth:`run`.
         """
+        await self.monitor.start()
         self._security.start()
         if self._guard is not None:
             await self._guard.start()
@@ -146,8 +154,13 @@ class ControllerServer:
         await self._engine.stop()
         await self._server.stop(_STOP_GRACE_S)
         await self._health_port.stop()
+        await self.monitor.stop()
         self._security.stop()
         logger.info("controller %s has stopped", self._config.node_id)
+
+    def _readiness(self) -> Sequence[Check]:
+        reports = _leaderless(self._engine)
+        return [Check("leader", not reports, next(iter(reports.values()), ""))]
 
     def _services(self, feed: MetadataFeed) -> list[Service]:
         cluster_id, quorum = self._config.cluster_id, self.quorum

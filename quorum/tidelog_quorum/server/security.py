@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import grpc
 import grpc.aio
 
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.metrics import Family
 from tidelog_foundation.sasl import SaslLogin
+from tidelog_foundation.sasl.login_counts import no_logins
 from tidelog_foundation.sasl.scram_credentials import MECHANISMS as SCRAM
 from tidelog_foundation.sasl.scram_users import Credentials, ScramUsers
 from tidelog_foundation.sasl.settings import ListenerSaslSettings
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.security.listener_settings import listener_security
 from tidelog_foundation.security.mechanisms import Accounts, ServedMechanism, own_login, served_mechanism
+from tidelog_foundation.security.metrics import certificate_families
 from tidelog_foundation.transport.channels import ChannelSecurity
 from tidelog_foundation.transport.credentials import identify_callers, server_credentials
 from tidelog_foundation.transport.services import Identify, anyone
@@ -33,10 +36,17 @@ class QuorumSecurity:
             ConfigError: A setting is missing or invalid.
         """
         listener = NamedListener(config.security_protocol, *config.listener, config.security_protocol)
-        settings = listener_security(properties, (listener,))[listener.name]
+        of_listeners = listener_security(properties, (listener, *config.monitoring_listeners))
+        settings = of_listeners[listener.name]
         self.certificates = (
             CertificateStore(listener.name, settings.ssl, has_contexts=False) if listener.has_tls else None
         )
+        self.monitoring_certificates = {
+            each.name: CertificateStore(each.name, of_listeners[each.name].ssl)
+            for each in config.monitoring_listeners
+            if each.has_tls
+        }
+        """The certificates of the monitoring ports with TLS, by the listener's name."""
         self.identify: Identify = identify_callers(settings.ssl) if self.certificates is not None else anyone
         """The function that identifies callers."""
         self._credentials: Callable[[], Credentials] = dict
@@ -70,6 +80,12 @@ class QuorumSecurity:
         """Serve logins, if the listener has SASL."""
         if self._sessions is not None:
             self._sessions.add_to(server)
+
+    def families(self) -> Iterable[Family]:
+        """Return the metrics of certificates and logins."""
+        own = () if self.certificates is None else (self.certificates,)
+        yield from certificate_families((*own, *self.monitoring_certificates.values()))
+        yield from no_logins() if self._sessions is None else self._sessions.families()
 
     def start(self) -> None:
         """Start the background work of mechanisms."""

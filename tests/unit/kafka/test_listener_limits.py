@@ -7,11 +7,13 @@ import socket
 import struct
 
 import pytest
+from support.scrapes import values
 from toy_listener import Client, open_listener, request, run, until
 
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
 from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.server.connection_counts import ACCEPTED, CLOSED, CONNECTIONS, REFUSED
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.kafka.server.listener import KafkaListeners
 
@@ -41,6 +43,10 @@ def test_connections_over_the_limit_are_closed_at_once_and_may_come_later() -> N
             assert await (await listener.connect()).is_closed()
             clients[0].close()
             await until(lambda: listener.listeners.connection_count == 1)
+            families = tuple(listener.listeners.families())
+            assert values(families, REFUSED) == {("PLAINTEXT", "max.connections"): 1}
+            assert values(families, ACCEPTED) == {("PLAINTEXT",): 2}
+            assert values(families, CONNECTIONS) == values(families, CLOSED) == {("PLAINTEXT",): 1}
             await is_served(await listener.connect())
             await is_served(clients[1])
 
@@ -53,6 +59,7 @@ def test_connections_of_one_address_are_bounded_and_those_of_another_are_not(cap
             await is_served(await listener.connect())
             for _ in range(30):
                 assert await (await listener.connect()).is_closed()
+            assert values(listener.listeners.families(), REFUSED) == {("PLAINTEXT", "max.connections.per.ip"): 30}
             other = socket.socket()
             other.bind(("127.0.0.2", 0))
             other.setblocking(False)

@@ -24,9 +24,11 @@ from sasl_clients import (
     plain,
     prefixed,
 )
+from support.scrapes import values
 from toy_listener import Client, ToyListener, open_listener, request, run, until
 
 from tidelog_foundation.config import parse_config
+from tidelog_foundation.sasl.login_counts import EXPIRED, LOGINS, Result
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -73,7 +75,7 @@ def test_listener_serves_an_authenticated_client_as_its_principal() -> None:
             await client.send(prefixed(plain()))
             await client.receive()
             assert await principal_of(client) == b"User:alice"
-            assert listener.listeners.login_counts.successful_authentication_total == 1
+            assert values(listener.listeners.families(), LOGINS) == {(NAME, "PLAIN", "success"): 1}
 
     run(main)
 
@@ -129,7 +131,7 @@ def test_refusal_is_delayed_and_then_closes_the_connection(caplog: pytest.LogCap
             assert authenticate_response(body[1:]).error_code == SASL_AUTHENTICATION_FAILED
             assert await client.is_closed()
             assert listener.begun == []
-            assert listener.listeners.login_counts.failed_authentication_total == 1
+            assert values(listener.listeners.families(), LOGINS) == {(NAME, "PLAIN", "failure"): 1}
 
     with caplog.at_level(logging.WARNING):
         run(main)
@@ -311,7 +313,7 @@ def test_session_that_expires_closes_the_connection_with_the_next_request() -> N
             await asyncio.sleep(0.11)
             await client.send(request(METADATA, 4, b"echo"))
             assert await client.is_closed()
-            assert listener.listeners.login_counts.expired_connections_killed_count == 1
+            assert values(listener.listeners.families(), EXPIRED) == {(NAME,): 1}
 
     run(main)
 
@@ -327,7 +329,7 @@ def test_reauthentication_extends_the_session() -> None:
             answer = authenticate_response((await client.receive())[1][1:])
             assert (answer.error_code, answer.session_lifetime_ms) == (0, 300)
             assert await principal_of(client) == b"User:alice"
-            assert listener.listeners.login_counts.successful_reauthentication_total == 1
+            assert listener.listeners.login_counts.total(Result.SUCCESS, is_again=True) == 1
             await client.send(prefixed(handshake()))
             assert handshake_response((await client.receive())[1]).error_code == ILLEGAL_SASL_STATE, "too soon"
 
@@ -375,7 +377,7 @@ def test_failed_reauthentication_is_delayed_and_closes_the_connection(
             assert await client.is_closed()
             assert asyncio.get_running_loop().time() - begun >= 0.19
             assert listener.begun == []
-            assert listener.listeners.login_counts.failed_reauthentication_total == 1
+            assert listener.listeners.login_counts.total(Result.FAILURE, is_again=True) == 1
 
     run(main)
 

@@ -13,6 +13,7 @@ from toy_listener import ToyListener, open_listener, run
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.sasl import SaslLogin
+from tidelog_foundation.sasl.login_counts import Result
 from tidelog_foundation.sasl.plain import PlainLogin
 from tidelog_node.kafka.client.connections import PeerConnections
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -64,7 +65,7 @@ def test_node_logs_in_once_per_connection(login: SaslLogin) -> None:
             connections = PeerConnections("node-1", login=login)
             for _ in range(3):
                 assert await principal(connections, listener) == b"User:alice"
-            assert listener.listeners.login_counts.successful_authentication_total == 1
+            assert listener.listeners.login_counts.total(Result.SUCCESS) == 1
             connections.close()
 
     run(main)
@@ -78,8 +79,8 @@ def test_node_logs_in_again_before_its_session_ends() -> None:
             await asyncio.sleep(1.91)
             assert await principal(connections, listener) == b"User:alice"
             counts = listener.listeners.login_counts
-            assert counts.successful_authentication_total == 1
-            assert counts.successful_reauthentication_total == 1
+            assert counts.total(Result.SUCCESS) == 1
+            assert counts.total(Result.SUCCESS, is_again=True) == 1
             connections.close()
 
     run(main)

@@ -20,6 +20,7 @@ from support.kafka_requests import (
     ProduceRequest,
     ProduceTopic,
 )
+from support.scrapes import values
 
 from tidelog import AdminClient, Consumer, KafkaException, Producer, TopicPartition
 from tidelog.admin import (
@@ -47,6 +48,7 @@ from tidelog_node.kafka.protocol.messages.topics import (
 )
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
+from tidelog_node.quotas.throttle_counts import THROTTLE_TIME, THROTTLED
 from tidelog_testing.embedded import Settings
 
 pytestmark = pytest.mark.costly
@@ -163,6 +165,8 @@ def test_a_node_without_quotas_measures_nothing(cluster: FakeCluster) -> None:
 
 def test_a_producer_over_its_quota_is_answered_at_once_and_then_muted(cluster: FakeCluster, limit) -> None:
     limit(producer_byte_rate=100_500)
+    throttled = cluster._running.context.quotas.throttled
+    before = {metric: values(throttled.families(), metric)["produce",] for metric in (THROTTLED, THROTTLE_TIME)}
     with connected(cluster) as client, connected(cluster, "other") as other:
         # Two whole windows of the limit are free.
         begin = time.monotonic()
@@ -170,6 +174,9 @@ def test_a_producer_over_its_quota_is_answered_at_once_and_then_muted(cluster: F
         assert time.monotonic() - begin < 0.5, "the response that tells of the delay is not delayed"
         assert throttles[:2] == [0, 0]
         assert 900 <= throttles[2] <= 1_100
+        counted = {metric: values(throttled.families(), metric)["produce",] for metric in before}
+        assert counted[THROTTLED] == before[THROTTLED] + 1
+        assert counted[THROTTLE_TIME] == pytest.approx(before[THROTTLE_TIME] + throttles[2] / 1000, abs=0.1)
         client.send(produced(batch(10)), 7)
         # Another connection goes on meanwhile, but with the same user it is told to wait as well.
         assert other.ask(MetadataRequest(topics=None), 9).remaining > 0

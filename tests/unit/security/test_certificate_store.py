@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from certificates import Authority
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.certificate_store import CertificateStore
+from tidelog_foundation.security.metrics import CERTIFICATE_EXPIRY, certificate_families
 from tidelog_foundation.security.ssl_settings import SslSettings, with_listener_settings
 
 CA = Authority()
@@ -203,3 +205,15 @@ def test_store_makes_no_contexts_for_grpc(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="NO_SUCH_SUITE"):
         CertificateStore("SSL", parsed)
     assert CertificateStore("GRPC", parsed, has_contexts=False).current.key.subject == "CN=server"
+
+
+def test_expiry_of_the_certificate_in_use_is_measured(tmp_path: Path) -> None:
+    path = CA.issue("node").write_pem(tmp_path / "node.pem")
+    store = pem(path)
+    [family] = certificate_families([store])
+    assert family.metric is CERTIFICATE_EXPIRY
+    assert family.values == {(store.name,): store.current.key.expires.timestamp()}
+    CA.issue("node", valid_for=timedelta(days=2)).write_pem(path)
+    store.refresh(datetime.now(UTC))
+    [changed] = certificate_families([store])
+    assert 0 < changed.values[store.name,] - time.time() <= 2 * 86_400

@@ -11,13 +11,19 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf.message import Message
+<<<<<<< HEAD
 from grpc_health.v1 import health, health_pb2
+=======
+from grpc_health.v1 import health_pb2
+from support.scrapes import values
+>>>>>>> 6d24d1cc (Nodes and controllers serve metrics, health and diagnostics on metrics.listeners, security's metrics first)
 
 from tests.support.http2 import sent_of_message
 from tests.support.sasl_clients import StepMechanism
 from tidelog.v1 import admin_service_pb2, raft_service_pb2
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import Authenticated, SaslContext
+from tidelog_foundation.sasl.login_counts import LOGINS, SESSIONS
 from tidelog_foundation.sasl.plain import PlainLogin, PlainMechanism
 from tidelog_foundation.sasl.sessions import SessionLimits
 from tidelog_foundation.sasl.settings import listener_sasl_settings
@@ -134,6 +140,9 @@ def test_caller_with_a_session_has_the_principal_of_its_login_in_all_its_calls()
                     await asyncio.gather(*(check(channel) for _ in range(5)))
             assert at.callers == ["User:alice"] * 5 + ["User:bob"] * 5
             assert at.sessions.succeeded == 2, "concurrent calls share a login"
+            families = tuple(at.sessions.families())
+            assert values(families, LOGINS) == {("GRPC", "PLAIN", "success"): 2}
+            assert values(families, SESSIONS) == {("GRPC",): 2}
 
     run(main)
 

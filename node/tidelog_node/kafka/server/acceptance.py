@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from tidelog_foundation.log_limit import LogLimit
+from tidelog_node.kafka.server.connection_counts import CREATION_RATE, ConnectionCounts
 from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.quotas.connection_rates import UNLIMITED, ConnectionRates
 
@@ -24,10 +25,11 @@ _MakeProtocol = Callable[[], asyncio.BaseProtocol]
 class Acceptance:
     """The limits on new connections of a node's listeners."""
 
-    def __init__(self, rates: ConnectionRates, quotas: ClientQuotas, log: LogLimit) -> None:
+    def __init__(self, rates: ConnectionRates, quotas: ClientQuotas, log: LogLimit, counts: ConnectionCounts) -> None:
         self._rates = rates
         self._quotas = quotas
         self._log = log
+        self._counts = counts
         self._held: set[asyncio.BaseTransport] = set()
 
     def accept(self, listener: str, make: _MakeProtocol, pause: Callable[[int], None]) -> asyncio.BaseProtocol:
@@ -48,6 +50,7 @@ class Acceptance:
             return True
         text = "A connection from %s to listener %s is refused: the address exceeds connection_creation_rate %g"
         self._log.warning(text, peer[0], listener, limit)
+        self._counts.refused[listener, CREATION_RATE] += 1
         if len(self._held) >= _MAX_HELD:
             transport.abort()
         else:

@@ -12,6 +12,12 @@ from typing import Final
 
 from tidelog_foundation.log_limit import LogLimit
 from tidelog_node.kafka.server.connection import Connection
+from tidelog_node.kafka.server.connection_counts import (
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    OPEN_FILES,
+    ConnectionCounts,
+)
 from tidelog_node.kafka.server.limits import ListenerLimits
 
 _CHECK_INTERVAL_S: Final = 1.0
@@ -44,6 +50,7 @@ class Connections:
         self._is_empty.set()
         self._is_draining = False
         self._files = _files_for_connections()
+        self.counts = ConnectionCounts()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -55,24 +62,27 @@ class Connections:
     def admit(self, connection: Connection) -> bool:
         """Accept a new connection, or refuse it if there are too many or the node is stopping."""
         limits, host = self._limits, connection.host
-        if not self.may_connect(host):
+        if not self.may_connect(connection.listener, host):
             return False
         if len(self._all) >= limits.max_connections and not self._makes_room(connection):
             text = "A connection from %s to listener %s is refused: there are %d connections, max.connections is %d"
             self._log.warning(text, host, connection.listener, len(self._all), limits.max_connections)
+            self.counts.refused[connection.listener, MAX_CONNECTIONS] += 1
             return False
         # The system assigns the lowest free descriptor.
         if connection.file >= self._files and not self._makes_room(connection):
             text = "A connection from %s to listener %s is refused: %d files are open, the rest are reserved for logs"
             self._log.warning(text, host, connection.listener, connection.file)
+            self.counts.refused[connection.listener, OPEN_FILES] += 1
             return False
         self._all.add(connection)
+        self.counts.accepted[connection.listener] += 1
         self._is_empty.clear()
         self._per_host[host] += 1
         return True
 
-    def may_connect(self, host: str) -> bool:
-        """Return whether a host may have one more connection, those in a handshake included."""
+    def may_connect(self, listener: str, host: str) -> bool:
+        """Return whether a host may have one more connection, those in a handshake included. A refusal counts."""
         if self._is_draining:
             return False
         limit = self._limits.max_connections_of_ips.get(host, self._limits.max_connections_per_ip)
@@ -80,6 +90,7 @@ class Connections:
             return True
         text = "A connection from %s is refused: it has %d connections, the limit max.connections.per.ip"
         self._log.warning(text, host, limit)
+        self.counts.refused[listener, MAX_CONNECTIONS_PER_IP] += 1
         return False
 
     def begin_handshake(self, host: str) -> None:
@@ -92,15 +103,22 @@ class Connections:
         if not self._unknown_per_host[host]:
             del self._unknown_per_host[host]
 
-    def has_file(self, file: int) -> bool:
-        """Return whether a connection may have this file descriptor, which is not one of those reserved for logs."""
-        return file < self._files
+    def has_file(self, listener: str, file: int) -> bool:
+        """Return whether a connection may have this file descriptor, which is not one of those reserved for logs.
+
+        A refusal counts.
+        """
+        if file < self._files:
+            return True
+        self.counts.refused[listener, OPEN_FILES] += 1
+        return False
 
     def forget(self, connection: Connection) -> None:
         """Remove a connection from the counts."""
         if connection not in self._all:
             return
         self._all.remove(connection)
+        self.counts.closed[connection.listener] += 1
         if not self._all:
             self._is_empty.set()
         self._per_host[connection.host] -= 1

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Protocol
 
 from tidelog_foundation.log_limit import LogLimit
+from tidelog_node.kafka.server.connection_counts import MAX_HANDSHAKES
 from tidelog_node.kafka.server.connections import Connections
 
 
@@ -42,21 +43,21 @@ class Handshakes:
     def admit(self, connection: Handshake) -> bool:
         """Begin a handshake, or refuse it if the host has too many connections or the node is stopping."""
         host = connection.host
-        if not self._connections.may_connect(host):
+        if not self._connections.may_connect(connection.listener, host):
             return False
         if len(self._all) >= self._limit:
             busiest = self._per_host.most_common(1)[0][0]
-            next(each for each in self._all if each.host == busiest).fail(
-                f"{self._limit} handshakes are in progress, most of them from its host"
-            )
+            oldest = next(each for each in self._all if each.host == busiest)
+            self._connections.counts.refused[oldest.listener, MAX_HANDSHAKES] += 1
+            oldest.fail(f"{self._limit} handshakes are in progress, most of them from its host")
         self._all[connection] = None
         self._per_host[host] += 1
         self._connections.begin_handshake(host)
         return True
 
-    def has_file(self, file: int) -> bool:
+    def has_file(self, listener: str, file: int) -> bool:
         """Return whether a connection may have this file descriptor, which is not one of those reserved for logs."""
-        return self._connections.has_file(file)
+        return self._connections.has_file(listener, file)
 
     def forget(self, connection: Handshake) -> None:
         """Remove a handshake that has ended."""

@@ -13,6 +13,8 @@ from typing import Final
 from tidelog_foundation.config.endpoints import NamedListener, format_address
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.metrics import Family
+from tidelog_foundation.sasl.login_counts import LoginCounts
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.served import Api, KafkaNode
@@ -22,7 +24,7 @@ from tidelog_node.kafka.server.connection import Connection, Served
 from tidelog_node.kafka.server.connections import Connections, max_handshakes
 from tidelog_node.kafka.server.handshakes import Handshakes
 from tidelog_node.kafka.server.limits import ListenerLimits, RequestBudgets
-from tidelog_node.kafka.server.logins import ListenerSasl, LoginCounts, Logins
+from tidelog_node.kafka.server.logins import ListenerSasl, Logins
 from tidelog_node.kafka.server.sasl import SaslConnection
 from tidelog_node.kafka.server.session import ClientSession
 from tidelog_node.kafka.server.tls import ListenerTls, TlsConnection
@@ -108,6 +110,16 @@ class KafkaListeners:
         assert self._logins is not None, "the listeners do not serve yet"
         return self._logins.counts
 
+    def families(self) -> Iterable[Family]:
+        """Return the metrics of connections and logins, once the listeners serve."""
+        if self._connections is None:
+            return
+        layers = {"tls": self._handshakes, "sasl": self._exchanges}
+        handshakes = {name: len(each) for name, each in layers.items() if each is not None}
+        yield from self._connections.counts.families(handshakes)
+        if self._logins is not None:
+            yield from self._logins.counts.families()
+
     async def serve(
         self,
         node: KafkaNode,
@@ -126,7 +138,7 @@ class KafkaListeners:
         self._connections = Connections(self._limits, log, protected)
         quotas = node.context.quotas
         self._rates = ConnectionRates(quotas.now_ms, quotas.windows, self._limits.max_creation_rate)
-        self._acceptance = Acceptance(self._rates, quotas, log)
+        self._acceptance = Acceptance(self._rates, quotas, log, self._connections.counts)
         scratch = bytearray(_SCRATCH_BYTES)
         by_number = {int(key): api for key, api in apis.items()}
         served = Served(by_number, node, requests, node.context.response_budget, self._limits, scratch, log, failures)

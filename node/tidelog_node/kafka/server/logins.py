@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tidelog_foundation.sasl import Authenticated, AuthenticationFailed, Challenge, Deferred, SaslContext
+from tidelog_foundation.sasl.login_counts import LoginCounts, Result
 from tidelog_node.kafka.apis.api_versions import unsupported_version
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.headers import RequestHeader
@@ -35,17 +36,6 @@ class ListenerSasl:
     failure_delay_s: float = 0.1
     """connection.failed.authentication.delay.ms."""
     is_encrypted: bool = False
-
-
-@dataclass(slots=True)
-class LoginCounts:
-    """The authentications of a node since its start, by Kafka's names of their metrics."""
-
-    successful_authentication_total: int = 0
-    failed_authentication_total: int = 0
-    successful_reauthentication_total: int = 0
-    failed_reauthentication_total: int = 0
-    expired_connections_killed_count: int = 0
 
 
 class Logins:
@@ -75,21 +65,14 @@ class Logins:
         """Run a step that may block in a thread, and return its outcome."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, _outcome_of, deferred.work)
 
-    def succeeded(self, previous: Session | None) -> None:
+    def succeeded(self, listener: str, mechanism: str, previous: Session | None) -> None:
         """Count a success."""
-        if previous is None:
-            self.counts.successful_authentication_total += 1
-        else:
-            self.counts.successful_reauthentication_total += 1
+        self.counts.count(listener, mechanism, Result.SUCCESS, is_again=previous is not None)
 
     def failed(self, listener: str, host: str, mechanism: str, reason: str, previous: Session | None) -> None:
         """Count a failure and log its reason, which the client does not learn."""
-        what = "authentication"
-        if previous is None:
-            self.counts.failed_authentication_total += 1
-        else:
-            self.counts.failed_reauthentication_total += 1
-            what = f"re-authentication of {previous.principal}"
+        self.counts.count(listener, mechanism, Result.FAILURE, is_again=previous is not None)
+        what = "authentication" if previous is None else f"re-authentication of {previous.principal}"
         text = "The %s of a client at %s to listener %s%s has failed: %s"
         self._served.log.warning(text, what, host, listener, f" with {mechanism}" if mechanism else "", reason)
 

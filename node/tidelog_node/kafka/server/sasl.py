@@ -68,7 +68,7 @@ class SaslConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
         file = transport.get_extra_info("socket").fileno()
-        if not peer or not self._handshakes.has_file(file) or not self._handshakes.admit(self):
+        if not peer or not self._handshakes.has_file(self.listener, file) or not self._handshakes.admit(self):
             self._abort()
             return
         self._exchange: Authentication = self._logins.begin(self._sasl, self.listener, self.host)
@@ -168,7 +168,7 @@ class SaslConnection(asyncio.BufferedProtocol):
 
     def _hand_over(self, session: Session) -> None:
         """Let the connection take the transport, and what the client has sent already."""
-        self._logins.succeeded(None)
+        self._logins.succeeded(self.listener, session.mechanism, None)
         self._is_closed = True
         self._end_handshake()
         connection = self._connect(session, self.host)

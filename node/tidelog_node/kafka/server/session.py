@@ -45,7 +45,7 @@ class ClientSession:
             self._exchange = self._logins.begin(self._sasl, self._listener, self._host, self.current)
             return True
         if now_ms > expires_ms:
-            self._logins.counts.expired_connections_killed_count += 1
+            self._logins.counts.count_expired(self._listener)
             raise CloseConnection(f"the session of {self.current.principal} has expired")
         return False
 
@@ -82,7 +82,7 @@ class ClientSession:
         if reply.header is None:
             raise CloseConnection("a re-authentication needs SaslHandshake 1")
         if self._exchange.session is not None:
-            self._logins.succeeded(self.current)
+            self._logins.succeeded(self._listener, self.current.mechanism, self.current)
             self.current, self._exchange = self._exchange.session, None
         return [reply.body] if reply.body is not None else []
 

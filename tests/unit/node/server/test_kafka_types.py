@@ -94,6 +94,8 @@ OWN = {
     "cluster.id": "STRING",
     "controlled.shutdown.timeout.ms": "LONG",
     "health.listener": "STRING",
+    "metrics.debug.enable": "BOOLEAN",
+    "metrics.listeners": "LIST",
     "queued.max.response.bytes": "LONG",
 }
 """Settings of nodes alone, and the rates of throttles, which Kafka's brokers declare elsewhere."""

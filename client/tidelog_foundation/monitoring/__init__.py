@@ -1,0 +1,1 @@
+"""The monitoring port of a process: metrics, health and diagnostics over HTTP."""

@@ -1,0 +1,20 @@
+"""The health checks of a process, by which supervisors decide about traffic and restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The outcome of a health check. ``detail`` explains it to an operator."""
+
+    name: str
+    is_ok: bool
+    detail: str = ""
+
+
+Readiness: TypeAlias = Callable[[], Sequence[Check]]
+"""Returns the checks on the process's event loop. The process is ready if all are passed."""

@@ -1,0 +1,21 @@
+"""All metrics of a node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog_foundation.authorization import counted
+from tidelog_foundation.metrics import Metric
+from tidelog_foundation.monitoring import event_loop
+from tidelog_foundation.sasl import login_counts
+from tidelog_foundation.security import metrics as security
+from tidelog_node.kafka.server import connection_counts
+from tidelog_node.quotas import throttle_counts
+
+DECLARED: Final[tuple[tuple[str, tuple[Metric, ...]], ...]] = (
+    ("Event loop", event_loop.METRICS),
+    ("Connections of Kafka clients", connection_counts.METRICS),
+    ("Security", (*security.METRICS, *login_counts.METRICS, *counted.METRICS)),
+    ("Quotas", throttle_counts.METRICS),
+)
+"""The metrics of a node by subject."""

@@ -1,0 +1,17 @@
+"""All metrics of a controller."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog_foundation.authorization import counted
+from tidelog_foundation.metrics import Metric
+from tidelog_foundation.monitoring import event_loop
+from tidelog_foundation.sasl import login_counts
+from tidelog_foundation.security import metrics as security
+
+DECLARED: Final[tuple[tuple[str, tuple[Metric, ...]], ...]] = (
+    ("Event loop", event_loop.METRICS),
+    ("Security", (*security.METRICS, *login_counts.METRICS, *counted.METRICS)),
+)
+"""The metrics of a controller by subject."""
