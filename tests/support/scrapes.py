@@ -10,7 +10,6 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidelog.testing import FakeCluster
-from tidelog_foundation.metrics import Family, Metric, Snapshot
 
 MONITORED = {"metrics.listeners": "HTTP://127.0.0.1:0"}
 TIMEOUT_S = 20
@@ -65,8 +64,3 @@ def controller_port(cluster: FakeCluster) -> int:
     controller = cluster._running._controller
     assert controller is not None
     return controller.monitor.ports["HTTP"]
-
-
-def values(families: Iterator[Family] | Any, metric: Metric) -> dict[tuple[str, ...], float | Snapshot]:
-    """Return the values of a metric by labels."""
-    return {labels: value for family in families if family.metric is metric for labels, value in family.values.items()}

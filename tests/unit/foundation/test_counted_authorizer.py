@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from own_authorizer import OwnNamesAuthorizer
-from support.scrapes import values
+from support.metric_values import values
 
 from tidelog_foundation.authorization import Action, Authorizer, RequestOrigin
 from tidelog_foundation.authorization.counted import DECISIONS, CountedAuthorizer

@@ -7,7 +7,7 @@ import socket
 import struct
 
 import pytest
-from support.scrapes import values
+from support.metric_values import values
 from toy_listener import Client, open_listener, request, run, until
 
 from tidelog_foundation.config.endpoints import NamedListener

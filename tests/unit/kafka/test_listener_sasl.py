@@ -24,7 +24,7 @@ from sasl_clients import (
     plain,
     prefixed,
 )
-from support.scrapes import values
+from support.metric_values import values
 from toy_listener import Client, ToyListener, open_listener, request, run, until
 
 from tidelog_foundation.config import parse_config

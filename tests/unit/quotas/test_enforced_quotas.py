@@ -20,7 +20,7 @@ from support.kafka_requests import (
     ProduceRequest,
     ProduceTopic,
 )
-from support.scrapes import values
+from support.metric_values import values
 
 from tidelog import AdminClient, Consumer, KafkaException, Producer, TopicPartition
 from tidelog.admin import (

@@ -11,12 +11,8 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf.message import Message
-<<<<<<< HEAD
 from grpc_health.v1 import health, health_pb2
-=======
-from grpc_health.v1 import health_pb2
-from support.scrapes import values
->>>>>>> 6d24d1cc (Nodes and controllers serve metrics, health and diagnostics on metrics.listeners, security's metrics first)
+from support.metric_values import values
 
 from tests.support.http2 import sent_of_message
 from tests.support.sasl_clients import StepMechanism
