@@ -66,7 +66,7 @@ class ErrorCode(enum.Enum):
     _QUEUE_FULL = _Row(-184, "Queue full")
     _ISR_INSUFF = _Row(-183, "Too few in-sync replicas")
     _NODE_UPDATE = _Row(-182, "A node has changed")
-    _SSL = _Row(-181, "TLS error")
+    _SSL = _Row(-181, "TLS error", retriable=True, refresh_metadata=True)
     _WAIT_COORD = _Row(-180, "Waiting for the group's coordinator")
     _UNKNOWN_GROUP = _Row(-179, "Unknown group")
     _IN_PROGRESS = _Row(-178, "The operation is in progress")
@@ -265,10 +265,12 @@ class ErrorCode(enum.Enum):
 
 
 _BY_CODE = {row.code: row for row in ErrorCode}
-OUTAGES = frozenset((ErrorCode._ALL_BROKERS_DOWN, ErrorCode._TIMED_OUT, ErrorCode._RESOLVE))
-"""The errors of a client that no node answered in time. A later call may succeed."""
-CLIENT_FAILURES = OUTAGES | {ErrorCode._AUTHENTICATION}
-"""The errors of a whole client, which ``error_cb`` receives."""
+UNREACHABLE = frozenset((ErrorCode._TRANSPORT, ErrorCode._SSL))
+"""The errors of a connection that could not be opened, or was lost."""
+INSECURE = frozenset((ErrorCode._SSL, ErrorCode._AUTHENTICATION))
+"""The errors of TLS and of a refused login. As in librdkafka, ``error_cb`` gets them at once and a client retries."""
+OUTAGES = frozenset((ErrorCode._ALL_BROKERS_DOWN, ErrorCode._TIMED_OUT, ErrorCode._RESOLVE)) | INSECURE
+"""The errors of a client that no node answered in time, or let in. A later call may succeed."""
 
 _LIBRDKAFKA_NAMES = {
     "STALE_CTRL_EPOCH": ErrorCode.STALE_CONTROLLER_EPOCH,

@@ -25,6 +25,7 @@ from tidelog_node.partitions import LogManager
 from tidelog_node.replication import FetchSession
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import BoundServer, Node
+from tidelog_node.server.tls import grpc_credentials, listener_certificates
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.server.authorization import controller_guard
@@ -142,13 +143,15 @@ class EmbeddedCluster:
         self._server = grpc.aio.server(
             options=server_options(), maximum_concurrent_rpcs=MAX_CALLS, interceptors=interceptors
         )
-        storage.grpc_port = bind_port(self._server, HOST, storage.grpc_port)
+        certificates = listener_certificates(settings)
+        credentials = grpc_credentials(certificates.get(config.grpc_listener.name))
+        storage.grpc_port = bind_port(self._server, HOST, storage.grpc_port, credentials)
         servers = {config.grpc_listener.name: BoundServer(self._server, storage.grpc_port)}
         with KafkaListeners.bind(config.kafka_listeners, config.listener_limits(), _LISTENER) as self._kafka:
             storage.kafka_port = self._kafka.ports[_LISTENER]
             directories = LogManager.open(config.log_dirs, config.cluster_id, NODE_ID, storage.files)
             with _closing(directories):
-                self._node = Node(settings, servers, self._kafka, directories, open_memory_view)
+                self._node = Node(settings, servers, self._kafka, directories, open_memory_view, certificates)
                 await self._node.run(self._stop)
 
     def _sessions(self) -> Iterator[FetchSession]:

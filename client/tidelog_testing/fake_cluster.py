@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, Self
 
@@ -111,6 +112,10 @@ class FakeCluster:
         if running is not None:
             self._gate.resume()
             run_sync(running.stop(), _TIMEOUT_S)
+
+    def reconfigure(self, node_config: Mapping[str, str]) -> None:
+        """Change settings of the node, which count after the next `start`."""
+        self._settings = replace(self._settings, node={**self._settings.node, **node_config})
 
     def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1

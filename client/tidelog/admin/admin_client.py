@@ -73,6 +73,15 @@ class AdminClient(AdminOperations):
         self._lifetime.check()
         return self._errors.serve(None if timeout < 0 else timeout)
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with another name and password from now on; open sessions continue. Thread-safe.
+
+        Raises:
+            KafkaException: _INVALID_ARG, one of them is empty, or sasl.mechanisms is not PLAIN or SCRAM.
+        """
+        self._lifetime.check()
+        self._cluster.replace_credentials(username, password)
+
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._lifetime.check()

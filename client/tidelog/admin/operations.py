@@ -18,7 +18,7 @@ from tidelog.cluster.attempts import Outcomes as Outcomes
 from tidelog.cluster.config import ClientConfig, read_settings, take_callbacks, take_logger
 from tidelog.monitor import Monitor
 from tidelog_foundation.config import parse_config
-from tidelog_foundation.errors import CLIENT_FAILURES, ErrorCode, KafkaError, TidelogError, error_for
+from tidelog_foundation.errors import INSECURE, OUTAGES, ErrorCode, KafkaError, TidelogError, error_for
 from tidelog_foundation.transport import network_loop
 
 logger = logging.getLogger(__name__)
@@ -63,6 +63,7 @@ class Operations:
         self._log = take_logger(given, logger)
         self._config = parse_config(ClientConfig, given)
         self._cluster = self._config.cluster_client(callbacks["oauth_cb"])
+        self._cluster.failures.on_insecure = self._errors.add
         self._coordinators = Coordinators(self._cluster)
         self._quorum = Quorum(self._cluster, (), self._config.client_id, self._cluster.security)
         self._lifetime = Lifetime(self, "admin client", self._quorum.close)
@@ -122,7 +123,8 @@ async def _settle(
         outcomes = await ask
     except TidelogError as error:
         failure = error
-        errors.add(error)
+        if error.code not in INSECURE:
+            errors.add(error)
     except asyncio.CancelledError:
         failure = error_for(ErrorCode._DESTROY, "the admin client was closed before the cluster answered")
     except Exception as error:
@@ -152,7 +154,7 @@ class ErrorCalls:
         """Queue an error that concerns the whole client: no node answered. Other errors reach the application by
         futures alone.
         """
-        if self._callback is None or error.code not in CLIENT_FAILURES:
+        if self._callback is None or error.code not in OUTAGES:
             return
         with self._monitor.lock:
             self._errors.append(error.error)

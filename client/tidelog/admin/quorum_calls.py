@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc.aio
 
 from tidelog.cluster import ClusterClient
-from tidelog.cluster.bootstrap import explain
+from tidelog.cluster.bootstrap import with_address
+from tidelog.cluster.failures import ConnectionFailures
 from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.v1 import admin_service_pb2, common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_foundation.config.endpoints import format_address
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.transport import error_from_rpc
+from tidelog_foundation.errors import UNREACHABLE, ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_foundation.waiting import ReportedWait
 
@@ -31,7 +31,7 @@ _READ_ATTEMPT_S = 3.0
 _PAUSE_S = 0.1
 _ANSWER_SLACK_S = 1.0
 """Extra time for the leader to report a timeout itself, because it knows the outcome of the change."""
-_TRY_ANOTHER = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT)
+_TRY_ANOTHER = UNREACHABLE | {ErrorCode.NOT_CONTROLLER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,7 @@ class Quorum:
         self._controllers: list[str] = []
         self._leader: str | None = None
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._failures = ConnectionFailures(security.tls_context)
 
     async def close(self) -> None:
         """Close the channels to controllers and the connections to nodes."""
@@ -103,7 +104,7 @@ class Quorum:
         with ReportedWait("the leading controller to answer") as wait:
             deadline = time.monotonic() + timeout_s
             reason = "no time was left"
-            last: tuple[str, TidelogError] | None = None
+            code = ErrorCode.REQUEST_TIMED_OUT
             attempt = 0
             while (remaining_s := deadline - time.monotonic()) > 0:
                 if not self._controllers:
@@ -114,23 +115,18 @@ class Quorum:
                         pb.DescribeQuorumRequest(), timeout=min(_READ_ATTEMPT_S, remaining_s)
                     )
                 except grpc.aio.AioRpcError as rpc_error:
-                    error = self._note_failure(rpc_error, address)
-                    if error.code not in (*_TRY_ANOTHER, ErrorCode.REQUEST_TIMED_OUT):
+                    error = await self._note_failure(rpc_error, address)
+                    if error.code not in (*_TRY_ANOTHER, ErrorCode._RESOLVE, ErrorCode.REQUEST_TIMED_OUT):
                         raise error from rpc_error
-                    last = (address, error)
-                    reason = f"{address}: {error.message}"
+                    code = error.code if error.code is ErrorCode._SSL else ErrorCode.REQUEST_TIMED_OUT
+                    reason = with_address(address, error.message)
                     wait.note(reason)
                     attempt += 1
                     if attempt % len(self._controllers) == 0:
                         await asyncio.sleep(min(_PAUSE_S, remaining_s))
                 else:
                     return self._take(response, address)
-            if last is not None:
-                address, error = last
-                reason = f"{address}: {await explain(address, error, self._security.tls_context)}"
-            raise error_for(
-                ErrorCode.REQUEST_TIMED_OUT, f"no leading controller answered within {timeout_s:g} s ({reason})"
-            )
+            raise error_for(code, f"no leading controller answered within {timeout_s:g} s ({reason})")
 
     async def change(
         self,
@@ -154,13 +150,14 @@ class Quorum:
                 try:
                     return await call(self._stub(address), max(0.0, deadline - time.monotonic()) + _ANSWER_SLACK_S)
                 except grpc.aio.AioRpcError as rpc_error:
-                    error = self._note_failure(rpc_error, address)
+                    error = await self._note_failure(rpc_error, address)
                     if attempt and error.code is done:
                         return None
                     if error.code not in _TRY_ANOTHER:
                         raise error from rpc_error
                     wait.note(error)
-                    lost = f"; the change may have been made before, by the leader at {address}: {error.message}"
+                    text = with_address(address, error.message)
+                    lost = f"; the change may have been made before, by the leader at {text}"
                 attempt += 1
 
     async def add_voter(self, voter_id: int, voter_directory_id: bytes, host: str, port: int, timeout_s: float) -> None:
@@ -206,8 +203,9 @@ class Quorum:
         try:
             return await self._stub(address).TakeSnapshot(pb.TakeSnapshotRequest(), timeout=timeout_s)
         except grpc.aio.AioRpcError as rpc_error:
-            error = error_from_rpc(rpc_error)
-            raise error_for(error.code, f"controller {wanted} at {address}: {error.message}") from rpc_error
+            error = await self._failures.error_of(address, rpc_error)
+            text = f"controller {wanted} at {with_address(address, error.message)}"
+            raise error_for(error.code, text) from rpc_error
 
     async def _find_controllers(self, timeout_s: float) -> list[str]:
         if self._nodes is None:
@@ -224,8 +222,8 @@ class Quorum:
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, "the node has not found any controller")
         return list(addresses.values())
 
-    def _note_failure(self, rpc_error: grpc.aio.AioRpcError, address: str) -> TidelogError:
-        error = error_from_rpc(rpc_error)
+    async def _note_failure(self, rpc_error: grpc.aio.AioRpcError, address: str) -> TidelogError:
+        error = await self._failures.error_of(address, rpc_error)
         hint = trailing_value(rpc_error, "tidelog-leader-endpoint")
         self._leader = hint if error.code is ErrorCode.NOT_CONTROLLER and hint != address else None
         return error

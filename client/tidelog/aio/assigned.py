@@ -145,6 +145,15 @@ class AssignedConsumer:
         found = await run_on_network(self._consumer._list_offsets(wanted, timeout_in_ms(timeout)))
         return [TopicPartition(topic, partition, found[topic, partition].offset) for topic, partition in wanted]
 
+    async def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with another name and password from now on; open sessions continue.
+
+        Raises:
+            KafkaException: _INVALID_ARG, one of them is empty, or sasl.mechanisms is not PLAIN or SCRAM.
+        """
+        self._consumer._check_open()
+        self._consumer._cluster.replace_credentials(username, password)
+
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
         """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._consumer._check_open()

@@ -227,6 +227,15 @@ class Producer:
         """Discard records: their futures fail with _PURGE_QUEUE or _PURGE_INFLIGHT. Never waits."""
         self._producer.purge(in_queue, in_flight, blocking)
 
+    async def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with another name and password from now on; open sessions continue.
+
+        Raises:
+            KafkaException: _INVALID_ARG, one of them is empty, or sasl.mechanisms is not PLAIN or SCRAM.
+        """
+        self._producer._lifetime.check()
+        self._producer._cluster.replace_credentials(username, password)
+
     async def cluster_id(self, timeout: float = -1) -> str:  # noqa: ASYNC109
         """Return the cluster's id. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._producer._lifetime.check()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from tidelog.cluster.probe import MAX_TIMEOUT_S, NoAnswer, probe
-from tidelog.cluster.probe_answers import Answer, Protocol
-from tidelog.cluster.security import TlsContext
 from tidelog_foundation.config.endpoints import GRPC_PROTOCOLS
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport.diagnosis import TlsContext
+from tidelog_foundation.transport.probe import MAX_TIMEOUT_S, NoAnswer, probe
+from tidelog_foundation.transport.probe_answers import Answer, Protocol
 
 _UNIMPLEMENTED = "UNIMPLEMENTED: "
 _LEAST_TIMEOUT_S = 0.5
@@ -79,16 +79,6 @@ class Bootstrap:
     def _refuse(self, server: str, reason: str) -> TidelogError:
         self._foreign.add(server)
         return error_for(ErrorCode._TRANSPORT, f"{server}: {reason}")
-
-
-async def explain(address: str, failure: TidelogError, tls_context: TlsContext | None) -> str:
-    """Return the reason for a transport failure at a gRPC address, by a probe if it finds one."""
-    if failure.code is not ErrorCode._TRANSPORT:
-        return failure.message
-    found = await probe(address, _LEAST_TIMEOUT_S, tls_context() if tls_context is not None else None)
-    if isinstance(found, NoAnswer):
-        return found.reason if found.code is ErrorCode._TRANSPORT else failure.message
-    return failure.message if found.protocol is Protocol.GRPC else f"{found.protocol.value} answers there"
 
 
 def with_address(address: str, text: str) -> str:

@@ -21,8 +21,9 @@ from tidelog.cluster.offsets import OffsetAndTimestamp, search_offsets
 from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import UNREACHABLE, ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.transport import call_soon
 from tidelog_foundation.waiting import ReportedWait
 
 T = TypeVar("T")
@@ -54,6 +55,8 @@ class ClusterClient:
         self._dice = random.Random()
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, self._dice.random)
         self._connections = Connections(client_id, channel_options, security)
+        self.failures = self._connections.failures
+        """The failures of connections."""
         self.metadata = ClusterMetadata()
         """The current metadata."""
         self.answered_last: str | None = None
@@ -225,16 +228,26 @@ class ClusterClient:
     ) -> T:
         """Ask known brokers and bootstrap servers one after another until one answers.
 
-        ``ask(connection, timeout_s)`` makes the call. After a retriable error the next node is asked, with a back-off
-        after each round.
+        ``ask(connection, timeout_s)`` makes the call. After a retriable error or a refused login it asks the next node,
+        with a back-off after each round.
 
         Raises:
-            TidelogError: the first error that is not retriable. At the deadline, the last error of a node, or without
-                one _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with the addresses. At once, _ALL_BROKERS_DOWN if every
-                address belongs to something other than Tidelog.
+            TidelogError: the first error that is not retriable. _AUTHENTICATION if no node answered in a round and one
+                refused the login. At the deadline, the last error of a node, or without one _ALL_BROKERS_DOWN,
+                _TIMED_OUT, _RESOLVE or _SSL with the addresses. At once, _ALL_BROKERS_DOWN if every address belongs to
+                something other than Tidelog.
         """
         with ReportedWait("a broker to answer") as wait:
             return await self._ask_until(ask, self._deadline(timeout_ms), attempt_ms or self.request_timeout_ms, wait)
+
+    def replace_credentials(self, username: str, password: str) -> None:
+        """Use another name and password for later logins. Thread-safe.
+
+        Raises:
+            TidelogError: As for :meth:`ClientSecurity.replace_credentials`.
+        """
+        self.security.replace_credentials(username, password)
+        call_soon(self._connections.forget_refusals)
 
     async def close(self) -> None:
         """Close all connections; later calls raise _DESTROY."""
@@ -256,11 +269,13 @@ class ClusterClient:
                 try:
                     return await self._ask_one(address, ask, timeout_s)
                 except TidelogError as error:
-                    if not error.code.retriable:
+                    if not error.code.retriable and error.code is not ErrorCode._AUTHENTICATION:
                         raise
                     failures[address] = error
                 if now_ms() >= deadline:
                     raise _no_answer(failures)
+            if (refused := _refused_login(failures)) is not None:
+                raise refused
             attempt += 1
             wait_ms = self.backoff.wait_ms(attempt)
             if now_ms() + wait_ms >= deadline or self._bootstrap.are_foreign(self._addresses()):
@@ -279,6 +294,7 @@ class ClusterClient:
             target = await self._bootstrap.find(address, error, (deadline - now_ms()) / 1000)
             if target is None:
                 raise
+            self.failures.answered(address)
             await self._connections.drop(address)
             answer = await self._ask_at(target, ask, max(deadline - now_ms(), 1) / 1000)
         self.answered_last = address
@@ -324,17 +340,21 @@ def _topic_error(name: str, known: Topic | None) -> TidelogError:
 
 
 def _no_answer(failures: Mapping[str, TidelogError]) -> TidelogError:
-    silent = (ErrorCode._TRANSPORT, ErrorCode._RESOLVE, ErrorCode.REQUEST_TIMED_OUT)
+    silent = (*UNREACHABLE, ErrorCode._RESOLVE, ErrorCode.REQUEST_TIMED_OUT)
     spoken = [e for e in failures.values() if e.code not in silent]
     if spoken:
         return spoken[-1]
     codes = {e.code for e in failures.values()}
     text = f"no broker answered: {_reasons(failures)}"
-    if codes == {ErrorCode._RESOLVE}:
-        return error_for(ErrorCode._RESOLVE, text)
+    if codes in ({ErrorCode._RESOLVE}, {ErrorCode._SSL}):
+        return error_for(codes.pop(), text)
     if ErrorCode.REQUEST_TIMED_OUT in codes:
         return error_for(ErrorCode._TIMED_OUT, text)
     return error_for(ErrorCode._ALL_BROKERS_DOWN, text)
+
+
+def _refused_login(failures: Mapping[str, TidelogError]) -> TidelogError | None:
+    return next((e for e in failures.values() if e.code is ErrorCode._AUTHENTICATION), None)
 
 
 def _reasons(failures: Mapping[str, TidelogError]) -> str:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc.aio
 
+from tidelog.cluster.failures import ConnectionFailures
 from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.transport import error_from_rpc
-from tidelog_foundation.transport.session_channel import log_in
+from tidelog_foundation.transport.session_channel import SessionChannel, log_in
 
 if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from tidelog.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
 
 T = TypeVar("T")
-
-_RESOLVE_TEXTS = ("DNS resolution failed", "Name or service not known", "Domain name not found")
-_REFUSED_LOGINS = (
-    ErrorCode.SASL_AUTHENTICATION_FAILED,
-    ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-    ErrorCode.ILLEGAL_SASL_STATE,
-)
-_CONNECT_TEXT = "Failed to connect to remote host: "
-"""gRPC's text between the address, which it repeats, and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +37,7 @@ class Connection:
     admin: AdminServiceAsyncStub
     groups: GroupServiceAsyncStub
     transactions: TransactionServiceAsyncStub
+    failures: ConnectionFailures
 
     async def log_in(self) -> None:
         """Log in if the client uses SASL and has no session; the opening of a stream does not wait for that.
@@ -53,7 +45,10 @@ class Connection:
         Raises:
             TidelogError: As for :meth:`call`.
         """
-        await self.call(lambda connection: log_in(connection.channel))
+        try:
+            await log_in(self.channel)
+        except grpc.aio.AioRpcError as error:
+            raise await self.error_of(error) from error
 
     async def call(self, call: Callable[[Connection], Awaitable[T]]) -> T:
         """Await ``call(self)``.
@@ -62,9 +57,15 @@ class Connection:
             TidelogError: the whole call failed; the text begins with the address.
         """
         try:
-            return await call(self)
+            answer = await call(self)
         except grpc.aio.AioRpcError as error:
-            raise rpc_error(self.address, error) from error
+            raise await self.error_of(error) from error
+        self.failures.answered(self.address)
+        return answer
+
+    async def error_of(self, error: grpc.aio.AioRpcError) -> TidelogError:
+        """Return the error of a failed call, with the address and the cause if the connection failed."""
+        return await self.failures.error_of(self.address, error)
 
 
 class Connections:
@@ -80,6 +81,8 @@ class Connections:
         self._security = security
         self._options = list(options)
         self._by_address: dict[str, Connection] = {}
+        self.failures = ConnectionFailures(security.tls_context)
+        """The failures of the connections."""
         self._closed = False
 
     def get(self, address: str) -> Connection:
@@ -100,9 +103,16 @@ class Connections:
                 AdminServiceStub(channel),
                 GroupServiceStub(channel),
                 TransactionServiceStub(channel),
+                self.failures,
             )
             self._by_address[address] = connection
         return connection
+
+    def forget_refusals(self) -> None:
+        """Let channels whose logins were refused log in at once."""
+        for connection in self._by_address.values():
+            if isinstance(connection.channel, SessionChannel):
+                connection.channel.forget_refusal()
 
     async def drop(self, address: str) -> None:
         """Close the channel to an address, if there is one."""
@@ -116,15 +126,3 @@ class Connections:
         connections = list(self._by_address.values())
         self._by_address.clear()
         await asyncio.gather(*(c.channel.close() for c in connections))
-
-
-def rpc_error(address: str, error: grpc.aio.AioRpcError) -> TidelogError:
-    """Return the error of a failed call to ``address``; the texts of transport errors include the address."""
-    meant = error_from_rpc(error)
-    if meant.code in _REFUSED_LOGINS:
-        return error_for(ErrorCode._AUTHENTICATION, f"{address}: {meant.message}")
-    if meant.code is ErrorCode._TRANSPORT:
-        unresolved = any(t in meant.message for t in _RESOLVE_TEXTS)
-        reason = meant.message.rpartition(_CONNECT_TEXT)[2]
-        return error_for(ErrorCode._RESOLVE if unresolved else meant.code, f"{address}: {reason}")
-    return meant

@@ -100,7 +100,7 @@ def _ineffective(known: Property, value: object, scope: str) -> str:
 _YIELDS = {"socket.timeout.ms": "request.timeout.ms", "metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
 """Two properties that are one setting in Tidelog: the first counts only where the second is not given."""
 
-_NO_SECURITY = "the client would not be authenticated"
+_ONE_GRANT = "tokens of an endpoint are requested with a client id and secret alone; set oauth_cb for other grants"
 _GRPC_SOCKETS = "gRPC configures its sockets itself"
 _GRPC_VERSIONS = "gRPC needs no version negotiation"
 _C_ONLY = "it applies to C programs only"
@@ -123,12 +123,7 @@ def _refused(scope: Scope, name: str, reason: str, *accepted: str) -> Property:
     return Property(name, scope, Effect.REFUSED, reason, accepted)
 
 
-def _security(*names: str) -> Iterator[Property]:
-    for name in names:
-        yield Property(name, "*", Effect.REFUSED, _NO_SECURITY, is_security=True)
-
-
-def _tls(name: str, reason: str, *accepted: str) -> Property:
+def _secured(name: str, reason: str, *accepted: str) -> Property:
     return Property(name, "*", Effect.REFUSED, reason, accepted, is_security=True)
 
 
@@ -192,15 +187,15 @@ def _secure() -> Iterator[Property]:
         yield Property(f"ssl.{name}", "*", Effect.WORKS, is_security=True)
     always = {"enable.ssl.certificate.verification": "true", "ssl.endpoint.identification.algorithm": "https"}
     for name, accepted in always.items():
-        yield _tls(name, "gRPC always verifies the server's certificate and its host", accepted)
+        yield _secured(name, "gRPC always verifies the server's certificate and its host", accepted)
     for name in ("ssl.cipher.suites", "ssl.curves.list", "ssl.sigalgs.list"):
-        yield _tls(name, "gRPC chooses the algorithms itself")
+        yield _secured(name, "gRPC chooses the algorithms itself")
     for name in ("ssl_key", "ssl_certificate", "ssl_ca", "ssl_engine_callback_data"):
-        yield _tls(name, _C_ONLY)
+        yield _secured(name, _C_ONLY)
     for name in ("ssl.ca.certificate.stores", "ssl.crl.location", "ssl.certificate.verify_cb"):
-        yield _tls(name, "gRPC has no such check; set ssl.ca.location")
+        yield _secured(name, "gRPC has no such check; set ssl.ca.location")
     for name in ("ssl.providers", "ssl.engine.location", "ssl.engine.id"):
-        yield _tls(name, "gRPC uses its own TLS library")
+        yield _secured(name, "gRPC uses its own TLS library")
     for name in ("sasl.mechanisms", "sasl.mechanism", "sasl.username", "sasl.password", "sasl.oauthbearer.config"):
         yield Property(name, "*", Effect.WORKS, is_security=True)
     yield from _works("*", "oauth_cb")
@@ -209,20 +204,26 @@ def _secure() -> Iterator[Property]:
     for name in ("client.credentials.client.id", "client.credentials.client.secret"):
         yield Property(f"sasl.oauthbearer.{name}", "*", Effect.WORKS, is_security=True)
     yield Property("https.ca.location", "*", Effect.WORKS, is_security=True)
-    yield from _security("https.ca.pem", "enable.sasl.oauthbearer.unsecure.jwt")
-    yield _tls("oauthbearer_token_refresh_cb", "set oauth_cb")
+    yield _secured("https.ca.pem", "set https.ca.location")
+    yield _secured(
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        "clients make no tokens; set oauth_cb to return an unsecured one",
+        "false",
+    )
+    yield _secured("oauthbearer_token_refresh_cb", "set oauth_cb")
     for name in ("service.name", "principal", "keytab"):
         yield Property(f"sasl.kerberos.{name}", "*", Effect.WORKS, is_security=True)
     for name in ("kinit.cmd", "min.time.before.relogin"):
         yield _no_effect("*", f"sasl.kerberos.{name}", "tickets are requested with the key table, without kinit")
-    for name in ("sub.claim.name", "grant.type"):
-        yield from _security(f"sasl.oauthbearer.{name}")
-    yield from _security("sasl.oauthbearer.metadata.authentication.type")
+    sub_claim = "the nodes determine the principal, by their own sasl.oauthbearer.sub.claim.name"
+    yield _secured("sasl.oauthbearer.sub.claim.name", sub_claim, "sub")
+    yield _secured("sasl.oauthbearer.grant.type", _ONE_GRANT, "client_credentials")
+    yield _secured("sasl.oauthbearer.metadata.authentication.type", _ONE_GRANT, "none")
     for name in ("algorithm", "private.key.file", "private.key.passphrase", "private.key.pem", "file", "claim.aud"):
-        yield from _security(f"sasl.oauthbearer.assertion.{name}")
+        yield _secured(f"sasl.oauthbearer.assertion.{name}", _ONE_GRANT)
     for name in ("claim.exp.seconds", "claim.iss", "claim.jti.include", "claim.nbf.seconds", "claim.sub"):
-        yield from _security(f"sasl.oauthbearer.assertion.{name}")
-    yield from _security("sasl.oauthbearer.assertion.jwt.template.file")
+        yield _secured(f"sasl.oauthbearer.assertion.{name}", _ONE_GRANT)
+    yield _secured("sasl.oauthbearer.assertion.jwt.template.file", _ONE_GRANT)
 
 
 def _consumers() -> Iterator[Property]:

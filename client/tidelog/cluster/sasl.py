@@ -13,6 +13,7 @@ from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.sasl.jaas import KRB5_LOGIN_MODULE, JaasEntry
 from tidelog_foundation.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 from tidelog_foundation.sasl.plain import PlainLogin
+from tidelog_foundation.sasl.replaceable_login import ReplaceableLogin
 
 OAuthCallback: TypeAlias = Callable[[str], Any]
 """confluent-kafka's ``oauth_cb``: from ``sasl.oauthbearer.config`` to ``(token, expiry_s, [principal, extensions])``.
@@ -109,18 +110,17 @@ class SaslConfig:
         if mechanism == PLAIN:
             if self.sasl_tokenauth:
                 raise ConfigError("sasl.tokenauth=true needs a mechanism of SCRAM, not sasl.mechanisms=PLAIN")
-            return PlainLogin(self.sasl_username, self.sasl_password)
+            return ReplaceableLogin(PlainLogin, self.sasl_username, self.sasl_password)
         from tidelog_foundation.sasl.scram import TOKEN_AUTH, ScramLogin
         from tidelog_foundation.sasl.scram_credentials import ScramMechanism
 
         scram = next(each for each in ScramMechanism if each.sasl_name == mechanism)
-        return ScramLogin(
-            scram,
-            self.sasl_username,
-            self.sasl_password,
-            lambda: secrets.token_urlsafe(_NONCE_BYTES),
-            {TOKEN_AUTH: "true"} if self.sasl_tokenauth else {},
-        )
+        extensions = {TOKEN_AUTH: "true"} if self.sasl_tokenauth else {}
+
+        def made(username: str, password: str) -> SaslLogin:
+            return ScramLogin(scram, username, password, lambda: secrets.token_urlsafe(_NONCE_BYTES), extensions)
+
+        return ReplaceableLogin(made, self.sasl_username, self.sasl_password)
 
     def _ticket(self) -> SaslLogin:
         options = {

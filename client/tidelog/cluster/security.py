@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import grpc
 import grpc.aio
@@ -14,9 +14,12 @@ import grpc.aio
 from tidelog.cluster.sasl import OAuthCallback, SaslConfig
 from tidelog_foundation.config import setting
 from tidelog_foundation.config.endpoints import SSL
-from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.sasl import SaslLogin
+from tidelog_foundation.sasl.replaceable_login import ReplaceableLogin
 from tidelog_foundation.transport import open_channel
+from tidelog_foundation.transport.diagnosis import TlsContext
+from tidelog_foundation.transport.session_channel import CLIENT_BACKOFF_S
 
 if TYPE_CHECKING:
     from tidelog_foundation.security.key_material import KeyMaterial
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
 _PLAINTEXT = "PLAINTEXT"
 _SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 _TLS = (SSL, "SASL_SSL")
-TlsContext: TypeAlias = Callable[[], ssl.SSLContext]
-"""Returns the context of connections that do not use gRPC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,20 @@ class ClientSecurity:
         self, address: str, client_id: str = "", options: Iterable[tuple[str, int | str]] = ()
     ) -> grpc.aio.Channel:
         """Return a channel to ``host:port``, which connects and logs in on the first call."""
-        return open_channel(address, client_id, options, self.credentials, self.login)
+        return open_channel(address, client_id, options, self.credentials, self.login, CLIENT_BACKOFF_S)
+
+    def replace_credentials(self, username: str, password: str) -> None:
+        """Use another name and password for later logins; see ``set_sasl_credentials`` of the clients.
+
+        Raises:
+            TidelogError: _INVALID_ARG, one is empty, or the mechanism is not PLAIN or SCRAM.
+        """
+        if not username or not password:
+            raise error_for(ErrorCode._INVALID_ARG, "the username and the password must not be empty")
+        if not isinstance(self.login, ReplaceableLogin):
+            text = "set_sasl_credentials() needs sasl.mechanisms=PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+            raise error_for(ErrorCode._INVALID_ARG, text)
+        self.login.replace(username, password)
 
 
 OPEN: Final = ClientSecurity()

@@ -64,6 +64,7 @@ class AssignedConsumer:
         self._queue = RecordQueue(
             monitor, self._positions, commits if stores else None, self._wake, callbacks["error_cb"]
         )
+        self._cluster.failures.on_insecure = self._queue.tell_insecure
         self._group: ConsumerGroup | None = None
         if self._config.group_id is not None:
             self._group = ConsumerGroup(
@@ -239,6 +240,15 @@ class AssignedConsumer:
     ) -> dict[Key, OffsetAndTimestamp]:
         committed = self._config.is_read_committed
         return await self._cluster.list_offsets(timestamps_ms, read_committed=committed, timeout_ms=timeout_ms)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with another name and password from now on; open sessions continue. Thread-safe.
+
+        Raises:
+            KafkaException: _INVALID_ARG, one of them is empty, or sasl.mechanisms is not PLAIN or SCRAM.
+        """
+        self._check_open()
+        self._cluster.replace_credentials(username, password)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""

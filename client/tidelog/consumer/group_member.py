@@ -36,7 +36,7 @@ from tidelog.consumer.membership.events import (
 )
 from tidelog.consumer.membership.factory import Membership
 from tidelog.v1 import group_service_pb2 as pb
-from tidelog_foundation.errors import CLIENT_FAILURES, ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import call_soon
 from tidelog_foundation.transport.loop import monotonic_ms, step_when_due
 from tidelog_foundation.waiting import Outage, ReportedWait
@@ -254,7 +254,7 @@ class GroupMember:
         except TidelogError as error:
             if self._outage.is_news(error):
                 self._log.warning("the consumer cannot get metadata: %s", error)
-            if error.code in CLIENT_FAILURES and not self._is_outage_told:
+            if error.code in OUTAGES and not self._is_outage_told:
                 self._is_outage_told = True
                 self._application.on_error(error)
             return False

@@ -12,7 +12,7 @@ from tidelog.consumer.core.positions import Positions
 from tidelog.consumer.reading import Reading
 from tidelog.message import Message
 from tidelog.monitor import Monitor
-from tidelog_foundation.errors import CLIENT_FAILURES, KafkaError, TidelogError
+from tidelog_foundation.errors import INSECURE, OUTAGES, KafkaError, TidelogError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,11 +65,19 @@ class RecordQueue:
         if self._closed:
             return
         error = _error_of(item)
-        if error is not None and self._on_error is not None and error.error_code() in CLIENT_FAILURES:
-            self._post_error(self._on_error, error)
+        if error is not None and self._on_error is not None and error.error_code() in OUTAGES:
+            if error.error_code() not in INSECURE:
+                self._post_error(self._on_error, error)
             return
         self._items.append(item)
         self._news.notify_all()
+
+    def tell_insecure(self, error: TidelogError) -> None:
+        """Pass a failure of TLS or a refused login to ``on_error`` at once; without it, the outage that follows becomes
+        a message.
+        """
+        if self._on_error is not None:
+            self._post_error(self._on_error, error.error)
 
     def put_back(self, event: Message) -> None:
         """Put an event back at the front of the queue."""

@@ -264,6 +264,15 @@ class Producer(ProduceCalls, TransactionalCalls):
         self._lifetime.check()
         self._purge(in_queue, in_flight)
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with another name and password from now on; open sessions continue. Thread-safe.
+
+        Raises:
+            KafkaException: _INVALID_ARG, one of them is empty, or sasl.mechanisms is not PLAIN or SCRAM.
+        """
+        self._lifetime.check()
+        self._cluster.replace_credentials(username, password)
+
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
         # The import is local so that a producer does not load the admin client.

@@ -39,13 +39,13 @@ from tidelog.producer.requests import ACKS, encode_batches, failures, outcomes, 
 from tidelog.producer.statistics import Tally, statistics_json
 from tidelog.producer.stream import NodeStream, StreamRefusedError
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import INSECURE, OUTAGES, UNREACHABLE, ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport.loop import monotonic_ms, step_when_due
 from tidelog_foundation.waiting import Outage, watch_waits
 
 _NODE_SHARE = 0.8
 """The node's share of request.timeout.ms, so that its answer arrives before the client's timeout."""
-_CUT_OFF = frozenset((ErrorCode.REQUEST_TIMED_OUT, ErrorCode._TRANSPORT))
+_CUT_OFF = UNREACHABLE | {ErrorCode.REQUEST_TIMED_OUT}
 """The errors of a leader that is cut off and may not know that another node leads."""
 _ID_ATTEMPT_MS = 5_000
 """The longest wait for one node's producer id before the client asks the next."""
@@ -85,6 +85,7 @@ class Sender:
         self._main: asyncio.Task[None] | None = None
         self._outage = Outage()
         self._has_told_fatal = False
+        cluster.failures.on_insecure = self._tell_error
 
     @property
     def is_running(self) -> bool:
@@ -129,6 +130,7 @@ class Sender:
     def _step(self) -> float | None:
         with self._lock:
             now_ms = monotonic_ms()
+            self._accumulator.connection_error = self._cluster.failures.latest
             commands: list[Command | Ask] = [*self._accumulator.poll(now_ms, self._leader_of)]
             timers_ms = [self._accumulator.next_timer_ms(now_ms)]
             if self._manager is not None:
@@ -272,7 +274,7 @@ class Sender:
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
 
     def _end(self, error: TidelogError) -> None:
-        """End the producer because the cluster refuses it a login or a producer id, and report that once."""
+        """End the producer because the cluster refuses it a producer id, and report that once."""
         with self._lock:
             is_ended = self._accumulator.fatal_error is not None
         if not is_ended:
@@ -285,7 +287,8 @@ class Sender:
         """Log and report an outage, once for its duration and reason."""
         if self._outage.is_news(error):
             self._log.warning("%s: %s", what, error)
-            self._tell_error(error)
+            if error.code not in INSECURE:
+                self._tell_error(error)
 
     def _tell_fatal(self, error: TidelogError | None) -> None:
         """Log and report the error that ended the producer, once."""
@@ -332,9 +335,6 @@ class Sender:
                     topics, allow_auto_topic_creation=self._config.allow_auto_create_topics
                 )
             except TidelogError as error:
-                if error.code is ErrorCode._AUTHENTICATION:
-                    self._end(error)
-                    return
                 self._tell_outage("the producer cannot get metadata", error)
                 self._wanted_topics |= topics
             except Exception:  # noqa: BLE001 the outermost loop of this task: it asks again

@@ -9,9 +9,9 @@ from collections.abc import Awaitable
 
 import grpc.aio
 
-from tidelog.cluster.connections import Connection, rpc_error
+from tidelog.cluster.connections import Connection
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import INSECURE, ErrorCode, error_for
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +32,7 @@ class NodeStream:
 
     def __init__(self, connection: Connection) -> None:
         self.address = connection.address
+        self._connection = connection
         self._call = connection.log.ProduceStream()
         self._write_lock = asyncio.Lock()
         self._answers: dict[int, asyncio.Future[pb.ProduceResponse]] = {}
@@ -111,8 +112,11 @@ class NodeStream:
                 raise self._failure
             try:
                 await self._call.write(message)
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-                self._fail(_broken(self.address, error))
+            except grpc.aio.AioRpcError as error:
+                self._fail(await self._failure_of(error))
+            except asyncio.InvalidStateError:
+                # The stream has ended, and the reader gets the reason.
+                await asyncio.wait((self._reader,))
             except asyncio.CancelledError:
                 # gRPC also raises this here when the stream failed for another request.
                 if not self.is_broken or _is_cancelled():
@@ -128,7 +132,11 @@ class NodeStream:
                     answer.set_result(response.response)
             self._fail(error_for(ErrorCode._TRANSPORT, f"{self.address} ended the produce stream"))
         except grpc.aio.AioRpcError as error:
-            self._fail(_broken(self.address, error))
+            self._fail(await self._failure_of(error))
+
+    async def _failure_of(self, error: grpc.aio.AioRpcError) -> Exception:
+        meant = await self._connection.error_of(error)
+        return meant if meant.code.retriable or meant.code in INSECURE else StreamRefusedError(str(meant))
 
     def _fail(self, failure: Exception) -> None:
         if self._failure is not None:
@@ -144,10 +152,3 @@ class NodeStream:
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _broken(address: str, error: Exception) -> Exception:
-    if not isinstance(error, grpc.aio.AioRpcError):
-        return error_for(ErrorCode._TRANSPORT, f"{address}: the produce stream has ended")
-    meant: TidelogError = rpc_error(address, error)
-    return meant if meant.code.retriable else StreamRefusedError(str(meant))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from tidelog.cluster import Lifetime
+from tidelog.cluster import ClusterClient, Lifetime
 from tidelog.message import TopicPartition
 from tidelog.producer.config import ProducerConfig
 from tidelog.producer.core.transaction_manager import TransactionManager
@@ -40,6 +40,7 @@ class TransactionalCalls:
     calls serve delivery callbacks while they wait.
     """
 
+    _cluster: ClusterClient
     _config: ProducerConfig
     _lifetime: Lifetime
     _lock: threading.RLock
@@ -216,7 +217,8 @@ class TransactionalCalls:
             self._manager.give_up(operation)
             self._manager.acknowledge(operation)
         if not operation.is_done:
-            reason = f"; the last error was {operation.last_error}" if operation.last_error else ""
+            last_error = operation.last_error or self._cluster.failures.latest
+            reason = f"; the last error was {last_error}" if last_error is not None else ""
             text = f"{operation.action.value} did not complete in {timeout_s:g} s: call it again{reason}"
             raise TidelogError(KafkaError(ErrorCode._TIMED_OUT, text, retriable=True))
         if operation.error is not None:

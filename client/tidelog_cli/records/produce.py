@@ -16,7 +16,7 @@ from tidelog.producer import Producer
 from tidelog_cli.bench.pacing import Pace
 from tidelog_cli.options.completion import complete_topic
 from tidelog_cli.options.connection import Acks, Compression, Rate, Session, connected
-from tidelog_cli.output.printing import UsageError, counted, print_json
+from tidelog_cli.output.printing import UsageError, counted, print_json, print_warning
 from tidelog_cli.records.line_format import InvalidLineError, LineFormat, ProducedRecord
 from tidelog_foundation.errors import ErrorCode, KafkaError, error_for
 
@@ -114,7 +114,8 @@ def produce(
     )
     with ExitStack() as stack:
         lines = stack.enter_context(file.open("rb")) if file else sys.stdin.buffer
-        producer = stack.enter_context(session.producer({"compression.type": compression, "acks": acks}))
+        settings = {"compression.type": compression, "acks": acks, "error_cb": _warn}
+        producer = stack.enter_context(session.producer(settings))
         known = producer.list_topics(topic, timeout=session.timeout_s).topics[topic]
         if known.error is not None:
             raise error_for(known.error.error_code(), known.error.str())
@@ -220,6 +221,10 @@ class _Upload:
             lost = self._sent - self._acknowledged
             text = f"{lost} of {counted(self._sent, 'record')} were not acknowledged: {self._first_error.str()}"
             raise error_for(self._first_error.error_code(), text)
+
+
+def _warn(error: KafkaError) -> None:
+    print_warning(error.str())
 
 
 def _headers(texts: list[str] | None) -> tuple[tuple[str, bytes | None], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -12,9 +13,11 @@ import grpc
 import grpc.aio
 
 from tidelog_foundation.config.endpoints import format_address, parse_address
-from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.errors import ConfigError, TidelogError
 from tidelog_foundation.sasl import SaslLogin
-from tidelog_foundation.transport.session_channel import SessionChannel
+from tidelog_foundation.transport.diagnosis import Diagnosis
+from tidelog_foundation.transport.session_channel import SERVER_BACKOFF_S, SessionChannel
+from tidelog_foundation.transport.status import error_from_rpc
 
 if TYPE_CHECKING:
     from tidelog_foundation.security.certificate_store import CertificateStore
@@ -57,11 +60,13 @@ def open_channel(
     more_options: Iterable[tuple[str, int | str]] = (),
     credentials: grpc.ChannelCredentials | None = None,
     login: SaslLogin | None = None,
+    login_backoff_s: float = SERVER_BACKOFF_S,
 ) -> grpc.aio.Channel:
     """Return a channel to ``host:port``; it connects on the first call, and again whenever the connection breaks.
 
     ``client_id`` is the first part of the user agent that the peer sees. ``more_options`` override options of the same
-    names. With ``credentials`` it uses TLS, with ``login`` it authenticates with SASL.
+    names. With ``credentials`` it uses TLS, with ``login`` it authenticates with SASL. ``login_backoff_s`` is the
+    longest wait after a refused login.
     """
     agent = {"grpc.primary_user_agent": client_id} if client_id else {}
     options = list({**dict(CHANNEL_OPTIONS), **dict(more_options), **agent}.items())
@@ -69,7 +74,7 @@ def open_channel(
         channel = grpc.aio.secure_channel(address, credentials, options=options)
     else:
         channel = grpc.aio.insecure_channel(address, options=options)
-    return channel if login is None else SessionChannel(channel, login, parse_address(address)[0])
+    return channel if login is None else SessionChannel(channel, login, parse_address(address)[0], login_backoff_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,7 @@ class Channels:
         self._login = security.login
         self._credentials = _credentials_of(certificates)
         self._material = certificates.current if certificates is not None else None
+        self._diagnosis = diagnosis_of(certificates)
         self._by_address: dict[str, grpc.aio.Channel] = {}
         self._retired: list[grpc.aio.Channel] = []
 
@@ -110,6 +116,10 @@ class Channels:
             self._by_address[address] = open_channel(address, credentials=self._credentials, login=self._login)
         return self._by_address[address]
 
+    async def error_of(self, address: str, rpc_error: grpc.aio.AioRpcError) -> TidelogError:
+        """Return the error of a failed call to ``host:port``, which names the cause if the connection failed."""
+        return await self._diagnosis.explained(address, error_from_rpc(rpc_error))
+
     async def close(self) -> None:
         """Close all channels."""
         channels = [*self._retired, *self._by_address.values()]
@@ -117,6 +127,20 @@ class Channels:
         self._by_address.clear()
         for channel in channels:
             await channel.close()
+
+
+def diagnosis_of(certificates: CertificateStore | None) -> Diagnosis:
+    """Return the diagnosis of a server's connections to others, with the current certificates."""
+    if certificates is None:
+        return Diagnosis()
+
+    def context() -> ssl.SSLContext:
+        from tidelog_foundation.security.contexts import client_context
+
+        current = certificates.current
+        return client_context(current.settings, current.key, current.authorities)
+
+    return Diagnosis(context)
 
 
 def _credentials_of(certificates: CertificateStore | None) -> grpc.ChannelCredentials | None:

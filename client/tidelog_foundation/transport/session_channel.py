@@ -6,6 +6,7 @@ session with a limited lifetime is prolonged when 85 to 95 % of it are over, as 
 in use; streams continue then.
 
 A failed login is the error of all calls that wait for it, as a gRPC error with the status of AuthenticationService.
+After a refused one, calls fail with the same error until the back-off is over.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import grpc.aio
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import AuthenticationFailed, SaslClient, SaslLogin
+from tidelog_foundation.transport.login_backoff import LoginBackoff
 from tidelog_foundation.transport.session_messages import (
     AUTHENTICATE,
     RESPONSES,
@@ -33,13 +35,24 @@ from tidelog_foundation.transport.session_messages import (
     metadata_of,
     requests_of,
 )
-from tidelog_foundation.transport.status import ERROR_CODE_KEY
+from tidelog_foundation.transport.status import ERROR_CODE_KEY, trailing_value
 
 logger = logging.getLogger(__name__)
 _METHOD: Final = f"/{SERVICE.full_name}/{AUTHENTICATE}"
 _LOGIN_TIMEOUT_S: Final = 10.0
 _RENEWAL: Final = (0.85, 0.95)
 _RENEWAL_RETRY_S: Final = 1.0
+SERVER_BACKOFF_S: Final = 1.0
+CLIENT_BACKOFF_S: Final = 10.0
+"""The longest waits after refused logins. A node's login may succeed as soon as a controller has read the users."""
+_REFUSALS: Final = frozenset(
+    str(row.code)
+    for row in (
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    )
+)
 
 
 async def log_in(channel: grpc.aio.Channel) -> None:
@@ -55,14 +68,23 @@ async def log_in(channel: grpc.aio.Channel) -> None:
 class SessionChannel(grpc.aio.Channel):
     """A channel with a session, on one event loop. It owns the channel that it wraps."""
 
-    def __init__(self, channel: grpc.aio.Channel, login: SaslLogin, host: str) -> None:
-        """``host`` is the server's name, which some mechanisms need."""
+    def __init__(
+        self, channel: grpc.aio.Channel, login: SaslLogin, host: str, max_backoff_s: float = SERVER_BACKOFF_S
+    ) -> None:
+        """``host`` is the server's name, which some mechanisms need.
+
+        ``max_backoff_s`` is the longest wait after refused logins.
+        """
         self._channel = channel
-        self._session = _ClientSession(channel, login, host)
+        self._session = _ClientSession(channel, login, host, LoginBackoff(max_backoff_s, random.random))
 
     async def log_in(self) -> None:
         """See :func:`log_in`."""
         await self._session.ready(_LOGIN_TIMEOUT_S)
+
+    def forget_refusal(self) -> None:
+        """Let the next call log in at once, because the credentials have been replaced."""
+        self._session.forget_refusal()
 
     async def close(self, grace: float | None = None) -> None:
         """End the work on the session, and close the channel."""
@@ -116,13 +138,15 @@ class _Token:
 class _ClientSession:
     """The session of one channel: at most one login is in progress, and all calls wait for it."""
 
-    def __init__(self, channel: grpc.aio.Channel, login: SaslLogin, host: str) -> None:
+    def __init__(self, channel: grpc.aio.Channel, login: SaslLogin, host: str, backoff: LoginBackoff) -> None:
         self.current: _Token | None = None
         self.streams = 0
         self.is_used = False
         self._authenticate: Any = channel.unary_unary(_METHOD, None, RESPONSES.message_type.FromString)
         self._login = login
         self._host = host
+        self._backoff = backoff
+        self._refusal: grpc.aio.AioRpcError | None = None
         self._pending: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -130,10 +154,12 @@ class _ClientSession:
         """Return the session, after a login if there is none.
 
         Raises:
-            AioRpcError: The login failed, or did not end in time.
+            AioRpcError: The login failed, did not end in time, or was refused a moment ago.
         """
         self.is_used = True
         while self.current is None:
+            if self._pending is None and self._refusal is not None and self._backoff.remaining_s(time.monotonic()):
+                raise _copy(self._refusal)
             if self._pending is None:
                 self._pending = self._start(self._log_in(), "log-in")
             try:
@@ -142,6 +168,11 @@ class _ClientSession:
             except TimeoutError:
                 raise _timed_out() from None
         return self.current
+
+    def forget_refusal(self) -> None:
+        """Let the next call log in at once."""
+        self._refusal = None
+        self._backoff.reset()
 
     def drop(self, token: _Token | None) -> None:
         """Forget a session that the server does not know any more."""
@@ -168,6 +199,13 @@ class _ClientSession:
     async def _log_in(self) -> None:
         try:
             await self._exchange(None)
+        except grpc.aio.AioRpcError as error:
+            if trailing_value(error, ERROR_CODE_KEY) in _REFUSALS:
+                self._refusal = error
+                self._backoff.refused(time.monotonic())
+            raise
+        else:
+            self.forget_refusal()
         finally:
             self._pending = None
 
@@ -308,6 +346,11 @@ async def _evaluated(client: SaslClient, response: AuthenticateResponse) -> byte
     if is_last and not client.is_complete:
         raise AuthenticationFailed("it reports success before it has proved its identity")
     return answer
+
+
+def _copy(error: grpc.aio.AioRpcError) -> grpc.aio.AioRpcError:
+    """Return the error without the traceback of its first use."""
+    return grpc.aio.AioRpcError(error.code(), error.initial_metadata(), error.trailing_metadata(), error.details())
 
 
 def _left(timeout_s: float | None, began_s: float) -> float | None:

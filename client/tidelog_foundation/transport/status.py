@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from tidelog_foundation.errors import ErrorCode, KafkaError, RetriableError, TidelogError, error_for
+from tidelog_foundation.transport.tls_failures import tls_reason
 
 ERROR_CODE_KEY = "tidelog-error-code"
 _MAX_TEXT_BYTES = 2_000
@@ -51,7 +52,7 @@ async def abort_with(
 
 
 def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
-    """Return the error of a failed call: the peer's own, or the transport's (retriable).
+    """Return the error of a failed call: the peer's own, or the transport's (retriable), _SSL if TLS failed.
 
     Raises:
         CancelledError: see :func:`raise_if_cancelled`.
@@ -64,6 +65,8 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
     if text == _TOO_MANY_CALLS:
         return error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
     row = _FROM_STATUS.get(rpc_error.code(), ErrorCode.UNKNOWN_SERVER_ERROR)
+    if row is ErrorCode._TRANSPORT and (reason := tls_reason(text)) is not None:
+        return error_for(ErrorCode._SSL, reason)
     return error_for(row, f"{rpc_error.code().name}: {text}")
 
 

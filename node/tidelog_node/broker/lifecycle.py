@@ -30,6 +30,7 @@ NOT_REGISTERED = BrokerEpoch(-1)
 UNREACHABLE = (
     ErrorCode.NOT_CONTROLLER,
     ErrorCode._TRANSPORT,
+    ErrorCode._SSL,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.SASL_AUTHENTICATION_FAILED,

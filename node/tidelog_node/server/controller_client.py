@@ -18,11 +18,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests import brokers, replicas
 from tidelog_foundation.requests.quorum import DescribeQuorumRequest
 from tidelog_foundation.requests.request import Request, response_type
 from tidelog_foundation.time_slices import TimeSlices
-from tidelog_foundation.transport import error_from_rpc
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.status import trailing_value
@@ -121,7 +121,7 @@ class ControllerClient:
         try:
             await method.call(self.channel(address), await method.encode(request), None)
         except grpc.aio.AioRpcError as rpc_error:
-            raise error_from_rpc(rpc_error) from rpc_error
+            raise await self.error_of(address, rpc_error) from rpc_error
 
     async def alter_partition(self, request: replicas.AlterPartitionRequest) -> replicas.AlterPartitionResponse:
         """Propose ISRs to one controller. If that fails, the next call goes to another one.
@@ -145,6 +145,10 @@ class ControllerClient:
     def channel(self, address: str) -> grpc.aio.Channel:
         """Return the channel to a controller."""
         return self._channels.get(address)
+
+    async def error_of(self, address: str, rpc_error: grpc.aio.AioRpcError) -> TidelogError:
+        """Return the error of a failed call to a controller, which names the cause if the connection failed."""
+        return await self._channels.error_of(address, rpc_error)
 
     async def close(self) -> None:
         """Close all channels."""
@@ -172,7 +176,8 @@ class ControllerClient:
                             return await method.call(self.channel(address), raw, timeout_ms / 1000)
                         except grpc.aio.AioRpcError as rpc_error:
                             hint = trailing_value(rpc_error, "tidelog-leader-endpoint")
-                            command = call.fail(error_from_rpc(rpc_error), hint, self._clock.monotonic_ms())
+                            error = await self.error_of(address, rpc_error)
+                            command = call.fail(error, hint, self._clock.monotonic_ms())
                         wait.note(call.reason)
                     case Pause(delay_ms):
                         await asyncio.sleep(delay_ms / 1000)

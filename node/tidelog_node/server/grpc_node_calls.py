@@ -7,7 +7,6 @@ from typing import Any, Final
 import grpc.aio
 
 from tidelog.v1 import log_service_pb2, transaction_service_pb2
-from tidelog_foundation.transport import error_from_rpc
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_node.handlers.requests.transactions import (
@@ -72,5 +71,5 @@ class GrpcNodeCalls:
                 to_message.to_message(request).SerializeToString(), timeout=timeout_s, metadata=OF_NODE
             )
         except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error) from error
+            raise await self._channels.error_of(address, error) from error
         return from_message.from_message(message)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
-from tidelog_foundation.transport import error_from_rpc
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.server.call_quotas import OF_NODE
@@ -33,7 +32,7 @@ class GrpcReplicaTransport:
         try:
             response = await self._stub(address).Fetch(request_to_proto(request), timeout=timeout_s, metadata=OF_NODE)
         except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error) from error
+            raise await self._channels.error_of(address, error) from error
         return response_from_proto(response)
 
     async def close(self) -> None:

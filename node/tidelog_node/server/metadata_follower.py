@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias, assert_never
 
 import grpc.aio
 
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
+from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_foundation.transport import error_from_rpc, raise_if_cancelled
@@ -36,6 +37,7 @@ from tidelog_quorum.metadata.image import MetadataImage, MetadataImageBuilder
 logger = logging.getLogger(__name__)
 
 _Build: TypeAlias = metadata_stream.BuildImage | metadata_stream.AdvanceImage
+ErrorOf: TypeAlias = Callable[[str, grpc.aio.AioRpcError], Awaitable[TidelogError]]
 _Stream: TypeAlias = "grpc.aio.UnaryStreamCall[pb.FollowMetadataRequest, pb.FollowMetadataResponse]"
 
 _MAX_BYTES_ON_LOOP = 8 * 1024
@@ -63,14 +65,17 @@ class MetadataFollower:
         bootstrap: Sequence[tuple[str, int]] = (),
         on_fenced: Callable[[], None] = lambda: None,
         on_applied: Callable[[int], None] = lambda _: None,
+        error_of: ErrorOf | None = None,
     ) -> None:
         """``on_fenced`` is called whenever this process changes from unfenced to fenced in the metadata.
 
-        ``on_applied`` is called with the offset that the partitions have reached.
+        ``on_applied`` is called with the offset that the partitions have reached. ``error_of`` returns the error of a
+        failed call to an address.
         """
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._channel = channel
+        self._error_of = error_of or _unexplained
         self._registry = registry
         self._cache = cache
         self._on_voters = on_voters
@@ -179,7 +184,8 @@ class MetadataFollower:
                     await self._read(call)
         except grpc.aio.AioRpcError as rpc_error:
             raise_if_cancelled()
-            self._step(metadata_stream.StreamEnded(error_from_rpc(rpc_error)))
+            error = await self._error_of(command.address, rpc_error)
+            self._step(metadata_stream.StreamEnded(error))
 
     async def _read(self, call: _Stream) -> None:
         try:
@@ -267,3 +273,7 @@ def built_image(image: MetadataImage, command: _Build) -> MetadataImage:
 
 def _size(command: metadata_stream.AdvanceImage) -> int:
     return sum(len(batch) for entry in command.entries for batch in entry.batches)
+
+
+async def _unexplained(_: str, rpc_error: grpc.aio.AioRpcError) -> TidelogError:
+    return error_from_rpc(rpc_error)

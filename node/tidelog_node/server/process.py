@@ -268,6 +268,7 @@ class Node:
             self._config.bootstrap,
             self._lifecycle.request_heartbeat,
             self._lifecycle.note_applied,
+            self._controller.error_of,
         )
         self._groups = GroupCoordinator(
             self._registry,

@@ -21,20 +21,8 @@ import tidelog.admin
 import tidelog.aio
 import tidelog.serialization
 
-SECURITY = {"set_sasl_credentials"}
 SHARE_GROUPS = {"delivery_count"}
-LEFT_OUT: dict[str, set[str]] = {
-    "Producer": SECURITY,
-    "SerializingProducer": SECURITY,
-    "Consumer": SECURITY,
-    "DeserializingConsumer": SECURITY,
-    "Message": SHARE_GROUPS,
-    "AdminClient": SECURITY,
-    "AIOProducer": SECURITY,
-    "AIOConsumer": SECURITY,
-    "AsyncSerializingProducer": SECURITY,
-    "AsyncDeserializingConsumer": SECURITY,
-}
+LEFT_OUT: dict[str, set[str]] = {"Message": SHARE_GROUPS}
 OTHER_ARGUMENTS = {
     # Arrow columns and lists in place of one dict per record.
     *(("Producer", "produce_batch"), ("SerializingProducer", "produce_batch")),

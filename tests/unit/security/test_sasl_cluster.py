@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from acknowledged import wait_for
 
-from tidelog import Consumer, KafkaError, KafkaException, Producer
+from tidelog import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from tidelog.admin import AdminClient, NewTopic
 from tidelog.aio import AIOProducer
 from tidelog.testing import FakeCluster
@@ -78,20 +79,62 @@ def test_client_whose_login_is_refused_says_so_at_once(
 
 
 @pytest.mark.parametrize("idempotence", [True, False])
-def test_producer_whose_login_is_refused_fails_its_records_and_tells_the_application(
+def test_producer_whose_login_is_refused_tells_the_application_and_names_the_cause_of_the_timeout(
     secured: FakeCluster, idempotence: bool
 ) -> None:
     errors: list[KafkaError] = []
     reports: list[KafkaError | None] = []
-    settings = settings_of(secured, sasl_password="wrong", error_cb=errors.append, enable_idempotence=idempotence)
-    settings = {("error_cb" if key == "error.cb" else key): value for key, value in settings.items()}
-    with Producer(settings) as producer:
+    settings = settings_of(secured, sasl_password="wrong", enable_idempotence=idempotence, message_timeout_ms=600)
+    with Producer(settings | {"error_cb": errors.append}) as producer:
         producer.produce("t", b"x", on_delivery=lambda error, _: reports.append(error))
         assert producer.flush(DEADLINE_S) == 0
         producer.poll(0)
-    assert [error is not None for error in reports] == [True]
-    assert [error.code() for error in errors][:1] == [KafkaError._AUTHENTICATION]
-    assert errors[0].fatal()
+    [report] = reports
+    assert report is not None
+    assert report.code() == KafkaError._MSG_TIMED_OUT
+    assert "Invalid username or password" in report.str()
+    assert {error.code() for error in errors} == {KafkaError._AUTHENTICATION}
+    assert not errors[0].fatal()
+
+
+def test_client_whose_credentials_are_replaced_goes_on(secured: FakeCluster) -> None:
+    with (
+        Producer(settings_of(secured, sasl_password="wrong")) as producer,
+        Consumer(settings_of(secured, sasl_password="wrong", group_id="late", auto_offset_reset="latest")) as consumer,
+    ):
+        refused: list[KafkaError] = []
+        with Producer(settings_of(secured, sasl_password="wrong") | {"error_cb": refused.append}) as watched:
+            watched.produce("t", b"first")
+            producer.produce("t", b"second")
+            consumer.assign([TopicPartition("t", 0, 0)])
+            wait_for(lambda: bool(watched.poll(0.01) or refused), "the refusal", DEADLINE_S)
+            for client in (watched, producer, consumer):
+                client.set_sasl_credentials("alice", "a-secret")
+            assert watched.flush(DEADLINE_S) == producer.flush(DEADLINE_S) == 0
+        found: list[bytes | None] = []
+
+        def has_all() -> bool:
+            message = consumer.poll(0.1)
+            if message is not None and not message.error():
+                found.append(message.value())
+            return {b"first", b"second"} <= set(found)
+
+        wait_for(has_all, "the records", DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "mechanism"), [(("", "x"), "PLAIN"), (("alice", ""), "PLAIN"), (("alice", "x"), "OAUTHBEARER")]
+)
+def test_credentials_that_no_login_can_use_are_refused(
+    secured: FakeCluster, credentials: tuple[str, str], mechanism: str
+) -> None:
+    settings = settings_of(secured)
+    if mechanism == "OAUTHBEARER":
+        settings = settings_of(secured, sasl_mechanisms=mechanism, sasl_username=None, sasl_password=None)
+        settings["oauth_cb"] = lambda _: ("token", 0.0)
+    with AdminClient(settings) as admin, pytest.raises(KafkaException) as refused:
+        admin.set_sasl_credentials(*credentials)
+    assert refused.value.args[0].code() == KafkaError._INVALID_ARG
 
 
 def test_consumer_whose_login_is_refused_tells_the_application(secured: FakeCluster) -> None:
@@ -118,10 +161,13 @@ def test_clients_for_asyncio_produce_after_a_login_and_learn_of_a_refused_one(se
         async with AIOProducer(settings_of(secured)) as producer:
             message = await (await producer.produce("t", b"of asyncio"))
             assert message.value() == b"of asyncio"
-        async with AIOProducer(settings_of(secured, sasl_password="wrong")) as producer:
+        settings = settings_of(secured, sasl_password="wrong", message_timeout_ms=600)
+        async with AIOProducer(settings) as producer:
             with pytest.raises(KafkaException) as refused:
                 await (await producer.produce("t", b"x"))
             assert "Authentication failed" in str(refused.value)
+            await producer.set_sasl_credentials("alice", "a-secret")
+            assert (await (await producer.produce("t", b"y"))).value() == b"y"
 
     asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
 

@@ -14,13 +14,21 @@ import pytest
 from certificates import Authority, Issued
 
 from tidelog.admin import QuorumAdmin
-from tidelog.cluster.probe import NoAnswer, probe
+from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.config import parse_config
-from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.config.endpoints import parse_address
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.requests.quorum import DescribeQuorumRequest
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.security.ssl_settings import SslSettings
-from tidelog_foundation.transport.channels import bind_port
+from tidelog_foundation.transport.channels import ChannelSecurity, bind_port
 from tidelog_foundation.transport.credentials import server_credentials
+from tidelog_foundation.transport.diagnosis import Diagnosis
+from tidelog_foundation.transport.probe import NoAnswer, probe
+from tidelog_node.fetching import FetchRequest
+from tidelog_node.server.controller_client import ControllerClient
+from tidelog_node.server.grpc_replica_transport import GrpcReplicaTransport
+from tidelog_quorum.raft.network.links import PeerLink, resolve_address
 
 CA, OTHER = Authority(), Authority("Other")
 
@@ -30,6 +38,17 @@ def context_of(authority: Authority, folder: Path, client: Issued | None = None)
     if client is not None:
         context.load_cert_chain(client.write_pem(folder / "client.pem"))
     return context
+
+
+def own_store(folder: Path, issued: Issued | None = None) -> CertificateStore:
+    """Return the certificates of a server that connects to others."""
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str((issued or CA.issue("node")).write_pem(folder / "own.pem")),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": CA.pem,
+    }
+    return CertificateStore("GRPC", parse_config(SslSettings, settings), has_contexts=False)
 
 
 @asynccontextmanager
@@ -72,7 +91,11 @@ def test_client_without_an_accepted_certificate_learns_the_settings(tmp_path: Pa
 @pytest.mark.parametrize(
     ("server", "authority", "text"),
     [
-        (CA.issue("server"), OTHER, "; ssl.ca.location must name a file with the authority that issued it"),
+        (
+            CA.issue("server"),
+            OTHER,
+            "; ssl.ca.location (of servers ssl.truststore.location) must name a file with the authority that issued it",
+        ),
         (CA.issue("server", ("10.9.9.9",)), CA, "; bootstrap.servers and advertised.listeners must name a host of"),
         (CA.issue("server", valid_for=timedelta(days=-1)), CA, "expired; the server needs a new one, or this machine"),
     ],
@@ -98,3 +121,87 @@ def test_quorum_client_names_the_reason_in_place_of_a_closed_socket(tmp_path: Pa
             return failed.value.message
 
     assert "it may require a certificate of the client" in asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("server", "text"),
+    [
+        (CA.issue("server", ("10.9.9.9",)), "must name a host of the certificate"),
+        (CA.issue("server", valid_for=timedelta(days=-1)), "certificate has expired; the server needs a new one"),
+        (OTHER.issue("server"), "must name a file with the authority that issued it"),
+    ],
+    ids=["host", "expired", "authority"],
+)
+def test_servers_and_quorum_clients_name_the_cause_of_a_failed_connection(
+    tmp_path: Path, server: Issued, text: str
+) -> None:
+    async def ask() -> tuple[TidelogError, TidelogError]:
+        async with serving(credentials_of(tmp_path, server)) as address:
+            settings = {"security.protocol": "ssl", "ssl.ca.pem": CA.pem, "bootstrap.controllers": address}
+            with QuorumAdmin(settings) as quorum, pytest.raises(TidelogError) as of_client:
+                await asyncio.to_thread(quorum.describe_metadata_quorum, request_timeout=0.6)
+            node = ControllerClient({}, [parse_address(address)], ChannelSecurity(own_store(tmp_path)))
+            with pytest.raises(TidelogError) as of_node:
+                await node.ask(DescribeQuorumRequest(), 0.6)
+            await node.close()
+            return of_client.value, of_node.value
+
+    of_client, of_node = asyncio.run(ask())
+    assert of_client.code is ErrorCode._SSL
+    assert text in of_client.message
+    assert text in of_node.message
+
+
+def test_server_whose_certificate_is_refused_learns_the_setting(tmp_path: Path) -> None:
+    async def ask() -> str:
+        async with serving(credentials_of(tmp_path, CA.issue("server"), "required")) as address:
+            unknown = own_store(tmp_path, OTHER.issue("node"))
+            transport = GrpcReplicaTransport(ChannelSecurity(unknown))
+            with pytest.raises(TidelogError) as failed:
+                await transport.fetch(address, FetchRequest({}, 1), 2)
+            await transport.close()
+            return failed.value.message
+
+    assert "of servers ssl.keystore.location" in asyncio.run(ask())
+
+
+def test_controller_names_the_cause_of_a_failed_connection_to_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def connect() -> None:
+        expired = CA.issue("server", valid_for=timedelta(days=-1))
+        async with serving(credentials_of(tmp_path, expired)) as address:
+            link = PeerLink(
+                pb.RaftHello(receiver_id=2), parse_address(address), lambda _: None, resolve_address,
+                ChannelSecurity(own_store(tmp_path)),
+            )  # fmt: skip
+            running = asyncio.create_task(link.run())
+            async with asyncio.timeout(20):
+                while "cannot connect to controller 2" not in caplog.text:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            running.cancel()
+
+    asyncio.run(connect())
+    assert "certificate has expired" in caplog.text
+
+
+def test_address_is_probed_once_per_interval_however_many_calls_fail() -> None:
+    async def fail() -> int:
+        accepted = 0
+
+        async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal accepted
+            accepted += 1
+            writer.close()
+
+        async with await asyncio.start_server(close, "127.0.0.1", 0) as listener:
+            port = listener.sockets[0].getsockname()[1]
+            diagnosis = Diagnosis()
+            text = f"failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:{port}: Socket closed"
+            error = error_for(ErrorCode._TRANSPORT, text)
+            explained = [diagnosis.explained(f"127.0.0.1:{port}", error) for _ in range(100)]
+            assert {id(each) for each in await asyncio.gather(*explained)} == {id(error)}
+        return accepted
+
+    # One probe opens two connections: one for its request, one for a TLS handshake.
+    assert asyncio.run(fail()) <= 2

@@ -92,6 +92,8 @@ class Accumulator:
         """Topics whose partitions a caller awaits, with the error that ended the wait."""
         self.fatal_error: TidelogError | None = None
         """The fatal error that ended the producer, if any."""
+        self.connection_error: TidelogError | None = None
+        """The latest failure of a connection since the cluster has answered, the reason of later timeouts."""
 
     @property
     def wants_producer_id(self) -> bool:
@@ -410,7 +412,7 @@ class Accumulator:
     def _expire(self, now_ms: float) -> Iterator[Command]:
         oldest_ms = now_ms - self._limits.message_timeout_ms
         for topic, record in self._pending.take_older(oldest_ms):
-            yield self._settle_pending(topic, record, timed_out(topic, 1, self._limits, None))
+            yield self._settle_pending(topic, record, timed_out(topic, 1, self._limits, None, self.connection_error))
         for queue in list(self._queues.values()):
             while queue.sent and queue.sent[0].created_ms <= oldest_ms:
                 first = queue.sent[0]
@@ -421,7 +423,7 @@ class Accumulator:
                 self._queues.pop((queue.topic, queue.partition), None)
 
     def _expired(self, queue: PartitionQueue, batch: Batch) -> TidelogError:
-        return timed_out(f"{queue.topic}-{queue.partition}", batch.count, self._limits, batch)
+        return timed_out(f"{queue.topic}-{queue.partition}", batch.count, self._limits, batch, self.connection_error)
 
     def _settle_waiting(self, queue: PartitionQueue, error: TidelogError) -> Settle:
         batch = queue.waiting.popleft()

@@ -46,9 +46,15 @@ def no_partition(topic: str, partition: int, count: int) -> TidelogError:
     return error_for(ErrorCode._UNKNOWN_PARTITION, f'topic "{topic}" has no partition {partition}, it has {count}')
 
 
-def timed_out(name: str, count: int, limits: AccumulatorLimits, batch: Batch | None) -> TidelogError:
-    """Return the timeout error of ``count`` records; ``batch`` is the batch that has them, if any."""
-    reason = f"; the last error was {batch.last_error}" if batch and batch.last_error else ""
+def timed_out(
+    name: str, count: int, limits: AccumulatorLimits, batch: Batch | None, connection_error: TidelogError | None
+) -> TidelogError:
+    """Return the timeout error of ``count`` records; ``batch`` is the batch that has them, if any.
+
+    ``connection_error`` is the reason if no request with the batch has failed.
+    """
+    last_error = (batch.last_error if batch is not None else None) or connection_error
+    reason = f"; the last error was {last_error}" if last_error is not None else ""
     text = f"{name}: {count} records were not acknowledged within {limits.message_timeout_ms:g} ms{reason}"
     return error_for(ErrorCode._MSG_TIMED_OUT, text)
 

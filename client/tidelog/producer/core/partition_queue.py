@@ -32,7 +32,7 @@ from tidelog.producer.core.numbering import (
     TransactionNumbering,
 )
 from tidelog.producer.core.splitting import halves
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError
 
 REFUSALS = frozenset(
     (
@@ -176,7 +176,7 @@ class PartitionQueue:
         batch.failures += 1
         if is_out_of_sequence and batch.failures <= retries:
             return self._resolve(batch, error)
-        if error.code.retriable and batch.failures <= retries:
+        if (error.code.retriable or error.code in OUTAGES) and batch.failures <= retries:
             return True
         batch.outcome = Outcome(error)
         if error.code is ErrorCode.INVALID_PRODUCER_EPOCH and self.numbering is not None:

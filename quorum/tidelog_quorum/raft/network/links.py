@@ -27,7 +27,7 @@ from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport import CHANNEL_OPTIONS, error_from_rpc, raise_if_cancelled
-from tidelog_foundation.transport.channels import OPEN, ChannelSecurity
+from tidelog_foundation.transport.channels import OPEN, ChannelSecurity, diagnosis_of
 from tidelog_foundation.transport.credentials import channel_credentials
 from tidelog_foundation.transport.session_channel import SessionChannel, log_in
 from tidelog_quorum.raft.core.messages import AppendRequest, Message, SnapshotRequest
@@ -84,6 +84,7 @@ class PeerLink:
         self._chunk_is_next = False
         self._wake = asyncio.Event()
         self._last_error: ErrorCode | None = None
+        self._diagnosis = diagnosis_of(security.certificates)
 
     def send(self, message: Message) -> None:
         """Queue a message; a full queue drops the oldest one."""
@@ -120,11 +121,12 @@ class PeerLink:
         try:
             await self._connect()
         except grpc.aio.AioRpcError as error:
-            return error_from_rpc(error)
+            return await self._diagnosis.explained(format_address(*self.address), error_from_rpc(error))
         except TidelogError as error:
             return error
         except TimeoutError:
-            return error_for(ErrorCode._TRANSPORT, "it cannot be reached")
+            cause = await self._diagnosis.cause(format_address(*self.address))
+            return cause or error_for(ErrorCode._TRANSPORT, "it cannot be reached")
         except OSError as error:
             return error_for(ErrorCode._RESOLVE, f"{error.strerror}")
         except asyncio.InvalidStateError:

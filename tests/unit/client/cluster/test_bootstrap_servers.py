@@ -17,9 +17,9 @@ import pytest
 from tidelog import Consumer, KafkaException, Producer
 from tidelog.admin import AdminClient
 from tidelog.cluster.bootstrap import parse_bootstrap_servers
-from tidelog.cluster.probe_answers import Answer, Protocol, probe_request, read_answer
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.transport.probe_answers import Answer, Protocol, probe_request, read_answer
 from tidelog_node.kafka.apis.api_versions import unsupported_version
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.headers import read_request_header

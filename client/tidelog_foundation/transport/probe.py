@@ -10,45 +10,36 @@ import ssl
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.cluster.probe_answers import Answer, Protocol, is_whole, probe_request, read_answer
 from tidelog_foundation.config.endpoints import parse_address
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.transport.probe_answers import Answer, Protocol, is_whole, probe_request, read_answer
+from tidelog_foundation.transport.tls_failures import NO_CLIENT_CERTIFICATE, certificate_reason, handshake_reason
 
 MAX_TIMEOUT_S: Final = 2.0
 _PAUSE_S: Final = 0.2
 """An answer is complete after a pause of this length."""
-_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "RECORD_LAYER_FAILURE")
 _MOST_BYTES: Final = 64 * 1024
-_CLIENT_CERTIFICATE: Final = (
-    "it may require a certificate of the client, of an authority that it trusts (ssl.certificate.location and "
-    "ssl.key.location)"
-)
-_CLIENT_ALERTS: Final = (
-    "CERTIFICATE_REQUIRED",
-    "UNKNOWN_CA",
-    "BAD_CERTIFICATE",
-    "CERTIFICATE_EXPIRED",
-    "CERTIFICATE_UNKNOWN",
-    "HANDSHAKE_FAILURE",
-)
-"""The ends of TLS alerts by which servers refuse a client's certificate, or its absence."""
-_EXPIRED: Final = 10
-_UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
-_OTHER_HOST: Final = (62, 64)
-"""OpenSSL's numbers, X509_V_ERR_..., of the reasons why a certificate is not valid."""
+_HTTP_2: Final = ["h2"]
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """The reason why the server at an address is unknown; it may be temporary."""
+    """The reason why the server at an address is unknown; it may be temporary.
+
+    ``is_cause`` is true if the reason explains why connections fail.
+    """
 
     code: ErrorCode
     reason: str
+    is_cause: bool = True
 
 
 async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S, tls: ssl.SSLContext | None = None) -> Answer | NoAnswer:
-    """Return the kind of server at ``host:port``, over TLS with a context. Never raises."""
+    """Return the kind of server at ``host:port``, over TLS with a context of the caller's own. Never raises."""
     host, port = parse_address(address)
+    if tls is not None:
+        # A gRPC server closes a connection that does not offer HTTP/2.
+        tls.set_alpn_protocols(_HTTP_2)
     is_resolved = _is_number(host)
     try:
         async with asyncio.timeout(timeout_s):
@@ -59,23 +50,23 @@ async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S, tls: ssl.SSLCont
             if received:
                 return read_answer(received)
             if tls is not None:
-                text = f"it closes connections over TLS without an answer: {_CLIENT_CERTIFICATE}"
-                return NoAnswer(ErrorCode._TRANSPORT, text)
+                text = f"it closes connections over TLS without an answer: {NO_CLIENT_CERTIFICATE}"
+                return NoAnswer(ErrorCode._SSL, text)
             # Some TLS servers silently close a connection that does not begin with a handshake.
             handshake = await _exchange(host, port, _client_hello())
     except TimeoutError:
         if not is_resolved:
             return NoAnswer(ErrorCode._RESOLVE, "the name server does not answer")
-        return NoAnswer(ErrorCode.REQUEST_TIMED_OUT, "it does not answer")
+        return NoAnswer(ErrorCode.REQUEST_TIMED_OUT, "it does not answer", is_cause=False)
     except ssl.SSLError as error:
-        return NoAnswer(ErrorCode._TRANSPORT, _reason_of_tls(error))
+        return NoAnswer(ErrorCode._SSL, _reason_of_tls(error))
     except OSError as error:
         if not is_resolved:
             return NoAnswer(ErrorCode._RESOLVE, f"the name cannot be resolved: {error.strerror or error}")
         return NoAnswer(ErrorCode._TRANSPORT, _reason(error))
     if handshake and read_answer(handshake).protocol is Protocol.TLS:
         return Answer(Protocol.TLS)
-    return NoAnswer(ErrorCode._TRANSPORT, "it closes connections without an answer")
+    return NoAnswer(ErrorCode._TRANSPORT, "it closes connections without an answer", is_cause=False)
 
 
 async def _exchange(host: str, port: int, request: bytes, tls: ssl.SSLContext | None = None) -> bytes:
@@ -120,22 +111,8 @@ def _client_hello() -> bytes:
 
 def _reason_of_tls(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not valid: {error.verify_message.rstrip('.')}{_remedy(error.verify_code)}"
-    reason = error.reason or str(error)
-    if reason in _NOT_TLS:
-        return "it does not use TLS (security.protocol=plaintext or sasl_plaintext)"
-    if reason.endswith(_CLIENT_ALERTS):
-        return f"it refuses the TLS handshake, {reason}: {_CLIENT_CERTIFICATE}"
-    return f"the TLS handshake failed: {reason}"
-
-
-def _remedy(code: int) -> str:
-    """Return what mends a certificate that is not valid."""
-    if code in _UNKNOWN_AUTHORITY:
-        return "; ssl.ca.location must name a file with the authority that issued it"
-    if code in _OTHER_HOST:
-        return "; bootstrap.servers and advertised.listeners must name a host of the certificate"
-    return "; the server needs a new one, or this machine's clock is wrong" if code == _EXPIRED else ""
+        return certificate_reason(error.verify_message)
+    return handshake_reason(error.reason or str(error))
 
 
 def _reason(error: OSError) -> str:
