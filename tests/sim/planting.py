@@ -22,11 +22,16 @@ Patch = tuple[Any, str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PlantedBug:
-    """The simulation has to find it ``within`` so many seeds from 0: about ten times the mean distance of its hits."""
+    """The simulation has to find it ``within`` so many seeds from 0: about ten times the mean distance of its hits.
+
+    ``seen`` is one of them that has shown it. It makes the search short and does not limit it, since any change of a
+    simulation changes the history of every seed.
+    """
 
     name: str
     within: int
     patches: Callable[[], list[Patch]]
+    seen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +68,10 @@ def planted(bug: PlantedBug) -> Iterator[None]:
 
 
 def search(bug: PlantedBug, run_seed: Callable[[int], Outcome]) -> Outcome | None:
-    """Return the first violation that the seeds show with a bug planted."""
+    """Return the first violation that the seeds show with a bug planted. Begin with the seed that has shown it."""
+    seeds = sorted(range(bug.within), key=lambda seed: seed != bug.seen)
     with planted(bug):
-        outcomes = (run_seed(seed) for seed in range(bug.within))
+        outcomes = (run_seed(seed) for seed in seeds)
         return next((outcome for outcome in outcomes if outcome.violated is not None), None)
 
 

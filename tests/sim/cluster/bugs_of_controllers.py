@@ -217,7 +217,7 @@ CONTROLLER_BUGS = (
     PlantedBug("controller answers when another one leads", 150, _answer_after_the_leadership),
     PlantedBug("controller fences after one refusal", 20, _fence_after_one_refusal),
     PlantedBug("controller takes silence for a refusal", 150, _take_silence_for_a_refusal),
-    PlantedBug("metadata feed leaves out what its tail has dropped", 20, _leave_out_what_the_tail_has_dropped),
+    PlantedBug("metadata feed leaves out what its tail has dropped", 20, _leave_out_what_the_tail_has_dropped, 1),
     PlantedBug("leads by an image of an earlier life", 60, _lead_by_an_image_of_an_earlier_life),
     PlantedBug("joins parts of two metadata streams", 20, _join_parts_of_two_streams),
     PlantedBug("takes a part of a metadata entry for all of it", 20, _follow_from_what_is_not_built),

@@ -139,7 +139,7 @@ RECORD_BUGS = (
     PlantedBug("appends a duplicate again", 20, _append_duplicates_again),
     PlantedBug("does not check sequences", 20, _no_sequence_check),
     PlantedBug("keeps producers of truncated records", 600, keep_producers_after_truncation),
-    PlantedBug("a follower forgets the producers", 20, _forget_producers_as_a_follower),
+    PlantedBug("a follower forgets the producers", 20, _forget_producers_as_a_follower, 1),
     PlantedBug("a producer numbers anew what may be stored", 300, _number_anew_what_may_be_stored),
     PlantedBug("a producer trusts a leader that may not know it", 400, _follow_before_the_first_is_known),
 )

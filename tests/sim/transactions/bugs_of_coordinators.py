@@ -190,19 +190,22 @@ def _execute_requests_of_older_connections() -> list[Patch]:
 COORDINATOR_BUGS = (
     PlantedBug("markers before the prepared state is durable", 500, _mark_before_prepare_is_durable),
     PlantedBug("answers before a transaction's record is durable", 60, _answer_before_a_record_is_durable),
-    PlantedBug("one partition gets no marker", 20, _skip_the_marker_of_one_partition),
+    PlantedBug("one partition gets no marker", 20, _skip_the_marker_of_one_partition, 2),
     PlantedBug("a refused marker counts as written", 150, _take_any_error_for_a_marker),
     PlantedBug("an unanswered marker counts as written", 100, _forget_markers_without_an_answer),
-    PlantedBug("initialization raises no epoch", 20, _initialize_without_a_new_epoch),
+    PlantedBug("initialization raises no epoch", 20, _initialize_without_a_new_epoch, 2),
     PlantedBug("the end of a transaction raises no epoch", 120, _end_without_a_new_epoch),
     PlantedBug("a late EndTxn ends the next transaction", 300, _apply_a_late_end_to_the_next_transaction),
     PlantedBug("requests of older connections are executed", 200, _execute_requests_of_older_connections),
     PlantedBug("the coordinator lets fenced producers through", 100, _let_zombies_through),
-    PlantedBug("the abort after a timeout fences nobody", 20, _abort_without_fencing),
-    PlantedBug("initialization forgets an open transaction", 20, _initialize_over_an_open_transaction),
-    PlantedBug("transactions do not time out", 20, _never_time_out),
+    PlantedBug("the abort after a timeout fences nobody", 20, _abort_without_fencing, 2),
+    PlantedBug("initialization forgets an open transaction", 20, _initialize_over_an_open_transaction, 4),
+    PlantedBug("transactions do not time out", 20, _never_time_out, 4),
     PlantedBug(
-        "a new coordinator forgets prepared transactions", 20, _forget_prepared_transactions_of_the_former_coordinator
+        "a new coordinator forgets prepared transactions",
+        20,
+        _forget_prepared_transactions_of_the_former_coordinator,
+        2,
     ),
     PlantedBug("a new coordinator aborts prepared transactions", 80, _abort_what_the_former_coordinator_prepared),
     PlantedBug(

@@ -87,15 +87,15 @@ def _ignore_the_coordinator_epoch() -> list[Patch]:
 LOG_BUGS = (
     PlantedBug("leaders verify no transaction", 20, _verify_nothing),
     PlantedBug("leaders verify a producer once", 300, _verify_once_per_producer),
-    PlantedBug("the last stable offset ignores transactions", 20, _serve_open_transactions),
+    PlantedBug("the last stable offset ignores transactions", 20, _serve_open_transactions, 2),
     PlantedBug(
-        "the last stable offset is that of the youngest transaction", 20, _decide_transactions_in_order_of_their_ends
+        "the last stable offset is that of the youngest transaction", 20, _decide_transactions_in_order_of_their_ends, 2
     ),
     PlantedBug(
-        "a former follower lists no aborted transactions", 20, _list_no_aborted_transactions_as_a_former_follower
+        "a former follower lists no aborted transactions", 20, _list_no_aborted_transactions_as_a_former_follower, 2
     ),
     PlantedBug("a log keeps transactions of truncated records", 200, keep_producers_after_truncation),
-    PlantedBug("a log does not check transactional batches", 20, _append_duplicates_again),
+    PlantedBug("a log does not check transactional batches", 20, _append_duplicates_again, 1),
     PlantedBug("a log takes markers of any epoch", 300, _take_markers_of_older_epochs),
     PlantedBug("a log takes markers of former coordinators", 120, _ignore_the_coordinator_epoch),
 )

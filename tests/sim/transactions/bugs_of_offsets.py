@@ -86,12 +86,12 @@ def _load_before_everything_is_committed() -> list[Patch]:
 
 
 OFFSET_BUGS = (
-    PlantedBug("pending offsets are told", 20, _tell_pending_offsets),
+    PlantedBug("pending offsets are told", 20, _tell_pending_offsets, 2),
     PlantedBug("unstable offsets are told", 300, _require_no_stable_offsets),
     PlantedBug("a load forgets open transactions", 200, _forget_open_transactions_at_a_load),
-    PlantedBug("aborted offsets take effect", 20, _apply_offsets_of_aborted_transactions),
+    PlantedBug("aborted offsets take effect", 20, _apply_offsets_of_aborted_transactions, 2),
     PlantedBug("a marker ends all transactions of a shard", 120, _end_all_open_transactions_of_a_shard),
-    PlantedBug("a group keeps its offsets from before a transaction", 20, _keep_offsets_from_before_a_transaction),
+    PlantedBug("a group keeps its offsets from before a transaction", 20, _keep_offsets_from_before_a_transaction, 2),
     PlantedBug("a group takes offsets of former members", 300, _take_offsets_of_former_members),
-    PlantedBug("a shard is loaded before its log is committed", 20, _load_before_everything_is_committed),
+    PlantedBug("a shard is loaded before its log is committed", 20, _load_before_everything_is_committed, 17),
 )
