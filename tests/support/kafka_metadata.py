@@ -11,6 +11,7 @@ from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, Request
 from tidelog_node.partitions import MetadataCache
+from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.shards.events import ClientIdentity
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import (
@@ -62,9 +63,10 @@ class ImageNode:
     def __init__(self, *records, creates=True):
         self.wanted = []
         self.metadata = MetadataCache()
-        creator = SimpleNamespace(want=self.wanted.extend) if creates else None
+        creator = SimpleNamespace(want=lambda names, client: self.wanted.extend(names)) if creates else None
+        quotas = ClientQuotas(lambda: 0, lambda: 0)
         self.guard = None
-        self.context = SimpleNamespace(cluster_id="c1", metadata=self.metadata, topic_creator=creator)
+        self.context = SimpleNamespace(cluster_id="c1", metadata=self.metadata, topic_creator=creator, quotas=quotas)
         self.add(*records)
 
     def add(self, *records):

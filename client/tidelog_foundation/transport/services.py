@@ -46,6 +46,9 @@ Identify: TypeAlias = Callable[[RpcContext], Principal | Session]
 """Returns the principal of a call, or its session on a listener with SASL, or raises TidelogError."""
 ErrorDetails: TypeAlias = Callable[[TidelogError], Iterable[tuple[str, str]]]
 """Returns the trailing metadata that a server sends with an error, in addition to its code."""
+_OF_NODE_KEY = "tidelog-of-node"
+OF_NODE = ((_OF_NODE_KEY, "1"),)
+"""The metadata of a node's calls for itself, or for a client whose quotas the request names."""
 _USER_AGENT = "user-agent"
 _MAX_OPEN_CALLS = 64
 """The most open calls of callers that need not log in."""
@@ -92,6 +95,11 @@ class Caller:
     def client_id(self) -> str:
         """The first word of the user agent."""
         return self.metadata(_USER_AGENT).partition(" ")[0]
+
+    @property
+    def claims_to_be_node(self) -> bool:
+        """True if the call has the metadata of a node's. It proves nothing."""
+        return bool(self.metadata(_OF_NODE_KEY))
 
     def metadata(self, name: str) -> str:
         """Return a value of the call's metadata, empty if it has none."""

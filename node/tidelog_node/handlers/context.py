@@ -15,6 +15,7 @@ from tidelog_foundation.config.endpoints import GRPC
 from tidelog_foundation.config.settings import SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.requests.request import Request
 from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
 from tidelog_node.event_loop import Clock, DecodingThread
@@ -60,8 +61,8 @@ class NodeSettings(Protocol):
 class TopicCreator(Protocol):
     """The creation of topics for clients; None if ``auto.create.topics.enable`` is false."""
 
-    def want(self, names: Iterable[str]) -> None:
-        """Request the creation of topics in the background."""
+    def want(self, names: Iterable[str], client: QuotaClient | None = None) -> None:
+        """Request the creation of topics in the background. The quota of ``client`` counts their partitions."""
 
 
 class ProducerIds(Protocol):

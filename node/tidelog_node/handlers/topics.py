@@ -13,6 +13,7 @@ from tidelog_foundation.requests import topics as requests
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, QuorumVoter
 from tidelog_foundation.requests.metadata import BrokerMetadata, GetMetadataRequest, GetMetadataResponse
+from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.handlers.context import NodeContext, forward, timeout_ms
 from tidelog_quorum.metadata.description import (
@@ -102,11 +103,13 @@ def _is_there(image: MetadataImage, topic_name: str, index: int) -> bool:
     return topic_name not in image.topics or image.partition(topic_name, index) is not None
 
 
-async def get_metadata(context: NodeContext, request: GetMetadataRequest) -> GetMetadataResponse:
+async def get_metadata(
+    context: NodeContext, request: GetMetadataRequest, client: QuotaClient | None = None
+) -> GetMetadataResponse:
     """Describe all topics, or the named ones once each, and the unfenced brokers.
 
     A named topic that does not exist is created in the background if client and node allow it. Until then the answer is
-    that it does not exist, as in Kafka, and the client retries.
+    that it does not exist, as in Kafka, and the client retries. The quota of ``client`` counts the partitions.
     """
     image = context.metadata.image
     names: Iterable[str] = sorted(image.topics) if request.all_topics else dict.fromkeys(request.topics)
@@ -114,7 +117,8 @@ async def get_metadata(context: NodeContext, request: GetMetadataRequest) -> Get
     if request.allow_auto_topic_creation and context.topic_creator is not None:
         # An invalid name has a different error.
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        context.topic_creator.want(t.name for t in topics if t.error is not None and t.error.code is unknown)
+        missing = (t.name for t in topics if t.error is not None and t.error.code is unknown)
+        context.topic_creator.want(missing, client)
     return GetMetadataResponse(
         cluster_id=context.cluster_id,
         controller_id=context.metadata.controller_id,

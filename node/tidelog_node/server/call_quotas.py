@@ -19,10 +19,6 @@ from tidelog_node.quotas.usage import MeasuredSteps, RequestUsage
 
 THROTTLE_TIME_KEY: Final = "tidelog-throttle-time-ms"
 """The trailing metadata with the milliseconds for which the client's next call of the kind is delayed."""
-OF_NODE_KEY: Final = "tidelog-of-node"
-"""The metadata of calls between nodes, to which quotas do not apply."""
-OF_NODE: Final = ((OF_NODE_KEY, "1"),)
-"""The metadata that a node sends."""
 _METHODS_OF_NODES: Final = frozenset(("Fetch", "WriteTxnMarkers", "AddPartitionsToTxn"))
 _KINDS: Final[Mapping[str, QuotaKind]] = {
     "Produce": QuotaKind.PRODUCE,
@@ -49,7 +45,7 @@ class CallQuotas:
 
     async def run(self, method: str, caller: Caller, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run a call with one response once its client is not delayed, and return the response."""
-        if method in _METHODS_OF_NODES and caller.metadata(OF_NODE_KEY) and self._is_node(method, caller):
+        if method in _METHODS_OF_NODES and caller.claims_to_be_node and self._is_node(method, caller):
             return await call()
         quotas, user, client_id = self._quotas, caller.principal.name, caller.client_id
         await wait_for_turn(quotas, _KINDS.get(method, QuotaKind.REQUEST), user, client_id)

@@ -25,6 +25,7 @@ from tidelog_foundation.requests.request import Request, response_type
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
+from tidelog_foundation.transport.services import OF_NODE
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.controller_call import Attempt, CallTimings, ControllerCall, ControllerChoice, GiveUp, Pause
@@ -215,7 +216,7 @@ class Method(Generic[R]):
             AioRpcError: The call failed.
         """
         call: Any = channel.unary_unary(self._path, response_deserializer=self._response.message_type.FromString)
-        message = await call(request, timeout=timeout_s)
+        message = await call(request, timeout=timeout_s, metadata=OF_NODE)
         return await TimeSlices().result_of(self._response.from_message_in_steps(message))
 
 

@@ -9,13 +9,13 @@ import grpc.aio
 from tidelog.v1 import log_service_pb2, transaction_service_pb2
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
+from tidelog_foundation.transport.services import OF_NODE
 from tidelog_node.handlers.requests.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tidelog_node.server.call_quotas import OF_NODE
 
 _MARKERS: Final = (
     "/tidelog.v1.LogService/WriteTxnMarkers",

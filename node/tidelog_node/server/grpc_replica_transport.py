@@ -8,8 +8,8 @@ import grpc.aio
 
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
+from tidelog_foundation.transport.services import OF_NODE
 from tidelog_node.fetching import FetchRequest, FetchResponse
-from tidelog_node.server.call_quotas import OF_NODE
 from tidelog_node.server.fetch_messages import request_to_proto, response_from_proto
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.intake import Charge, parse
-from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service
+from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service, types_of
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch import LONG_BYTES, authorize
@@ -29,9 +29,9 @@ from tidelog_node.server.authorization.produce import (
     names_only,
     permitted_batches,
 )
-from tidelog_node.server.call_quotas import OF_NODE_KEY, usage_of, wait_for_turn
+from tidelog_node.server.call_quotas import usage_of, wait_for_turn
 from tidelog_node.server.fetch_messages import request_from_proto, request_from_proto_in_steps, response_to_proto
-from tidelog_node.server.services import call_of
+from tidelog_node.server.services import call_of, quota_client_of
 
 _MAX_PIPELINED = 1_000
 _REQUEST_BYTES = 4 * 1024
@@ -58,7 +58,10 @@ def log_service(context: NodeContext, budget: ByteBudget, guard: AuthorizingGuar
             "ProduceStream": RequestStream(records.produce_stream),
             "Fetch": Call(records.fetch, pb.FetchRequest, bytes),
             "ListOffsets": call_of(context, handlers.list_offsets),
-            "GetMetadata": call_of(context, handlers.get_metadata),
+            "GetMetadata": Call(
+                lambda request, caller: handlers.get_metadata(context, request, quota_client_of(context, caller)),
+                *types_of(handlers.get_metadata),
+            ),
             "OffsetForLeaderEpoch": call_of(context, handlers.offset_for_leader_epoch),
             "DeleteRecords": call_of(context, handlers.delete_records),
             "DescribeLogDirs": call_of(context, handlers.describe_log_dirs),
@@ -119,7 +122,7 @@ class RecordCalls:
 
         They are serialized here, so that the response itself need not stay in memory until then.
         """
-        if caller.metadata(OF_NODE_KEY) and not request.HasField("replica"):
+        if caller.claims_to_be_node and not request.HasField("replica"):
             raise error_for(ErrorCode.INVALID_REQUEST, "a fetch between nodes names no replica")
         access = None if self._guard is None else self._guard.access("Fetch", caller)
         response = await fetch(self._context, request, access, usage_of(caller), str(caller.principal))

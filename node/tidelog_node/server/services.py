@@ -139,13 +139,19 @@ def _mutation(context: NodeContext, handler: Callable[[NodeContext, Any], Awaita
 
     async def mutate(request: Any, caller: Caller) -> Any:
         usage = usage_of(caller)
-        client = None if usage is None else QuotaClient(caller.principal.name, caller.client_id)
-        response = await handler(context, replace(request, quota_client=client))
+        response = await handler(context, replace(request, quota_client=quota_client_of(context, caller)))
         if usage is not None and response.throttle_time_ms:
             usage.note_mutation_delay(response.throttle_time_ms)
         return response
 
     return Call(mutate, *types_of(handler))
+
+
+def quota_client_of(context: NodeContext, caller: Caller) -> QuotaClient | None:
+    """Return the caller, whose quota counts mutations; None while nobody has one."""
+    if not context.quotas.mutation.is_enabled:
+        return None
+    return QuotaClient(caller.principal.name, caller.client_id)
 
 
 def call_of(context: NodeContext, handler: Callable[[NodeContext, Q], Awaitable[R]]) -> Call[Q, R]:

@@ -3,7 +3,8 @@
 The controller chooses the numbers of partitions and replicas, except for internal topics, which this node's own
 settings define (Kafka's AutoTopicCreationManager). Names that arrive during a request go into the next one, each once.
 A request that is too large is split, since the topics together may have more partitions than the controller creates at
-once.
+once. The quota of mutations of the client that first requests a topic counts its partitions. Topics that exceed it are
+not created until the client requests them again and its quota permits. Topics that nodes need have no client.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import REQUEST_ID_SIZE
+from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest
 from tidelog_node.handlers import AdminController
 
@@ -34,16 +36,16 @@ class TopicCreation:
     def __init__(self, controller: AdminController, internal: Iterable[CreatableTopic] = ()) -> None:
         self._controller = controller
         self._internal = {topic.name: topic for topic in internal}
-        self._waiting: set[str] = set()
-        self._under_way: set[str] = set()
+        self._waiting: dict[str, QuotaClient | None] = {}
+        self._under_way: dict[str, QuotaClient | None] = {}
         self._has_work = asyncio.Event()
         self._failures: dict[str, str] = {}
 
-    def want(self, names: Iterable[str]) -> None:
-        """Request the creation of topics, unless it is in progress. The names must be valid."""
+    def want(self, names: Iterable[str], client: QuotaClient | None = None) -> None:
+        """Request the creation of topics for a client, unless it is in progress. The names must be valid."""
         for name in names:
             if name not in self._under_way and len(self._waiting) < _MAX_WAITING:
-                self._waiting.add(name)
+                self._waiting.setdefault(name, client)
                 self._has_work.set()
 
     def failure_of(self, name: str) -> str | None:
@@ -55,18 +57,20 @@ class TopicCreation:
         while True:
             await self._has_work.wait()
             self._has_work.clear()
-            self._under_way, self._waiting = self._waiting, set()
+            self._under_way, self._waiting = self._waiting, {}
             try:
-                await self._create_all(sorted(self._under_way))
+                for client in dict.fromkeys(self._under_way.values()):
+                    names = sorted(name for name, other in self._under_way.items() if other == client)
+                    await self._create_all(names, client)
             finally:
-                self._under_way = set()
+                self._under_way = {}
 
-    async def _create_all(self, names: list[str]) -> None:
+    async def _create_all(self, names: list[str], client: QuotaClient | None) -> None:
         parts = [names]
         while parts:
             part = parts.pop()
             try:
-                await self._create(part)
+                await self._create(part, client)
             except TidelogError as error:
                 is_refused = error.code is ErrorCode.POLICY_VIOLATION
                 if is_refused and len(part) > 1:
@@ -79,12 +83,15 @@ class TopicCreation:
                 if self._are_news(part, str(error)):
                     logger.warning("Topics could not be created: %s: %s", ", ".join(part), error)
 
-    async def _create(self, names: list[str]) -> None:
+    async def _create(self, names: list[str], client: QuotaClient | None) -> None:
         topics = [
             self._internal.get(name) or CreatableTopic(name, num_partitions=-1, replication_factor=-1) for name in names
         ]
         request = CreateTopicsRequest(
-            topics=tuple(topics), timeout_ms=int(_TIMEOUT_S * 1000), request_id=os.urandom(REQUEST_ID_SIZE)
+            topics=tuple(topics),
+            timeout_ms=int(_TIMEOUT_S * 1000),
+            request_id=os.urandom(REQUEST_ID_SIZE),
+            quota_client=client,
         )
         response = await self._controller.ask(request, _TIMEOUT_S)
         for result in response.topics:
@@ -93,6 +100,8 @@ class TopicCreation:
                 logger.info("Created topic %s at the request of a client", result.name)
             elif result.error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._failures.pop(result.name, None)
+            elif result.error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                logger.debug("Topic %s exceeds the quota of the client that requests it", result.name)
             elif self._are_news([result.name], result.error.message):
                 logger.warning("Topic %s could not be created for a client: %s", result.name, result.error.message)
 

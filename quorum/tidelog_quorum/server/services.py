@@ -114,12 +114,12 @@ def admin_service(cluster_id: str, controller: QuorumController) -> Service:
     return Service(
         admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
         {
-            "CreateTopics": _change(controller, topics.CreateTopicsRequest, _creates_many),
-            "DeleteTopics": _change(controller, topics.DeleteTopicsRequest, _deletes_many),
+            "CreateTopics": _mutation(controller, topics.CreateTopicsRequest, _creates_many),
+            "DeleteTopics": _mutation(controller, topics.DeleteTopicsRequest, _deletes_many),
             "ListTopics": _view(controller, list_topics),
             "DescribeTopics": _limited(calls.describe_topics, topics.DescribeTopicsRequest),
             "DescribeCluster": _limited(calls.describe_cluster, cluster.DescribeClusterRequest),
-            "CreatePartitions": _change(controller, topics.CreatePartitionsRequest, _adds_many),
+            "CreatePartitions": _mutation(controller, topics.CreatePartitionsRequest, _adds_many),
             "IncrementalAlterConfigs": _change(controller, configs.IncrementalAlterConfigsRequest, _affects_many),
             "DescribeConfigs": _limited(_describe_configs, configs.DescribeConfigsRequest),
             "ElectLeaders": _limited(calls.elect_leaders, partitions.ElectLeadersRequest),
@@ -270,6 +270,18 @@ def _change(
 ) -> Call[Any, R]:
     """Return a call that the leading controller handles, in a thread if the request is long."""
     return _limited(lambda asked: controller.handle(asked, is_long=is_long(asked)), request)
+
+
+def _mutation(controller: QuorumController, request: type[Request[R]], is_long: Callable[[Any], bool]) -> Call[Any, R]:
+    """Return a call that the quota of mutations governs. Nodes name their client; all others are clients themselves."""
+    change = _change(controller, request, is_long)
+
+    async def mutate(asked: Any, caller: Caller) -> R:
+        if asked.quota_client is None and not caller.claims_to_be_node:
+            asked = replace(asked, quota_client=quotas.QuotaClient(caller.principal.name, caller.client_id))
+        return await change.handle(asked, caller)
+
+    return Call(mutate, request, response_type(request))
 
 
 def _view(controller: QuorumController, describe: Callable[[MetadataImage, Any], R]) -> Call[Any, R]:

@@ -12,10 +12,10 @@ from tidelog_foundation.authorization import StandardAuthorizer, StandardRules
 from tidelog_foundation.requests.quotas import entity_of
 from tidelog_foundation.security import Principal
 from tidelog_foundation.transport.authorization import AuthorizingGuard
-from tidelog_foundation.transport.services import Caller, RpcContext
+from tidelog_foundation.transport.services import OF_NODE, Caller, RpcContext
 from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.server.authorization import RULES, STREAMS
-from tidelog_node.server.call_quotas import OF_NODE, CallQuotas, usage_of
+from tidelog_node.server.call_quotas import CallQuotas, usage_of
 
 
 @pytest.mark.parametrize("method", ["Fetch", "WriteTxnMarkers", "AddPartitionsToTxn"])

@@ -35,12 +35,14 @@ from tidelog.admin import (
     NewTopic,
 )
 from tidelog.testing import FakeCluster
+from tidelog.v1 import admin_service_pb2, admin_service_pb2_grpc, log_service_pb2_grpc
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog.v1 import log_service_pb2_grpc
+from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.transport.services import OF_NODE
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.messages.fetch_response import decode_response
-from tidelog_node.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog_node.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog_node.kafka.protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -61,7 +63,7 @@ _BATCH_BYTES = 100_000
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[FakeCluster]:
     """Return a node that measures rates over two seconds, so that they converge soon."""
-    made = FakeCluster()
+    made = FakeCluster(auto_create_topics=True)
     node = {**made._settings.node, "quota.window.num": "3"}
     controller = {**made._settings.controller, "controller.quota.window.num": "1"}
     made._settings = Settings(controller, node)
@@ -273,6 +275,54 @@ def test_the_sdk_is_refused_mutations_over_the_quota(cluster: FakeCluster, limit
         begin = time.monotonic()
         admin.delete_topics(["extended"])["extended"].result(10)
         assert time.monotonic() - begin > 0.5, "the next mutation waits until the debt is paid"
+
+
+@pytest.mark.parametrize("protocol", ["kafka", "grpc"])
+def test_topics_that_a_client_requests_by_metadata_count_for_its_quota(
+    cluster: FakeCluster, limit, protocol: str
+) -> None:
+    limit(EACH, controller_mutation_rate=0.01)
+
+    def request(client_id: str, topic: str) -> None:
+        if protocol == "kafka":
+            with connected(cluster, client_id) as client:
+                client.ask(MetadataRequest([MetadataRequestTopic(name=topic)]), 8)
+            return
+        agent = [("grpc.primary_user_agent", client_id)]
+        with grpc.insecure_channel(cluster.bootstrap_servers, agent) as channel:
+            metadata = pb.GetMetadataRequest(topics=[topic], allow_auto_topic_creation=True)
+            log_service_pb2_grpc.LogServiceStub(channel).GetMetadata(metadata, timeout=5)
+
+    def wait_for(topic: str) -> None:
+        deadline = time.monotonic() + 10
+        while topic not in cluster._running.context.metadata.image.topics:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    first, second, other = (f"{name}-{protocol}" for name in ("first", "second", "other"))
+    request(f"greedy-{protocol}", first)
+    wait_for(first)
+    request(f"greedy-{protocol}", second)
+    # Topics are created in the order of the requests.
+    request(f"modest-{protocol}", other)
+    wait_for(other)
+    assert second not in cluster._running.context.metadata.image.topics
+
+
+def test_mutations_of_clients_of_a_controller_count_for_their_quota(cluster: FakeCluster, limit) -> None:
+    limit(EACH, controller_mutation_rate=0.01)
+    [(host, port)] = cluster._running.context.voters.values()
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        create = admin_service_pb2_grpc.AdminServiceStub(channel).CreateTopics
+
+        def code_of(name: str, **options: Any) -> int:
+            topic = admin_service_pb2.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+            request = admin_service_pb2.CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+            return int(create(request, timeout=10, **options).topics[0].error.code)
+
+        exceeded = ErrorCode.THROTTLING_QUOTA_EXCEEDED.code
+        assert [code_of("direct-1"), code_of("direct-2")] == [0, exceeded]
+        assert code_of("of-node", metadata=OF_NODE) == 0
 
 
 def test_a_producer_of_the_sdk_converges_to_its_quota(cluster: FakeCluster, limit) -> None:

@@ -16,6 +16,7 @@ from tidelog_foundation.requests.acls import AclOperation, ResourceType
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from tidelog_node.kafka.apis.topics import quota_client
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, decode_in_steps, encode, encode_in_steps
@@ -123,7 +124,7 @@ class MetadataApi:
             else:
                 yield self._encoded.topic(view, caller.listener, caller.version, topic) + ending
         if missing and may_create and node.context.topic_creator is not None:
-            node.context.topic_creator.want(missing)
+            node.context.topic_creator.want(missing, quota_client(node, caller, is_strict=True))
 
 
 def _denied(writer: TopicWriter, name: str | None, topic_id: bytes) -> bytes:

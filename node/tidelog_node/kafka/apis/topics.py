@@ -28,6 +28,16 @@ _STRICT_CREATE_TOPICS, _STRICT_DELETE_TOPICS, _STRICT_CREATE_PARTITIONS = 6, 5, 
 _NO_ID = bytes(16)
 
 
+def quota_client(node: KafkaNode, caller: Caller, *, is_strict: bool) -> QuotaClient | None:
+    """Return the client whose quota counts mutations, None while nobody has one.
+
+    Clients of versions without the error are delayed, and never refused, so that the quota is not strict.
+    """
+    if not node.context.quotas.mutation.is_enabled:
+        return None
+    return QuotaClient(caller.principal.name, caller.client.client_id, is_strict)
+
+
 async def create_topics(
     node: KafkaNode, request: wire.CreateTopicsRequest, caller: Caller
 ) -> wire.CreateTopicsResponse:
@@ -40,7 +50,7 @@ async def create_topics(
         request.timeout_ms,
         request.validate_only,
         os.urandom(REQUEST_ID_SIZE),
-        _quota_client(node, caller, _STRICT_CREATE_TOPICS),
+        quota_client(node, caller, is_strict=caller.version >= _STRICT_CREATE_TOPICS),
     )
     try:
         response = await handlers.create_topics(node.context, call) if topics else requests.CreateTopicsResponse()
@@ -72,7 +82,7 @@ async def delete_topics(
         topic_names=tuple(s.name for s in named if s.name is not None),
         topic_ids=tuple(TopicId(s.topic_id) for s in named if s.name is None),
         timeout_ms=request.timeout_ms,
-        quota_client=_quota_client(node, caller, _STRICT_DELETE_TOPICS),
+        quota_client=quota_client(node, caller, is_strict=caller.version >= _STRICT_DELETE_TOPICS),
     )
     try:
         response = await handlers.delete_topics(node.context, call) if named else requests.DeleteTopicsResponse()
@@ -99,7 +109,7 @@ async def create_partitions(
     """Add partitions to topics."""
     slices = TimeSlices()
     topics = [await slices.result_of(_new_partitions(topic)) async for topic in slices.of(request.topics)]
-    client = _quota_client(node, caller, _STRICT_CREATE_PARTITIONS)
+    client = quota_client(node, caller, is_strict=caller.version >= _STRICT_CREATE_PARTITIONS)
     call = requests.CreatePartitionsRequest(tuple(topics), request.timeout_ms, request.validate_only, client)
     try:
         response = await handlers.create_partitions(node.context, call)
@@ -118,13 +128,6 @@ async def create_partitions(
             async for t in slices.of(response.topics)
         ],
     )
-
-
-def _quota_client(node: KafkaNode, caller: Caller, strict_since: int) -> QuotaClient | None:
-    """Return the client whose quota counts the mutations; clients of older versions are delayed, and never refused."""
-    if not node.context.quotas.mutation.is_enabled:
-        return None
-    return QuotaClient(caller.principal.name, caller.client.client_id, caller.version >= strict_since)
 
 
 def _null_setting(topic: wire.CreatableTopic) -> TidelogError | None:

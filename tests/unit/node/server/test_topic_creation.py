@@ -9,6 +9,7 @@ from request_values import code_of
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.requests.metadata import GetMetadataRequest
+from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.requests.topics import CreatableTopic, CreatableTopicResult, CreateTopicsResponse
 from tidelog_node import handlers
 from tidelog_node.server.topic_creation import TopicCreation
@@ -17,6 +18,7 @@ from tidelog_node.server.topic_creation import TopicCreation
 class Controllers:
     def __init__(self):
         self.requests = []
+        self.clients = []
         self.failures = []
         self.errors = {}
         self.most = 1_000
@@ -27,6 +29,7 @@ class Controllers:
 
     async def ask(self, request, timeout_s):
         self.requests.append(sorted(t.name for t in request.topics))
+        self.clients.append(request.quota_client)
         assert {(t.num_partitions, t.replication_factor) for t in request.topics} == {(-1, -1)}
         await self.gate.wait()
         if self.failures:
@@ -71,6 +74,26 @@ def test_topics_are_created_together_and_not_again_while_that_is_under_way():
             assert controllers.requests[2:] == [["a"]], "it may have been deleted since"
 
     asyncio.run(run())
+
+
+def test_topics_count_for_the_client_that_requests_them_first_and_internal_ones_for_none(caplog):
+    alice, bob = QuotaClient("alice", "app"), QuotaClient("bob", "app")
+
+    async def run():
+        controllers = Controllers()
+        controllers.gate.clear()
+        controllers.errors = {"b": ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+        async with running(controllers) as creation:
+            creation.want(["a", "c"], alice)
+            creation.want(["b", "c"], bob)
+            creation.want(["d"])
+            controllers.gate.set()
+            await asyncio.sleep(0.01)
+            assert controllers.requests == [["a", "c"], ["b"], ["d"]]
+            assert controllers.clients == [alice, bob, None]
+
+    asyncio.run(run())
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING], "clients repeat requests"
 
 
 def test_what_fails_is_logged_and_does_not_end_it(caplog):
@@ -131,7 +154,7 @@ def test_topics_that_no_controller_was_asked_for_are_said_to_have_failed(caplog)
 
 def test_get_metadata_has_only_named_topics_created_that_may_be(cluster_of):
     class Wanted(list):
-        def want(self, names):
+        def want(self, names, client=None):
             self.extend(names)
 
     async def run():
