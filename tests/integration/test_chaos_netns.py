@@ -21,6 +21,8 @@ TIDELOG = [sys.executable, "-c", "from tidelog_cli.main import main; main()"]
 RUN = [*TIDELOG, "chaos", "run", "--driver", "netns", "--interval", "1s..2s"]
 FAULTS = ["--faults", "pause,slow,partition,delay,disk-full", "--duration", "60s", "--rate", "50", "--seed", "3"]
 
+in_campaign = pytest.mark.skipif("TIDELOG_CHAOS_ROUNDS" not in os.environ, reason="make chaos runs it")
+
 AS_ROOT = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 WITHOUT_NAMES = [
     *("unshare", *AS_ROOT, "--mount", "--propagation", "private", "--"),
@@ -36,7 +38,8 @@ def _namespaces() -> None:
         pytest.skip(f"needs namespaces: {reason}")
 
 
-@pytest.mark.parametrize("wrapper", [[], WITHOUT_NAMES], ids=["", "without-names"])
+@pytest.mark.chaos
+@pytest.mark.parametrize("wrapper", [[], pytest.param(WITHOUT_NAMES, marks=in_campaign)], ids=["", "without-names"])
 def test_netns_faults_stop_delay_and_lose_packets_in_the_direction_that_was_asked_for(
     tmp_path: Path, wrapper: list[str]
 ) -> None:
@@ -82,6 +85,8 @@ def test_netns_run_that_is_killed_leaves_no_process_no_mount_and_no_network(
     assert "chaos" not in os.listdir("/sys/class/net")
 
 
+@pytest.mark.chaos
+@in_campaign
 def test_netns_run_that_is_interrupted_heals_checks_what_was_done_and_leaves_nothing(
     running: subprocess.Popen[str], tmp_path: Path
 ) -> None:
