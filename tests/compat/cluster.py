@@ -46,13 +46,17 @@ class Partition:
 class Deployment:
     """A running cluster of three nodes, with shorthands for what every test of it does."""
 
-    def __init__(self, servers: str, sdk_servers: str | None, data: Path, process: Any) -> None:
+    def __init__(
+        self, servers: str, sdk_servers: str | None, data: Path, process: Any, login: Mapping[str, str] | None = None
+    ) -> None:
+        """``login`` are the settings, beside the servers, with which librdkafka connects to a secured cluster."""
         self.servers = servers
         self.sdk_servers = sdk_servers
         """The addresses of gRPC; None when it is Apache Kafka."""
         self.data = data
         self._process = process
-        self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": servers})
+        self.login = dict(login or {})
+        self.admin = self._admin_of(servers)
 
     def create(self, name: str, partitions: int = 1, replicas: int = 1, **config: Any) -> str:
         """Create a topic and wait until every node knows its leaders; returns its name.
@@ -64,7 +68,7 @@ class Deployment:
         self.admin.create_topics([topic])[name].result(30)
         for address in self.servers.split(","):
             # A client that is new asks the one node that it knows.
-            asking = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
+            asking = self._admin_of(address)
             wait_for(lambda asking=asking: _has_leaders(asking, name, partitions), f"{address} to know {name}")
         return name
 
@@ -83,7 +87,7 @@ class Deployment:
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """Return the high watermark."""
         # A new client knows of no leader that is gone; an old one asks it until its call times out.
-        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.servers})
+        admin = self._admin_of(self.servers)
         at = confluent_kafka.TopicPartition(topic, partition)
         [future] = admin.list_offsets({at: confluent_kafka.admin.OffsetSpec.latest()}).values()
         return int(future.result(10).offset)
@@ -98,6 +102,9 @@ class Deployment:
         """Start a node that was killed, and wait until it is in sync with a partition."""
         self._process.restart(node)
         wait_for(lambda: self._is_whole(topic, partition), f"node {node} in sync with {topic}-{partition}")
+
+    def _admin_of(self, servers: str) -> confluent_kafka.admin.AdminClient:
+        return confluent_kafka.admin.AdminClient({**self.login, "bootstrap.servers": servers})
 
     def _is_whole(self, topic: str, partition: int) -> bool:
         found = self.partition(topic, partition)
@@ -140,6 +147,15 @@ def running(nodes: int = NODES, config: Mapping[str, object] | None = None) -> I
     assert peer in ("tidelog", "kafka"), f"TIDELOG_COMPAT_PEER is tidelog or kafka, not {peer}"
     with (_kafka if peer == "kafka" else _tidelog)(nodes, {**_QUICK, **(config or {})}) as deployment:
         yield deployment
+
+
+@contextlib.contextmanager
+def running_secured(nodes: int = NODES) -> Iterator[tuple[Deployment, LocalCluster]]:
+    """Start a cluster of Tidelog whose clients log in with SCRAM over TLS; the deployment is that of its admin."""
+    with LocalCluster(controllers=1, nodes=nodes, config=_QUICK, security="sasl_ssl") as cluster:
+        login = cluster.security.client_settings()
+        servers = cluster.kafka_bootstrap_servers, cluster.bootstrap_servers
+        yield Deployment(*servers, cluster.data_dir, _Tidelog(cluster), login), cluster
 
 
 @contextlib.contextmanager

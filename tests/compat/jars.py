@@ -63,26 +63,19 @@ def streams_class_path() -> str:
 @cache
 def spark_jars() -> list[Path]:
     """Return the jars of Spark's Kafka source, in the version of PySpark or else of the pom. Raises Unavailable."""
-    home, pom = _HERE / "java" / "spark", _HERE / "java" / "spark" / "pom.xml"
+    pom = _HERE / "java" / "spark" / "pom.xml"
     installed = version("pyspark")
     try:
         libs = resolve(pom, BUILD / f"spark-{installed}", f"-Dspark.version={installed}")
     except Unavailable:
         libs = resolve(pom, BUILD / "spark-of-the-pom")
-    return [*libs.glob("*.jar"), _spark_classes(home)]
+    return [*libs.glob("*.jar")]
 
 
 def _kafka_version(pom: Path) -> str:
     found = ElementTree.parse(pom).findtext(f"{_MAVEN}properties/{_MAVEN}kafka.version")
     assert found is not None, f"{pom} has no kafka.version"
     return found
-
-
-def _spark_classes(sources: Path) -> Path:
-    """Return the jar of the classes that we have in place of Spark's module for delegation tokens."""
-    import pyspark
-
-    return _compiled(sources, str(Path(pyspark.__file__).parent / "jars" / "*"), BUILD / "spark-tokens.jar")
 
 
 def _compiled(sources: Path, class_path: str, made: Path) -> Path:

@@ -10,8 +10,7 @@ import pytest
 from compat.clients.all import client
 from compat.clients.record import CODECS, Record
 from compat.cluster import NODES, Deployment
-from compat.jars import Unavailable, spark_jars
-from quick_jvm import QUICK_JVM
+from compat.spark import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,17 +22,8 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    try:
-        jars = spark_jars()
-    except Unavailable as error:
-        pytest.skip(str(error))
-    builder = SparkSession.builder.master("local[2]").appName("compat").config("spark.ui.enabled", "false")
-    settings = {"spark.jars": ",".join(map(str, jars)), "spark.sql.shuffle.partitions": "2", **QUICK_JVM}
-    session = builder.config(map=settings).getOrCreate()
-    yield session
-    session.stop()
+    with spark_session() as session:
+        yield session
 
 
 @pytest.fixture

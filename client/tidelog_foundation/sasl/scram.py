@@ -137,7 +137,7 @@ class _PendingProof:
         """
         who = f"{'delegation token' if self.is_token else 'user'} {_shown(self.message.name)}"
         if final.nonce != self.challenge.nonce:
-            raise AuthenticationFailed(f"the nonce of {who} is not that of the challenge")
+            raise AuthenticationFailed(f"wrong nonce of {who}: {self._fault_of(final.nonce)}")
         if final.binding != self.message.gs2.encode():
             raise AuthenticationFailed(f"the channel binding of {who} is not that of the first message")
         signed = _signed(self.message.bare, self.challenge.text, final.unsigned)
@@ -151,6 +151,11 @@ class _PendingProof:
             raise AuthenticationFailed(f"{who} has expired")
         signature = hmac.digest(self.credential.server_key, signed, mechanism.digest)
         return Authenticated(self.account.principal, server_final(signature), expires_at_ms, self.is_token)
+
+    def _fault_of(self, nonce: str) -> str:
+        if nonce == self.message.nonce + self.challenge.nonce:
+            return "the client's own nonce is there twice, as librdkafka before 2.6.1 sends it"
+        return "it is not that of the challenge"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ CLIENTS: dict[str, Client] = {
     client.name: client for client in (Confluent(), KafkaPython(), Aiokafka(), Kcat(), Java())
 }
 SDK = Tidelog()
-NAMES = [pytest.param(name, marks=[pytest.mark.compat] if name == Java.name else []) for name in CLIENTS]
-"""All of them as a test's parameters; what takes a JVM runs by ``make compat``."""
+NAMES = [pytest.param(name, marks=[pytest.mark.compat] if name in (Java.name, Kcat.name) else []) for name in CLIENTS]
+"""All of them as a test's parameters; what takes a JVM, or a program that is fetched, runs by ``make compat``."""
 
 
 def client(name: str) -> Client:

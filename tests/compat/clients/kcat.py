@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import queue
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterable
@@ -15,6 +14,8 @@ from typing import Any
 from compat.clients.client import DEADLINE_S, Client, Reader
 from compat.clients.librdkafka import dotted
 from compat.clients.record import Received, Record
+from compat.debian import kcat
+from compat.jars import Unavailable
 
 _REBALANCED = re.compile(r"assigned: (.*)$")
 _PARTITION = re.compile(r"\[(\d+)\]")
@@ -27,7 +28,7 @@ class KcatReader(Reader):
         mode = ["-C", "-t", topic, "-o", "beginning"] if group is None else ["-G", group, topic]
         # The topic of -G comes last.
         self._process = subprocess.Popen(
-            ["kcat", "-b", servers, "-u", "-J", *options, *mode],
+            [*kcat(), "-b", servers, "-u", "-J", *options, *mode],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -95,7 +96,11 @@ class Kcat(Client):
     takes_timestamps = False
 
     def missing(self) -> str | None:
-        return None if shutil.which("kcat") else "kcat is not on the PATH"
+        try:
+            kcat()
+        except Unavailable as error:
+            return str(error)
+        return None
 
     def produce(
         self, servers: str, topic: str, records: Iterable[Record], compression: str = "none", **config: Any
@@ -110,7 +115,7 @@ class Kcat(Client):
             ]
             if partition is not None:
                 more += ["-p", str(partition)]
-            command = ["kcat", "-P", "-b", servers, "-t", topic, "-z", compression, "-K", "\t", "-Z", *options, *more]
+            command = [*kcat(), "-P", "-b", servers, "-t", topic, "-z", compression, "-K", "\t", "-Z", *options, *more]
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             assert process.stdin is not None
             for record in run:

@@ -193,6 +193,22 @@ def test_scram_refuses_another_authorization_id() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("nonce", "reason"),
+    [
+        ("clientclientserver", "the client's own nonce is there twice, as librdkafka before 2.6.1 sends it"),
+        ("clientother", "it is not that of the challenge"),
+    ],
+)
+def test_scram_refuses_another_nonce_and_says_which_client_repeats_its_own(nonce: str, reason: str) -> None:
+    made, peer = server(users(alice="secret")), client()
+    challenge = made.evaluate(peer.first(), 0)
+    server_nonce = challenge.token.split(b",")[0].removeprefix(b"r=client")
+    final = peer.evaluate(challenge.token)
+    repeated = final.replace(b"r=client" + server_nonce, b"r=" + nonce.encode().replace(b"server", server_nonce))
+    assert refusal(made, repeated).reason == f"wrong nonce of user 'alice': {reason}"
+
+
 def test_scram_signs_the_header_of_the_first_message() -> None:
     """A client that sent an authorization id repeats it in its final message (RFC 5802, section 5.1)."""
     made, peer = server(users(alice="secret")), client()
