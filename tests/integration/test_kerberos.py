@@ -69,6 +69,16 @@ def test_kerberos_refuses_a_ticket_for_another_service_and_one_that_is_unknown(k
         server.evaluate(b"no token", 0).work()
 
 
+def test_kerberos_names_the_principal_and_the_key_table_that_has_no_key_of_it(kdc: Kdc) -> None:
+    table = kdc.key_table("erin")
+    named = rf"principal mallory@EXAMPLE.COM, key table {table}"
+    with pytest.raises(TidelogError, match=named):
+        library.gssapi_login(entry(table, "mallory"), "kafka").client("localhost")
+    server = library.gssapi_mechanism(entry(table, "mallory"), "kafka", ("DEFAULT",)).server(CONTEXT)
+    with pytest.raises(AuthenticationFailed, match=named):
+        server.evaluate(b"token", 0).work()
+
+
 @pytest.mark.parametrize(
     ("login", "text"),
     [

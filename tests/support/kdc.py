@@ -46,6 +46,10 @@ class Kdc:
             self._run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {path} {principal}@{REALM}")
         return path
 
+    def change_key(self, principal: str) -> None:
+        """Give a principal another key, which no key table has."""
+        self._run("kadmin.local", "-r", REALM, "-q", f"cpw -randkey {principal}@{REALM}")
+
     def _run(self, *command: str) -> None:
         subprocess.run(command, env=os.environ | self.environment, check=True, capture_output=True, timeout=60)
 

@@ -61,13 +61,20 @@ class KeyTable:
 
     def accept(self) -> SecurityContext:
         """Begin a context as a server. The key table is read at each login, so that its keys can change."""
-        return _checked(lambda: _Context(self._begin("accept", {"keytab": f"FILE:{self.path}"})))
+        return self._checked(lambda: self._begin("accept", {"keytab": f"FILE:{self.path}"}))
 
     def initiate(self, host: str) -> SecurityContext:
         """Begin a context as a client of the service on a host. This requests tickets, which it keeps in memory."""
         store = {"client_keytab": f"FILE:{self.path}", "ccache": self._cache}
         target = gssapi.Name(f"{self.service}@{host}", gssapi.NameType.hostbased_service)
-        return _checked(lambda: _Context(self._begin("initiate", store, name=target, mech=_KERBEROS, flags=_FLAGS)))
+        return self._checked(lambda: self._begin("initiate", store, name=target, mech=_KERBEROS, flags=_FLAGS))
+
+    def _checked(self, begin: Callable[[], Any]) -> SecurityContext:
+        """Begin a context. The library's errors name neither the principal nor the key table."""
+        try:
+            return _Context(_checked(begin))
+        except GssError as error:
+            raise GssError(f"{error} (principal {self.principal}, key table {self.path})") from error
 
     def _begin(self, usage: str, store: Any, **arguments: Any) -> Any:
         name = gssapi.Name(self.principal, gssapi.NameType.kerberos_principal)

@@ -186,10 +186,17 @@ class MessageApi(Generic[Q, R]):
             handle = partial(_handle, self.handle, node, caller)
             response = await node.guard.answer(self.key, message, caller, handle)
         if request.usage is not None:
-            response.throttle_time_ms = request.usage.answer(response.throttle_time_ms)
+            _count(response, request.usage)
         writer = Writer()
         await TimeSlices().result_of(encode_in_steps(response, writer, caller.version))
         return writer.chunks()
+
+
+def _count(response: Any, usage: RequestUsage) -> None:
+    """Count a request, and name its delay in the response. Some responses have no field for it: the client is muted."""
+    delay_ms = usage.answer(getattr(response, "throttle_time_ms", 0))
+    if hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = delay_ms
 
 
 def _handle(

@@ -87,7 +87,7 @@ def _id(side: Side, name: str) -> bytes:
     return side.topic_ids[name]
 
 
-_NAMES = (
+NAMES = (
     Case(
         "authorization: metadata",
         metadata.MetadataRequest([metadata.MetadataRequestTopic(name=name) for name in _ALL_NAMES], True, False, False),
@@ -259,7 +259,7 @@ _NAMES = (
     Case("authorization: describe transactions", transactions.DescribeTransactionsRequest(["t-denied"])),
 )
 
-_OF_CLUSTER = (
+OF_CLUSTER = (
     Case(
         "authorization of the cluster: describe",
         metadata.DescribeClusterRequest(True),
@@ -334,7 +334,7 @@ _OF_CLUSTER = (
     ),
 )
 AUTHORIZATION = (
-    Family("authorization", _NAMES, _prepare),
-    Family("authorization where all is denied", _NAMES, _forbid_names),
-    Family("authorization of the cluster", _OF_CLUSTER, _forbid_cluster),
+    Family("authorization", NAMES, _prepare),
+    Family("authorization where all is denied", NAMES, _forbid_names),
+    Family("authorization of the cluster", OF_CLUSTER, _forbid_cluster),
 )

@@ -47,9 +47,14 @@ class Family:
     cases: Sequence[Case]
     prepare: Callable[[Side], None] = lambda side: None
 
-    def compared(self, kafka: Side, tidelog: Side) -> Iterator[Difference]:
-        """Ask both all cases; yield every difference, once for each version that has it."""
-        served = kafka.serves(), tidelog.serves()
+    def compared(
+        self, kafka: Side, tidelog: Side, served: Sequence[dict[int, range]] | None = None
+    ) -> Iterator[Difference]:
+        """Ask both all cases; yield every difference, once for each version that has it.
+
+        ``served`` has the versions of the APIs of both, which callers who may not ask are given.
+        """
+        served = served or (kafka.serves(), tidelog.serves())
         for side in (kafka, tidelog):
             self.prepare(side)
         for case in self.cases:

@@ -48,6 +48,7 @@ _NAMES = (
     "user",
     "mechanism",
     "entity_type",
+    "principal_name",
 )
 
 

@@ -74,6 +74,12 @@ _STUCK = (
 )
 _NO_MARKERS = "a marker without partitions has an empty answer; Kafka has none"
 
+_TIERS = "logs are not copied to other storage (KIP-405), and have no settings of it"
+_FOREIGN = (
+    "a follower that the leader does not know is told so by UNKNOWN_LEADER_EPOCH, with a leader epoch and without"
+)
+_NO_ABORTED = "an error has no list of aborted transactions; Kafka's is null or empty, as the place of the error has it"
+
 _UNSERVED_KEYS = (*range(76, 80), *range(83, 93))
 _NONE, _INVALID, _FAILED = ("NONE",), ("INVALID_REQUEST",), ("UNKNOWN_SERVER_ERROR",)
 
@@ -154,6 +160,30 @@ KNOWN = (
     *(Known(_STUCK, f"version {level}: over the change, *", "*") for level in (0, 2)),
     Known(_KEEPS, "2pc kept: *", "error_code", ("UNSUPPORTED_VERSION",), ("NONE", "INVALID_TRANSACTION_TIMEOUT")),
     Known(_KEEPS, "2pc kept: *", "producer_*", (-1,)),
+    Known(_FLUSH, "*: authorization: create topics", "*.configs[flush.ms].value", ("9223372036854775807",), ("5000",)),
+    *(
+        Known(_TIERS, "*: authorization: create topics", f"*.configs[{prefix}.*]", (THERE,), (ABSENT,))
+        for prefix in ("local", "remote")
+    ),
+    Known(_NO_TEXT, "*: authorization: find*", "error_message", ("<text>",), (None,)),
+    Known(_DEAD, "*: authorization: describe consumer groups", "groups[*].group_state", ("",), ("Dead",)),
+    Known(_FORGOTTEN, "*: authorization: describe groups", "groups[g-denied].group_state", ("Empty",), ("Dead",)),
+    *(
+        Known(_FORGOTTEN, f"*: authorization: {each}", f"{at}[g-denied].error_code", _NONE, ("GROUP_ID_NOT_FOUND",))
+        for each, at in (("describe groups", "groups"), ("delete groups", "results"))
+    ),
+    Known(_FORGOTTEN, "*: list groups", "groups[g-denied]", (THERE,), (ABSENT,)),
+    Known(_LOGGERS, "*: authorization of the cluster: resources", "*[1].resource_type", (8,), (4,)),
+    Known(_LOGGERS, "*: authorization of the cluster: resources", "config_resources[1]#2", (THERE,), (ABSENT,)),
+    Known(_FEATURES, "*: authorization of the cluster: features", "results[x]", (ABSENT,), (THERE,)),
+    Known(_NO_ABORTED, "*: fetch*", "responses[*].partitions[0].aborted_transactions", (THERE,), (None,)),
+    Known(
+        _FOREIGN,
+        "*: fetch as a follower",
+        "responses[*].partitions[0].error_code",
+        ("NOT_LEADER_OR_FOLLOWER",),
+        ("UNKNOWN_LEADER_EPOCH",),
+    ),
     Known(_BUG, "txn marked: with an epoch below 0", "*.error_code", _FAILED, _INVALID),
 )
 

@@ -62,15 +62,10 @@ def pair(changes: Mapping[str, object] | None = None) -> Iterator[tuple[Side, Si
 
     ``changes`` are settings of both.
     """
-    installation, settings = _installation(), SETTINGS | dict(changes or {})
+    settings = dict(changes or {})
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-kafka-")))
-        kafka = ApacheKafka(installation, Size(1, 1), folder, settings | _KAFKA_SETTINGS, _QUICK)
-        stack.callback(kafka.close)
-        kafka.prepare()
-        kafka.start()
-        cluster = stack.enter_context(LocalCluster(controllers=1, nodes=1, config=settings))
-        sides = (Side("kafka", kafka.bootstrap_servers), Side("tidelog", cluster.kafka_bootstrap_servers))
+        kafka, tidelog = stack.enter_context(addresses(settings | _KAFKA_SETTINGS, settings))
+        sides = (Side("kafka", kafka), Side("tidelog", tidelog))
         for side in sides:
             stack.enter_context(side)
             side.wait_until_ready()

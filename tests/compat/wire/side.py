@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
+from compat.wire.fetch import FetchResponse
 from compat.wire.produce import ProduceResponse
+from sasl_clients import authenticate, authenticate_response, handshake, prefixed
 
+from tidelog_foundation.sasl import SaslLogin
 from tidelog_node.kafka.protocol import messages
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.fields import Message
@@ -34,13 +37,18 @@ SILENT = "no answer comes"
 UNKNOWN_ID = b"u" * 16
 _TIMEOUT_S = 10.0
 _READY_S = 60.0
+_HEADER_BYTES = 5
+"""Of a flexible response: the id of the request, and no tagged fields."""
 
 
 class Side:
     """A connection to a broker, and what its answers have told so far; one thread asks."""
 
-    def __init__(self, name: str, servers: str) -> None:
+    def __init__(self, name: str, servers: str, login: SaslLogin | None = None, user: str = "") -> None:
+        """Each connection logs in with ``login``, if there is one, as ``user``."""
         self.name = name
+        self.user = user
+        self._login = login
         host, _, port = servers.split(",")[0].rpartition(":")
         self.host, self.port = host, int(port)
         self.topic_ids: dict[str, bytes] = {}
@@ -118,7 +126,23 @@ class Side:
     def _exchange(self, request: bytes) -> bytes:
         if self._socket is None:
             self._socket = socket.create_connection((self.host, self.port), _TIMEOUT_S)
-        self._socket.sendall(len(request).to_bytes(4, "big") + request)
+            if self._login is not None:
+                self._authenticate(self._login)
+        return self._send(request)
+
+    def _authenticate(self, login: SaslLogin) -> None:
+        self._send(handshake(login.mechanism))
+        client = login.client(self.host)
+        token: bytes | None = client.first()
+        while token is not None:
+            answer = authenticate_response(self._send(authenticate(token))[_HEADER_BYTES:])
+            if answer.error_code:
+                raise ConnectionError(f"{self.name} refuses {self.user}: {answer}")
+            token = client.evaluate(bytes(answer.auth_bytes))
+
+    def _send(self, request: bytes) -> bytes:
+        assert self._socket is not None
+        self._socket.sendall(prefixed(request))
         return self._read(int.from_bytes(self._read(4), "big"))
 
     def _read(self, size: int) -> bytes:
@@ -145,4 +169,4 @@ def _declared() -> dict[str, type[Message]]:
     return {kind.__name__: kind for kind in classes if issubclass(kind, Message)}
 
 
-_RESPONSES = _declared() | {"ProduceResponse": ProduceResponse}
+_RESPONSES = _declared() | {"ProduceResponse": ProduceResponse, "FetchResponse": FetchResponse}

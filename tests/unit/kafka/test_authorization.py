@@ -12,6 +12,7 @@ import pytest
 from kafka_admin import AdminNode, name_of
 
 from tidelog_foundation.authorization import StandardAuthorizer, StandardRules
+from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.requests.acls import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
 from tidelog_node.kafka.apis import metadata as metadata_api
 from tidelog_node.kafka.apis.registry import all_apis
@@ -40,6 +41,15 @@ from tidelog_node.kafka.protocol.messages.metadata import (
     MetadataResponse,
 )
 from tidelog_node.kafka.protocol.messages.quorum import UnregisterBrokerRequest, UnregisterBrokerResponse
+from tidelog_node.kafka.protocol.messages.replicas import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
 from tidelog_node.kafka.protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -96,6 +106,24 @@ def test_operations_on_the_cluster_are_denied_and_do_nothing() -> None:
     response = node.ask(UnregisterBrokerRequest(1), 0, UnregisterBrokerResponse)
     assert name_of(response.error_code) == "CLUSTER_AUTHORIZATION_FAILED"
     assert 1 in node.image.brokers
+
+
+def test_denied_elections_and_reassignments_name_each_partition() -> None:
+    node = node_with()
+    elected = node.ask(ElectLeadersRequest(0, [TopicPartitions("t", [0, 3])], 1_000), 2, ElectLeadersResponse)
+    moved = node.ask(
+        AlterPartitionReassignmentsRequest(1_000, True, [ReassignableTopic("t", [ReassignablePartition(2, [1])])]),
+        1,
+        AlterPartitionReassignmentsResponse,
+    )
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED.code
+    found = [
+        (r.topic, [(p.partition_id, p.error_code) for p in r.partition_result])
+        for r in elected.replica_election_results
+    ]
+    assert (elected.error_code, found) == (denied, [("t", [(0, denied), (3, denied)])])
+    found = [(r.name, [(p.partition_index, p.error_code) for p in r.partitions]) for r in moved.responses]
+    assert (moved.error_code, found) == (denied, [("t", [(2, denied)])])
 
 
 def test_a_super_user_may_do_everything() -> None:

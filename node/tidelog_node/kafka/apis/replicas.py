@@ -11,6 +11,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.kafka.apis.errors import code_of, text_of
 from tidelog_node.kafka.protocol.messages import replicas as wire
+from tidelog_node.kafka.refusals import refused_election, refused_reassignment
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 
 _ELECTION_TYPES = {0: requests.ElectionType.PREFERRED, 1: requests.ElectionType.UNCLEAN}
@@ -23,7 +24,7 @@ async def elect_leaders(
     try:
         response = await handlers.forward(node.context, _election(request))
     except TidelogError as error:
-        return await _no_election(request, error)
+        return await refused_election(request, error.code.code, error.message)
     slices = TimeSlices()
     results = [
         wire.ReplicaElectionResult(
@@ -49,7 +50,7 @@ async def alter_partition_reassignments(
     try:
         response = await handlers.forward(node.context, call)
     except TidelogError as error:
-        return await _no_reassignment(request, error)
+        return await refused_reassignment(request, error.code.code, error.message)
     results = [
         wire.ReassignableTopicResponse(
             t.name,
@@ -90,43 +91,9 @@ def _election(request: wire.ElectLeadersRequest) -> requests.ElectLeadersRequest
     return requests.ElectLeadersRequest(kind, topics, request.topic_partitions is None, request.timeout_ms)
 
 
-async def _no_election(request: wire.ElectLeadersRequest, error: TidelogError) -> wire.ElectLeadersResponse:
-    code, text = error.code.code, error.message
-    slices = TimeSlices()
-    results = [
-        wire.ReplicaElectionResult(
-            t.topic, [wire.PartitionResult(i, code, text) async for i in slices.of(t.partitions)]
-        )
-        async for t in slices.of(request.topic_partitions or ())
-    ]
-    return wire.ElectLeadersResponse(error_code=code, replica_election_results=results)
-
-
 def _reassignable(partition: wire.ReassignablePartition) -> requests.ReassignablePartition:
     replicas = None if partition.replicas is None else tuple(partition.replicas)
     return requests.ReassignablePartition(partition.partition_index, replicas)
-
-
-async def _no_reassignment(
-    request: wire.AlterPartitionReassignmentsRequest, error: TidelogError
-) -> wire.AlterPartitionReassignmentsResponse:
-    code, text = error.code.code, error.message
-    slices = TimeSlices()
-    return wire.AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
-        error_code=code,
-        error_message=text,
-        responses=[
-            wire.ReassignableTopicResponse(
-                t.name,
-                [
-                    wire.ReassignablePartitionResponse(p.partition_index, code, text)
-                    async for p in slices.of(t.partitions)
-                ],
-            )
-            async for t in slices.of(request.topics)
-        ],
-    )
 
 
 def _ongoing(partition: requests.OngoingPartitionReassignment) -> wire.OngoingPartitionReassignment:

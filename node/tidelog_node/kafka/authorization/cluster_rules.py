@@ -12,6 +12,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.kafka.authorization.rule import CLUSTER_DENIED, GROUP, TOPIC, Asked, Rule, on_cluster
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages import acls, configs, log_dirs, metadata, quorum, quotas, replicas, scram
+from tidelog_node.kafka.refusals import refused_election, refused_reassignment
 
 _FIRST_WITH_LOG_DIR_ERROR: Final = 3
 _TOPIC_CONFIG, _GROUP_CONFIG = 2, 32
@@ -59,6 +60,17 @@ def _unaltered(resource: Any, error: ErrorCode) -> configs.AlterConfigsResourceR
     return configs.AlterConfigsResourceResponse(
         error.code, _TEXTS[error], resource.resource_type, resource.resource_name
     )
+
+
+def _altering_partitions(refuse: Callable[[Any, int, str], Awaitable[Any]]) -> Rule:
+    """Return the rule of an API that alters the cluster; ``refuse`` makes the denial of each partition."""
+
+    async def rule(access: Access, request: Any, asked: Asked, handle: Callable[[Any], Awaitable[Any]]) -> Any:
+        if access.on_cluster(AclOperation.ALTER):
+            return await handle(request)
+        return await refuse(request, CLUSTER_DENIED, _TEXT)
+
+    return rule
 
 
 async def _describe_cluster(
@@ -167,13 +179,8 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
         lambda _, __: quorum.UpdateFeaturesResponse(error_code=CLUSTER_DENIED, error_message=_TEXT),
         AclOperation.ALTER,
     ),
-    ApiKey.ELECT_LEADERS: on_cluster(
-        lambda _, __: replicas.ElectLeadersResponse(error_code=CLUSTER_DENIED), AclOperation.ALTER
-    ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: on_cluster(
-        lambda _, __: replicas.AlterPartitionReassignmentsResponse(error_code=CLUSTER_DENIED, error_message=_TEXT),
-        AclOperation.ALTER,
-    ),
+    ApiKey.ELECT_LEADERS: _altering_partitions(refused_election),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _altering_partitions(refused_reassignment),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: on_cluster(
         lambda _, __: replicas.ListPartitionReassignmentsResponse(error_code=CLUSTER_DENIED, error_message=_TEXT),
         AclOperation.DESCRIBE,
