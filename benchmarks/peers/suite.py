@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.machine import facts
 from benchmarks.options import Options
 from benchmarks.peers import logins, tls, transactions, work
+from benchmarks.peers.abuse import abuse
 from benchmarks.peers.apache_kafka import ApacheKafka
 from benchmarks.peers.clusters import Clusters
 from benchmarks.peers.maven import find_installation
@@ -39,7 +40,7 @@ _WHOLE_PARTS: dict[str, Part] = {
     "memory": partial(work.memory, when="after the load"),
     "failover": work.failover,
 }
-_SMALL_PARTS: dict[str, Part] = {"produce-one": partial(work.produce, at_least=0.6)}
+_SMALL_PARTS: dict[str, Part] = {"produce-one": partial(work.produce, at_least=0.6), "abuse": abuse}
 _FRESH_PARTS: dict[str, Part] = {"open-transactions": open_transactions}
 """The parts that need clusters which have done nothing else."""
 _TLS, _LOGINS = "tls", "logins"
