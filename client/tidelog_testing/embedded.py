@@ -147,7 +147,7 @@ class EmbeddedCluster:
         credentials = grpc_credentials(certificates.get(config.grpc_listener.name))
         storage.grpc_port = bind_port(self._server, HOST, storage.grpc_port, credentials)
         servers = {config.grpc_listener.name: BoundServer(self._server, storage.grpc_port)}
-        with KafkaListeners.bind(config.kafka_listeners, config.listener_limits(), _LISTENER) as self._kafka:
+        with KafkaListeners.bind(config.kafka_listeners, settings.listener_limits, _LISTENER) as self._kafka:
             storage.kafka_port = self._kafka.ports[_LISTENER]
             directories = LogManager.open(config.log_dirs, config.cluster_id, NODE_ID, storage.files)
             with _closing(directories):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog_foundation.config.endpoints import NamedListener
@@ -24,10 +24,12 @@ class ListenerSecurity:
     sasl: ListenerSaslSettings | None
 
 
-def listener_security(properties: Mapping[str, str], listeners: Iterable[NamedListener]) -> dict[str, ListenerSecurity]:
+def listener_security(
+    properties: Mapping[str, str], listeners: Iterable[NamedListener], others: Container[str] = ()
+) -> dict[str, ListenerSecurity]:
     """Return the settings of each listener by name: the properties' own, overridden by those with its prefix.
 
-    Kafka's prefix has the listener's name in lower case.
+    Kafka's prefix has the listener's name in lower case. ``others`` are keys of listeners that are not about security.
 
     Raises:
         ConfigError: A value is invalid, or a prefixed key is not a setting of one of the listeners.
@@ -37,6 +39,8 @@ def listener_security(properties: Mapping[str, str], listeners: Iterable[NamedLi
     for key, value in properties.items():
         if is_listener_key(key):
             name, own = split_listener_key(key, named)
+            if own in others:
+                continue
             if own not in SSL_KEYS and not is_sasl_key(own):
                 raise ConfigError(f'configuration "{key}": "{own}" is not a setting of single listeners')
             overrides[name][own] = value

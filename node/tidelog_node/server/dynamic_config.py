@@ -18,7 +18,9 @@ from tidelog_foundation.config.settings import HIDDEN, ProvidedText, SettingInfo
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.listener_settings import listener_security
 from tidelog_foundation.security.ssl_settings import is_listener_key
+from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.server.config import NodeConfig
+from tidelog_node.server.listener_limits import LIMIT_KEYS, own_limits
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
 
@@ -51,12 +53,18 @@ class DynamicNodeConfig:
             self.current.controller_listener,
             *self.current.monitoring_listeners,
         )
-        self.listener_security = listener_security(properties, listeners)
+        self._own_limits = own_limits(properties, self.current.all_listeners)
+        self.listener_security = listener_security(properties, listeners, LIMIT_KEYS)
         """The security settings of each listener by name, with those for the controllers' and the monitoring port's."""
         self._node_id = self.current.node_id
         self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._without_effect: Set[str] = frozenset()
         self._users: list[Callable[[NodeConfig], None]] = []
+
+    @property
+    def listener_limits(self) -> ListenerLimits:
+        """The limits of the listeners, with those of single ones."""
+        return dataclasses.replace(self.current.listener_limits(), of_listeners=self._own_limits)
 
     def subscribe(self, user: Callable[[NodeConfig], None]) -> None:
         """Call ``user`` with the settings after every change."""

@@ -128,7 +128,7 @@ async def serve(properties: dict[str, str]) -> None:
         servers[listener.name] = BoundServer(server, bind_port(server, listener.host, listener.port, credentials))
     with KafkaListeners.bind(
         config.kafka_listeners,
-        config.listener_limits(),
+        settings.listener_limits,
         config.inter_broker_listener.name,
         {x.name: listener_tls(certificates[x.name], has_sasl=x.has_sasl) for x in config.kafka_listeners if x.has_tls},
     ) as kafka:
@@ -507,7 +507,7 @@ class Node:
             config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
         )
         self._cleaner.change(config)
-        self._kafka.change_limits(config.listener_limits())
+        self._kafka.change_limits(self._settings.listener_limits)
 
     def _clean_logs(self, settings: CleanerSettings) -> Coroutine[None, None, None]:
         return clean_logs(self._registry, self._directories, settings, self._clock, self._directories.files)

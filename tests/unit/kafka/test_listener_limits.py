@@ -14,7 +14,7 @@ from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.server.connection_counts import ACCEPTED, CLOSED, CONNECTIONS, REFUSED
-from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.limits import ListenerLimits, OwnLimits
 from tidelog_node.kafka.server.listener import KafkaListeners
 
 METADATA, FETCH, PRODUCE = ApiKey.METADATA, ApiKey.FETCH, ApiKey.PRODUCE
@@ -87,6 +87,39 @@ def test_node_is_let_in_by_the_inter_broker_listener_when_others_have_all_connec
             assert await silent.is_closed()
             await is_served(active)
             assert await (await listener.connect("CLIENTS")).is_closed()
+
+    run(main)
+
+
+def test_connections_of_a_listener_have_a_limit_of_their_own_and_so_have_those_of_nodes() -> None:
+    async def main() -> None:
+        limits = ListenerLimits(of_listeners={"CLIENTS": OwnLimits(max_connections=2), "NODES": OwnLimits(1)})
+        names = ("CLIENTS", "OTHERS", "NODES")
+        async with open_listener(limits, names=names, inter_broker="NODES") as listener:
+            clients = [await listener.connect("CLIENTS") for _ in range(2)]
+            for client in clients:
+                await is_served(client)
+            assert await (await listener.connect("CLIENTS")).is_closed()
+            await is_served(await listener.connect("OTHERS"))
+            await is_served(await listener.connect("NODES"))
+            assert await (await listener.connect("NODES")).is_closed()
+            assert values(listener.listeners.families(), REFUSED) == {
+                (name, "max.connections"): 1 for name in ("CLIENTS", "NODES")
+            }
+            clients[0].close()
+            await until(lambda: listener.listeners.connection_count == 3)
+            await is_served(await listener.connect("CLIENTS"))
+
+    run(main)
+
+
+def test_listener_has_an_idle_time_of_its_own() -> None:
+    async def main() -> None:
+        limits = ListenerLimits(of_listeners={"SHORT": OwnLimits(max_idle_s=0.1)})
+        async with open_listener(limits, names=("SHORT", "LONG")) as listener:
+            short, long = await listener.connect("SHORT"), await listener.connect("LONG")
+            assert await short.is_closed()
+            await is_served(long)
 
     run(main)
 

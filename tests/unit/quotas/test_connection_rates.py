@@ -28,7 +28,24 @@ def test_a_node_accepts_connections_at_its_rate() -> None:
 def test_a_node_without_a_rate_counts_nothing() -> None:
     rates = ConnectionRates(Clock(), Windows())
     assert {rates.accept() for _ in range(100_000)} == {0}
-    assert rates.limit == UNLIMITED
+
+
+def test_a_listener_has_a_rate_of_its_own_and_the_protected_one_has_no_other() -> None:
+    clock = Clock()
+    rates = ConnectionRates(clock, Windows(3, 1_000))
+    rates.change_limits(1, {"SLOW": 0.5, "NODES": 2})
+
+    def delays(listener: str, *, is_protected: bool = False) -> list[int]:
+        return [rates.accept(listener, is_protected=is_protected) for _ in range(7)]
+
+    assert delays("NODES", is_protected=True) == [0] * 4 + [500, 1_000, 1_000]
+    assert delays("OTHER") == [0] * 2 + [1_000] * 5, "the rate of the node"
+    clock.now_ms += 10_000
+    rates.change_limits(UNLIMITED, {"SLOW": 0.5})
+    assert delays("SLOW") == [0] + [1_000] * 6
+    assert delays("OTHER") == [0] * 7
+    rates.change_limits(UNLIMITED, {"SLOW": 5})
+    assert rates.accept("SLOW") == 0, "what was counted stays"
 
 
 def test_refused_connections_of_an_address_do_not_count_and_others_are_not_delayed() -> None:

@@ -15,7 +15,7 @@ from typing import Final, cast
 from tidelog_foundation.log_limit import LogLimit
 from tidelog_node.kafka.server.connection_counts import CREATION_RATE, ConnectionCounts
 from tidelog_node.quotas.client_quotas import ClientQuotas
-from tidelog_node.quotas.connection_rates import UNLIMITED, ConnectionRates
+from tidelog_node.quotas.connection_rates import ConnectionRates
 
 _MAX_HELD: Final = 128
 """The most connections that are held until they are closed; others are closed at once."""
@@ -25,7 +25,16 @@ _MakeProtocol = Callable[[], asyncio.BaseProtocol]
 class Acceptance:
     """The limits on new connections of a node's listeners."""
 
-    def __init__(self, rates: ConnectionRates, quotas: ClientQuotas, log: LogLimit, counts: ConnectionCounts) -> None:
+    def __init__(
+        self,
+        rates: ConnectionRates,
+        quotas: ClientQuotas,
+        log: LogLimit,
+        counts: ConnectionCounts,
+        protected: str | None = None,
+    ) -> None:
+        """The listener ``protected`` has only a limit of its own."""
+        self._protected = protected
         self._rates = rates
         self._quotas = quotas
         self._log = log
@@ -34,12 +43,12 @@ class Acceptance:
 
     def accept(self, listener: str, make: _MakeProtocol, pause: Callable[[int], None]) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection, and pause the listener if there are too many."""
-        if self._rates.limit < UNLIMITED:
-            delay_ms = self._rates.accept()
-            if delay_ms:
-                # The listener must still exist when this connection is accepted.
-                asyncio.get_running_loop().call_soon(pause, delay_ms)
-        return _Admission(self, listener, make) if self._quotas.addresses else make()
+        is_protected = listener == self._protected
+        delay_ms = self._rates.accept(listener, is_protected=is_protected)
+        if delay_ms:
+            # The listener must still exist when this connection is accepted.
+            asyncio.get_running_loop().call_soon(pause, delay_ms)
+        return _Admission(self, listener, make) if self._quotas.addresses and not is_protected else make()
 
     def admits(self, listener: str, transport: asyncio.Transport) -> bool:
         """Return whether a connection may begin; otherwise it is closed later."""

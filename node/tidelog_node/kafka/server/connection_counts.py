@@ -64,6 +64,10 @@ class ConnectionCounts:
         self.refused: Counter[tuple[str, str]] = Counter()
         """By listener and limit."""
 
+    def open(self, listener: str) -> int:
+        """Return the number of a listener's open connections."""
+        return self.accepted[listener] - self.closed[listener]
+
     def families(self, handshakes: Mapping[str, int]) -> Iterable[Family]:
         """Return the counts. ``handshakes`` are those in progress, by layer."""
         open_now = {(name,): count - self.closed[name] for name, count in self.accepted.items()}

@@ -64,6 +64,12 @@ class Connections:
         limits, host = self._limits, connection.host
         if not self.may_connect(connection.listener, host):
             return False
+        own = limits.own(connection.listener).max_connections
+        if own is not None and self.counts.open(connection.listener) >= own:
+            text = "A connection from %s to listener %s is refused: it has %d connections, its max.connections"
+            self._log.warning(text, host, connection.listener, own)
+            self.counts.refused[connection.listener, MAX_CONNECTIONS] += 1
+            return False
         if len(self._all) >= limits.max_connections and not self._makes_room(connection):
             text = "A connection from %s to listener %s is refused: there are %d connections, max.connections is %d"
             self._log.warning(text, host, connection.listener, len(self._all), limits.max_connections)
@@ -128,7 +134,9 @@ class Connections:
     async def watch(self) -> None:
         """Close the connections that have timed out, until cancelled."""
         loop = asyncio.get_running_loop()
-        shortest = min(self._limits.max_idle_s, self._limits.frame_pause_s, self._limits.wanted_pause_s)
+        limits = self._limits
+        idle_s = [own.max_idle_s for own in limits.of_listeners.values() if own.max_idle_s is not None]
+        shortest = min(limits.max_idle_s, limits.frame_pause_s, limits.wanted_pause_s, *idle_s)
         interval_s = min(_CHECK_INTERVAL_S, shortest / _CHECKS_PER_TIME)
         while True:
             await asyncio.sleep(interval_s)

@@ -17,6 +17,18 @@ SMALL_BYTES: Final = 64 * 1024
 _OTHERS_SHARE: Final = 4
 
 
+@dataclass(frozen=True, slots=True)
+class OwnLimits:
+    """The limits of one listener beside those of all; None for no limit of its own."""
+
+    max_connections: int | None = None
+    max_creation_rate: int | None = None
+    max_idle_s: float | None = None
+
+
+_NONE: Final = OwnLimits()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerLimits:
     """The limits of all Kafka listeners of a node together.
@@ -32,6 +44,8 @@ class ListenerLimits:
     max_creation_rate: int = 2**31 - 1
     """The maximum number of new connections per second."""
     max_idle_s: float = 600.0
+    of_listeners: Mapping[str, OwnLimits] = field(default_factory=lambda: MappingProxyType({}))
+    """The limits of single listeners by name. They apply to the inter-broker listener too."""
     send_buffer_bytes: int = -1
     """SO_SNDBUF; -1 means the system default."""
     receive_buffer_bytes: int = -1
@@ -55,6 +69,15 @@ class ListenerLimits:
     """The memory of incomplete requests of all clients that are not authenticated."""
     wanted_pause_s: float = 2.0
     wanted_bytes_per_s: int = 1024**2
+
+    def own(self, listener: str) -> OwnLimits:
+        """Return the limits of one listener beside those of all."""
+        return self.of_listeners.get(listener, _NONE)
+
+    def idle_s(self, listener: str) -> float:
+        """Return the time after which an idle connection of a listener is closed."""
+        own = self.own(listener).max_idle_s
+        return self.max_idle_s if own is None else own
 
 
 class ConnectionTimeouts:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -126,8 +127,11 @@ class KafkaListeners:
         apis: Mapping[ApiKey, Api],
         requests: RequestBudgets,
         sasl: Mapping[str, ListenerSasl] = MappingProxyType({}),
+        rates: ConnectionRates | None = None,
     ) -> None:
         """Accept and serve connections. Call this once. ``sasl`` has the listeners with SASL, by name.
+
+        ``rates`` counts the connections of the node's other listeners too.
 
         Raises:
             ConfigError: Another process has begun to listen on a port since :meth:`bind`.
@@ -137,8 +141,9 @@ class KafkaListeners:
         protected = self._inter_broker if len(self.sockets) > 1 else None
         self._connections = Connections(self._limits, log, protected)
         quotas = node.context.quotas
-        self._rates = ConnectionRates(quotas.now_ms, quotas.windows, self._limits.max_creation_rate)
-        self._acceptance = Acceptance(self._rates, quotas, log, self._connections.counts)
+        self._rates = rates or ConnectionRates(quotas.now_ms, quotas.windows)
+        self._rates.change_limits(self._limits.max_creation_rate, _own_rates(self._limits))
+        self._acceptance = Acceptance(self._rates, quotas, log, self._connections.counts, protected)
         scratch = bytearray(_SCRATCH_BYTES)
         by_number = {int(key): api for key, api in apis.items()}
         served = Served(by_number, node, requests, node.context.response_budget, self._limits, scratch, log, failures)
@@ -150,16 +155,19 @@ class KafkaListeners:
         for name, bound in self.sockets.items():
             _listen(bound)
             tls = self._tls.get(name)
-            connect: _Connect = partial(Connection, served, self._connections)
+            limits = replace(self._limits, max_idle_s=self._limits.idle_s(name))
+            of_listener = replace(served, limits=limits)
+            connect: _Connect = partial(Connection, of_listener, self._connections)
             if name in sasl:
-                connect = partial(_authenticating, sasl[name], served, self._connections, self._logins, self._exchanges)
+                connect = partial(
+                    _authenticating, sasl[name], of_listener, self._connections, self._logins, self._exchanges
+                )
             make: Callable[[], asyncio.BaseProtocol] = partial(connect, name)
             if tls is not None:
                 make = partial(TlsConnection, tls, name, self._handshakes, received, connect)
             listening = ListeningSocket(bound, _BACKLOG)
             self._listening.append(listening)
-            if name != protected:
-                make = partial(self._acceptance.accept, name, make, listening.pause)
+            make = partial(self._acceptance.accept, name, make, listening.pause)
             await listening.serve(make)
 
     def change_limits(self, limits: ListenerLimits) -> None:
@@ -167,7 +175,7 @@ class KafkaListeners:
         self._limits = limits
         if self._connections is not None and self._rates is not None:
             self._connections.change_limits(limits)
-            self._rates.limit = limits.max_creation_rate
+            self._rates.change_limits(limits.max_creation_rate, _own_rates(limits))
 
     async def stop(self, grace_s: float) -> None:
         """Accept no more connections, and close each one when it is answered, or after ``grace_s``."""
@@ -187,6 +195,11 @@ class KafkaListeners:
             self._watch = None
         if self._logins is not None:
             self._logins.close()
+
+
+def _own_rates(limits: ListenerLimits) -> dict[str, float]:
+    rates = ((name, own.max_creation_rate) for name, own in limits.of_listeners.items())
+    return {name: rate for name, rate in rates if rate is not None}
 
 
 def _authenticating(
