@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from closed_clients import close_clients  # noqa: F401  # a fixture of all tests here
 from compat.cluster import Deployment, running
 
 _serial = itertools.count()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from closed_clients import close_clients  # noqa: F401  # a fixture of all tests here
 from quick_jvm import QUICK_JVM
 from small_disk import SmallDisk, why_not
 

@@ -106,18 +106,18 @@ def test_scram_credentials_of_a_user_that_is_named_twice_are_refused(admin: Admi
 
 
 def test_scram_credentials_are_those_of_confluent_kafka(admin: AdminClient, cluster: FakeCluster) -> None:
-    theirs = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.kafka_bootstrap_servers})
-    info = confluent_kafka.admin.ScramCredentialInfo(confluent_kafka.admin.ScramMechanism.SCRAM_SHA_512, 8192)
-    created = confluent_kafka.admin.UserScramCredentialUpsertion("theirs", info, b"secret")
-    assert theirs.alter_user_scram_credentials([created])["theirs"].result(30) is None
-    ours = admin.describe_user_scram_credentials().result(30)["theirs"].scram_credential_infos
-    again = theirs.describe_user_scram_credentials(["theirs"])["theirs"].result(30).scram_credential_infos
-    for found in (ours, again):
-        assert [(each.mechanism.name, each.iterations) for each in found] == [("SCRAM_SHA_512", 8192)]
-    deleted = confluent_kafka.admin.UserScramCredentialDeletion("theirs", info.mechanism)
-    assert theirs.alter_user_scram_credentials([deleted])["theirs"].result(30) is None
-    with pytest.raises(confluent_kafka.KafkaException, match="RESOURCE_NOT_FOUND"):
-        theirs.describe_user_scram_credentials(["theirs"])["theirs"].result(30)
+    with confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.kafka_bootstrap_servers}) as theirs:
+        info = confluent_kafka.admin.ScramCredentialInfo(confluent_kafka.admin.ScramMechanism.SCRAM_SHA_512, 8192)
+        created = confluent_kafka.admin.UserScramCredentialUpsertion("theirs", info, b"secret")
+        assert theirs.alter_user_scram_credentials([created])["theirs"].result(30) is None
+        ours = admin.describe_user_scram_credentials().result(30)["theirs"].scram_credential_infos
+        again = theirs.describe_user_scram_credentials(["theirs"])["theirs"].result(30).scram_credential_infos
+        for found in (ours, again):
+            assert [(each.mechanism.name, each.iterations) for each in found] == [("SCRAM_SHA_512", 8192)]
+        deleted = confluent_kafka.admin.UserScramCredentialDeletion("theirs", info.mechanism)
+        assert theirs.alter_user_scram_credentials([deleted])["theirs"].result(30) is None
+        with pytest.raises(confluent_kafka.KafkaException, match="RESOURCE_NOT_FOUND"):
+            theirs.describe_user_scram_credentials(["theirs"])["theirs"].result(30)
 
 
 def test_synonyms_are_by_name_and_in_order(admin: AdminClient) -> None:

@@ -51,13 +51,13 @@ def test_fnv1a_gives_librdkafkas_hash() -> None:
 def test_partitioner_agrees_with_librdkafka(partitioner: str) -> None:
     theirs: dict[bytes, int] = {}
     mock = {"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "partitioner": partitioner, "linger.ms": 0}
-    producer = confluent_kafka.Producer(mock, logger=_quiet())
-    for key in KEYS:
-        producer.produce(
-            "t", b"", key, on_delivery=lambda error, message: theirs.update({message.key(): message.partition()})
-        )
-    assert producer.flush(10) == 0
-    count = len(producer.list_topics("t", 5).topics["t"].partitions)
+    with confluent_kafka.Producer(mock, logger=_quiet()) as producer:
+        for key in KEYS:
+            producer.produce(
+                "t", b"", key, on_delivery=lambda error, message: theirs.update({message.key(): message.partition()})
+            )
+        assert producer.flush(10) == 0
+        count = len(producer.list_topics("t", 5).topics["t"].partitions)
     ours = make(partitioner, count)
     assert {key: ours.for_key(key) for key in KEYS} == theirs
 

@@ -1,8 +1,10 @@
 """Large compressed batches are checked beside the event loop, in the order of their requests, within bounds."""
 
 import asyncio
+import contextlib
 import dataclasses
 import random
+import threading
 
 import cramjam
 import pytest
@@ -41,6 +43,27 @@ async def _with_turns(answer):
     return task.result(), turns
 
 
+async def _beside_the_thread(context, answer):
+    """Return an answer that needs the node's thread, which is busy until the event loop has had turns for others."""
+    with _busy_thread(context):
+        task = asyncio.ensure_future(answer)
+        for _ in range(TURNS_MEANWHILE):
+            await asyncio.sleep(0)
+        assert not task.done(), "it needs no thread"
+    return await task
+
+
+@contextlib.contextmanager
+def _busy_thread(context):
+    """Keep the node's thread from other work."""
+    release = threading.Event()
+    busy = asyncio.ensure_future(context.decoding.run_in_thread(lambda _: release.wait(30)))
+    try:
+        yield busy
+    finally:
+        release.set()
+
+
 def _codes(response):
     return [item.error.code for item in response.topics[0].partitions]
 
@@ -77,15 +100,13 @@ def test_loop_goes_on_while_a_large_batch_is_checked_and_searched(cluster_of, to
             partition = cluster.partition(1)
             partition.change_config(dataclasses.replace(partition.log.config, compression_type=topic_codec))
             context = cluster.nodes[1].context
-            response, turns = await _with_turns(log_service.produce(context, _request((0, batch))))
+            response = await _beside_the_thread(context, log_service.produce(context, _request((0, batch))))
             assert _codes(response) == [0]
-            assert turns > TURNS_MEANWHILE
             for timestamp_ms in (500, -3) if searches else ():
                 item = pb.ListOffsetsPartition(index=0, timestamp_ms=timestamp_ms)
                 request = pb.ListOffsetsRequest(topics=[pb.ListOffsetsTopic(name="t", partitions=[item])])
-                found, turns = await _with_turns(handlers.list_offsets(context, request))
+                found = await _beside_the_thread(context, handlers.list_offsets(context, request))
                 assert (found.topics[0].partitions[0].offset, found.topics[0].partitions[0].timestamp_ms) == (0, 1_000)
-                assert turns > TURNS_MEANWHILE
 
     asyncio.run(run())
 
@@ -95,12 +116,13 @@ def test_batches_of_a_partition_keep_their_order_when_one_is_checked_in_the_thre
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,), partitions=2)
             context = cluster.nodes[1].context
-            first = asyncio.ensure_future(handlers.begin_produce(context, _request((0, LARGE))))
-            await asyncio.sleep(0)
-            second = asyncio.ensure_future(handlers.begin_produce(context, _request((0, _batch(b"small", "none")))))
-            other = await handlers.begin_produce(context, _request((1, _batch(b"small", "none"))))
-            assert [outcome.base_offset for outcome in other.outcomes[0].partitions] == [0]
-            assert not second.done(), "a batch overtook the one before"
+            with _busy_thread(context):
+                first = asyncio.ensure_future(handlers.begin_produce(context, _request((0, LARGE))))
+                await asyncio.sleep(0)
+                second = asyncio.ensure_future(handlers.begin_produce(context, _request((0, _batch(b"small", "none")))))
+                other = await handlers.begin_produce(context, _request((1, _batch(b"small", "none"))))
+                assert [outcome.base_offset for outcome in other.outcomes[0].partitions] == [0]
+                assert not second.done(), "a batch overtook the one before"
             offsets = [(await pending).outcomes[0].partitions[0].base_offset for pending in (first, second)]
             assert offsets == [0, 1]
             assert parse_header(cluster.partition(1).log.read(0, 1, 2)).compression == "gzip"
