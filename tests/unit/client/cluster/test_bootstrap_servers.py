@@ -114,13 +114,13 @@ def test_client_finds_grpc_through_a_kafka_listener() -> None:
         cluster.create_topic("flights")
         with Producer({"bootstrap.servers": address}) as producer:
             producer.produce("flights", b"AA1")
-            assert producer.flush(10) == 0
+            assert producer.flush(30) == 0
         with AdminClient({"bootstrap.servers": address}) as admin:
-            assert "flights" in admin.list_topics(timeout=10).topics
+            assert "flights" in admin.list_topics(timeout=30).topics
         with Consumer({"bootstrap.servers": address, "group.id": "g", "auto.offset.reset": "earliest"}) as consumer:
             consumer.subscribe(["flights"])
-            [message] = consumer.consume(1, timeout=20)
-            assert message.value() == b"AA1"
+            found = consumer.consume(1, timeout=30)
+        assert [(message.error(), message.value()) for message in found] == [(None, b"AA1")]
 
 
 @pytest.mark.parametrize(
