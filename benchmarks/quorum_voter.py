@@ -23,6 +23,7 @@ from rocksdict import Options, Rdict, WriteOptions
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.transport import open_channel, server_options
 from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.engine import TidelogRaft
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
@@ -100,16 +101,16 @@ class _Voter:
         self._server.add_insecure_port(format_address("127.0.0.1", place.ports[place.voter_id]))
         health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), self._server)
         self._listener = _Listener()
-        voters = VoterSet(Voter(i, "127.0.0.1", port) for i, port in place.ports.items())
+        voters = VoterSet(Voter.at(i, "127.0.0.1", port) for i, port in place.ports.items())
         self._engine = TidelogRaft(
             place.voter_id,
             voters,
             place.directory / "raft",
             "bench",
             RaftConfig(),
-            self._server,
-            advertised=("127.0.0.1", place.ports[place.voter_id]),
+            advertised=Endpoints.at("127.0.0.1", place.ports[place.voter_id]),
         )
+        self._engine.serve_on(self._server)
 
     async def start(self) -> None:
         (self._place.directory / "raft").mkdir(parents=True)

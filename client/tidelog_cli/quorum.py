@@ -248,6 +248,13 @@ def _show_directory_id(directory_id: bytes) -> str:
     return uuid_text(directory_id) or "-"
 
 
+def _show_addresses(replica: QuorumReplicaState) -> str:
+    """Return the address, or those of all listeners with their names if there are several."""
+    if len(replica.endpoints) > 1:
+        return ",".join(f"{e.name}://{format_address(e.host, e.port)}" for e in replica.endpoints)
+    return format_address(replica.host, replica.port)
+
+
 def _print_status(quorum: QuorumInfo) -> None:
     """Print what kafka-metadata-quorum describe --status prints, with a table in place of its JSON."""
     leader = next((v for v in quorum.voters if v.replica_id == quorum.leader_id), None)
@@ -267,7 +274,7 @@ def _print_status(quorum: QuorumInfo) -> None:
         typer.echo(f"{f'{label}:':<{_LABEL_WIDTH}}{value}")
     typer.echo()
     rows = [
-        (r.replica_id, format_address(r.host, r.port), _show_directory_id(r.directory_id), _role(r, quorum))
+        (r.replica_id, _show_addresses(r), _show_directory_id(r.directory_id), _role(r, quorum))
         for r in (*_leader_first(quorum.voters, quorum.leader_id), *quorum.observers)
     ]
     print_table(("NodeId", "Address", "DirectoryId", "Status"), rows)

@@ -28,7 +28,7 @@ from tidelog_node.server.process import BoundServer, Node
 from tidelog_node.server.tls import grpc_credentials, listener_certificates
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
-from tidelog_quorum.server.authorization import controller_guard
+from tidelog_quorum.server.authorization import controller_guards
 from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.process import ControllerServer
 from tidelog_quorum.server.quorum_controller import QuorumController
@@ -40,6 +40,7 @@ from tidelog_testing.sole_voter import MemoryLog, SoleVoter
 
 HOST: Final = "127.0.0.1"
 NODE_ID: Final = BrokerId(1)
+_CONTROLLER_ID: Final = 1
 _LISTENER: Final = "PLAINTEXT"
 _LOG_DIR: Final = "/memory"
 _LOOK_S: Final = 0.001
@@ -119,25 +120,27 @@ class EmbeddedCluster:
 
     async def _run(self) -> None:
         server = grpc.aio.server(options=server_options(MAX_FRAME_BYTES), maximum_concurrent_rpcs=MAX_CALLS)
-        voter = Voter(1, HOST, bind_port(server, HOST, 0))
-        config = parse_config(QuorumConfig, {**self._settings.controller, **_controller_settings(voter)})
-        engine = SoleVoter(voter, self._storage.log)
-        self._controller = ControllerServer(config, server, engine, guard=controller_guard(config))
+        port = bind_port(server, HOST, 0)
+        address = f"{HOST}:{port}"
+        config = parse_config(QuorumConfig, {**self._settings.controller, **_controller_settings(address)})
+        engine = SoleVoter(Voter.at(_CONTROLLER_ID, HOST, port), self._storage.log)
+        servers = {config.first_listener.name: server}
+        self._controller = ControllerServer(config, servers, engine, guards=controller_guards(config))
         await self._controller.start()
         try:
             stop = asyncio.Event()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._controller.run_until(stop), name="embedded-controller")
                 try:
-                    await self._run_node(voter)
+                    await self._run_node(address)
                 finally:
                     stop.set()
         finally:
             await self._controller.stop()
 
-    async def _run_node(self, voter: Voter) -> None:
+    async def _run_node(self, controller: str) -> None:
         storage = self._storage
-        settings = DynamicNodeConfig({**self._settings.node, **_node_settings(voter, storage)})
+        settings = DynamicNodeConfig({**self._settings.node, **_node_settings(controller, storage)})
         config = settings.current
         interceptors = [FaultInterceptor(self._gate, self._sessions)]
         self._server = grpc.aio.server(
@@ -166,23 +169,19 @@ def _closing(directories: LogManager) -> Iterator[None]:
         directories.close(clean=False)
 
 
-def _controller_settings(voter: Voter) -> dict[str, str]:
+def _controller_settings(address: str) -> dict[str, str]:
     return {
-        "node.id": str(voter.voter_id),
-        "listeners": f"GRPC://{voter.host}:{voter.port}",
-        "controller.quorum.voters": _voters(voter),
+        "node.id": str(_CONTROLLER_ID),
+        "listeners": f"GRPC://{address}",
+        "controller.quorum.voters": f"{_CONTROLLER_ID}@{address}",
         "metadata.log.dir": _LOG_DIR,
     }
 
 
-def _node_settings(voter: Voter, storage: Storage) -> dict[str, str]:
+def _node_settings(controller: str, storage: Storage) -> dict[str, str]:
     return {
         "node.id": str(NODE_ID),
         "listeners": f"GRPC://{HOST}:{storage.grpc_port},{_LISTENER}://{HOST}:{storage.kafka_port}",
-        "controller.quorum.voters": _voters(voter),
+        "controller.quorum.voters": f"{_CONTROLLER_ID}@{controller}",
         "log.dirs": _LOG_DIR,
     }
-
-
-def _voters(voter: Voter) -> str:
-    return f"{voter.voter_id}@{voter.host}:{voter.port}"

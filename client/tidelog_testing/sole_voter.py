@@ -77,7 +77,9 @@ class SoleVoter:
         """Describe the quorum of one."""
         self._check_leading()
         end, voter = len(self._log.entries), self._voter
-        replica = QuorumReplica(voter.voter_id, end, Endpoint(voter.host, voter.port), voter.directory_id, 0, 0)
+        [address] = endpoints = tuple(voter.endpoints)
+        endpoint = Endpoint(address.host, address.port)
+        replica = QuorumReplica(voter.voter_id, end, endpoint, voter.directory_id, 0, 0, endpoints)
         return DescribeQuorumResponse(
             voter.voter_id, self._leader.epoch, end, (replica,), snapshot_offset=-1, log_start_offset=1
         )

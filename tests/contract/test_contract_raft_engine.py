@@ -301,7 +301,7 @@ def test_engine_describes_the_quorum_where_it_leads(new_cluster: NewCluster) -> 
             assert (quorum.leader_id, quorum.leader_epoch) == (leader.node_id, leader.engine.leader.epoch)
             assert (quorum.snapshot_offset, quorum.log_start_offset) == (-1, 1)
             assert [(v.replica_id, v.endpoint.host, v.endpoint.port) for v in quorum.voters] == [
-                (v.voter_id, v.host, v.port) for v in cluster.voters
+                (v.voter_id, *cluster.addresses[v.voter_id]) for v in cluster.voters
             ]
             own = next(v for v in quorum.voters if v.replica_id == leader.node_id)
             assert (own.last_fetch_age_ms, own.last_caught_up_age_ms) == (0, 0)
@@ -451,7 +451,7 @@ def test_engine_changes_its_voters_if_it_declares_to(new_cluster: NewCluster) ->
             gone = cluster.followers()[0].node_id
             if Capability.MEMBERSHIP not in cluster.capabilities:
                 await fails_with(ErrorCode.UNSUPPORTED_VERSION, leader.engine.remove_voter(gone, b"", 1_000))
-                voter = Voter(4, "127.0.0.1", 1)
+                voter = Voter.at(4, "127.0.0.1", 1)
                 await fails_with(ErrorCode.UNSUPPORTED_VERSION, leader.engine.add_voter(voter, 1_000))
                 return
             await change_voters(lambda: leader.engine.remove_voter(gone, b"", 5_000))
@@ -461,7 +461,7 @@ def test_engine_changes_its_voters_if_it_declares_to(new_cluster: NewCluster) ->
             assert [v.replica_id for v in leader.engine.describe().voters] == list(left)
             await wait_until(lambda: [v.replica_id for v in leader.engine.describe().observers] == [gone])
             host, port = cluster.addresses[gone]
-            await change_voters(lambda: leader.engine.add_voter(Voter(gone, host, port), 10_000))
+            await change_voters(lambda: leader.engine.add_voter(Voter.at(gone, host, port), 10_000))
             listeners = [p.listener for p in cluster.running.values()]
             await wait_until(lambda: all(x.voters[-1].ids == (1, 2, 3) for x in listeners))
             again = next(v for v in cluster.voters if v.voter_id == leader.node_id)

@@ -86,7 +86,8 @@ class Nemesis:
     def is_at_its_address(self, known: Voter) -> bool:
         """Return whether a voter listens where a set says."""
         node = self.world.cluster.nodes.get(known.voter_id)
-        return node is not None and node.address == (known.host, known.port)
+        used = {other.listener for other in self.world.cluster.nodes.values()}
+        return node is not None and all(known.endpoints.address(x) == node.endpoints.address(x) for x in used)
 
     def is_itself(self, node_id: int, directory_id: bytes) -> bool:
         """Return whether a voter has the disk that it had when it got its vote, and the disk works."""
@@ -249,6 +250,17 @@ class Nemesis:
             self.world.crash(node_id, action.amount, action.span_ms)
             self.world.cluster.move(node_id)
 
+    def _listen(self, action: Action) -> None:
+        """A replica is started again with the next step to a new listener, once the logs have those of the others."""
+        node_id = self._running(action)
+        listeners = None if node_id is None else self.world.cluster.next_listeners(node_id)
+        if node_id is None or listeners is None:
+            return
+        used = {listeners[1], *(node.listener for node in self.world.cluster.nodes.values())}
+        if all(voter.endpoints.address(x) for voters in self.sets_in_use() for voter in voters for x in used):
+            self.world.crash(node_id, action.amount, action.span_ms)
+            self.world.cluster.listen(node_id, *listeners)
+
     def _clock(self, action: Action) -> None:
         node_id = self.world.pick(action.target)
         assert node_id is not None
@@ -306,8 +318,8 @@ class Nemesis:
     def request_voter(self, node_id: int, new_id: int, timeout_ms: int) -> int:
         """Ask a replica to give another a vote; return the request's id."""
         request_id = self._next_request(node_id)
-        host, port = self.world.cluster.nodes[new_id].address
-        new = Voter(new_id, host, port, self.world.cluster.nodes[new_id].disk.directory_id)
+        node = self.world.cluster.nodes[new_id]
+        new = Voter(new_id, node.endpoints, node.disk.directory_id)
         self.world.step(node_id, AddVoterRequested(request_id, new, timeout_ms))
         return request_id
 

@@ -269,7 +269,7 @@ def _read_before_own_term() -> list[Patch]:
 
 
 def _never_update_an_address() -> list[Patch]:
-    return [(Leadership, "note_address", lambda _self, _sender_id, _directory_id, _address: None)]
+    return [(Leadership, "note_endpoints", lambda _self, _sender_id, _directory_id, _endpoints: None)]
 
 
 def _ignore_directory_ids() -> list[Patch]:

@@ -124,9 +124,11 @@ def _draw_faults(rng: random.Random, end_ms: int) -> Iterator[Action]:
 
 
 def _draw_moves(rng: random.Random, end_ms: int) -> Iterator[Action]:
-    """In some of the runs replicas get other addresses, which the rest of a run must not depend on."""
+    """In some of the runs replicas get other addresses or listeners, which the rest of a run must not depend on."""
     for _ in range(rng.choice([0, 0, 0, 1, 3])):
         yield Action(0, rng.randrange(end_ms), "move", _someone(rng), rng.choice([1, 10, 100]), rng.randrange(4))
+    for _ in range(rng.choice([0, 0, 0, 0, 20, 60])):
+        yield Action(0, rng.randrange(end_ms), "listen", rng.randrange(8), rng.choice([1, 10]), rng.randrange(4))
 
 
 def _someone(rng: random.Random) -> int:

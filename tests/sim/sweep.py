@@ -57,6 +57,7 @@ RAFT = Simulation(
         "transfers",
         "refusals",
         "moves",
+        "listeners",
         "recovered",
     ),
 )

@@ -16,6 +16,7 @@ import grpc.aio
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.channels import bind_port
 from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
 
@@ -130,7 +131,7 @@ class EngineCluster:
         self.config = config
         self.addresses = {i + 1: (HOST, ports[i]) for i in range(count)}
         self.second_addresses = {i + 1: (HOST, ports[count + i]) for i in range(count)}
-        self.voters = VoterSet(Voter(i, *address) for i, address in self.addresses.items())
+        self.voters = VoterSet(Voter.at(i, *address) for i, address in self.addresses.items())
         self.running: dict[int, EngineProcess] = {}
 
     def new_engine(self, node_id: int, cluster_id: str) -> tuple[RaftEngine, grpc.aio.Server | None]:
@@ -189,8 +190,9 @@ class TidelogCluster(EngineCluster):
         bind_port(server, host, port)
         directory = self.root / str(node_id)
         engine = TidelogRaft(
-            node_id, self.voters, directory, cluster_id, self.config, server, advertised=self.addresses[node_id]
+            node_id, self.voters, directory, cluster_id, self.config, advertised=Endpoints.at(host, port)
         )
+        engine.serve_on(server)
         return engine, server
 
 

@@ -41,7 +41,7 @@ class ReplicaState:
 
 def voter(voter_id: int, directory_id: bytes = b"") -> Voter:
     """Return a voter with made-up addresses."""
-    return Voter(voter_id, f"controller-{voter_id}", 9093, directory_id)
+    return Voter.at(voter_id, f"controller-{voter_id}", 9093, directory_id, listener="L0")
 
 
 def digest_after(digest: int, entry: Entry) -> int:

@@ -7,13 +7,14 @@ has no clock and no randomness: its driver determines every event.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from raft_disk import ReplicaState, SimulatedDisk, voter
 from raft_properties import PropertyViolatedError, require
 from raft_safety import SafetyChecker
 
+from tidelog_foundation.requests.addresses import ControllerEndpoint
 from tidelog_quorum.raft.core.commands import (
     Command,
     Commit,
@@ -35,6 +36,7 @@ from tidelog_quorum.raft.core.commands import (
     VotersChanged,
 )
 from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.events import (
     Event,
     MessageReceived,
@@ -49,36 +51,38 @@ from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import Entry, FollowRequest, Message, Snapshot, SnapshotRequest
 from tidelog_quorum.raft.core.raft import Raft
 from tidelog_quorum.raft.core.replica import RandomSource
-from tidelog_quorum.raft.core.voters import VoterSet
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 __all__ = ["Letter", "PropertyViolatedError", "SimulatedCluster", "SimulatedDisk", "SimulatedNode"]
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message in transit. ``directory_id`` and ``address`` are the sender's at the time of sending."""
+    """A message in transit. ``directory_id`` and ``endpoints`` are the sender's at the time of sending."""
 
     sender: int
     to: int
     message: Message
     directory_id: bytes = b""
-    address: tuple[str, int] | None = None
+    endpoints: Endpoints | None = None
 
 
 @dataclass(slots=True)
 class SimulatedNode:
     """One replica. ``raft`` is None while its process is down; the last four fields are the checker's notes.
 
-    ``address`` is its actual address; a sender with another address for it does not reach it. ``heard`` are the
-    addresses and directory ids that others have announced since this process began.
+    ``endpoints`` are its actual addresses; a sender with another address for it does not reach it. ``listener`` names
+    the listener at which it calls others. ``heard`` are the addresses and directory ids that others have announced
+    since this process began.
     """
 
     disk: SimulatedDisk
     state: ReplicaState
-    address: tuple[str, int]
+    endpoints: Endpoints
+    listener: str
     raft: Raft | None = None
     now_ms: int = 0
-    heard: dict[int, tuple[tuple[str, int], bytes]] = field(default_factory=dict)
+    heard: dict[int, tuple[Endpoints, bytes]] = field(default_factory=dict)
     reads: dict[int, int | None] = field(default_factory=dict)
     proposals: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     answers: dict[int, Command] = field(default_factory=dict)
@@ -118,7 +122,7 @@ class SimulatedCluster:
         self._random = random
         self._chunk_bytes = chunk_bytes
         self._check_every = check_every
-        counted = ("snapshots", "compactions", "installs", "damaged", "transfers", "refusals", "moves")
+        counted = ("snapshots", "compactions", "installs", "damaged", "transfers", "refusals", "moves", "listeners")
         self.counts = dict.fromkeys(counted, 0)
         self._steps = 0
         self._next_request = 0
@@ -165,8 +169,7 @@ class SimulatedCluster:
     def add(self, node_id: int, disk: SimulatedDisk | None = None) -> None:
         """Start one more replica. If it is not a configured voter, it observes until it becomes a voter."""
         disk = disk or SimulatedDisk(directory_id=b"first-%d" % node_id)
-        made_up = voter(node_id)
-        self.nodes[node_id] = SimulatedNode(disk, ReplicaState(self.configured), (made_up.host, made_up.port))
+        self.nodes[node_id] = SimulatedNode(disk, ReplicaState(self.configured), *self._first_listeners(voter(node_id)))
         self.restart(node_id)
 
     def step(self, node_id: int, event: Event) -> list[Command]:
@@ -256,9 +259,9 @@ class SimulatedCluster:
             return
         node = self.nodes.get(letter.to)
         if node is not None and node.raft is not None:
-            if letter.address is not None:
-                node.heard[letter.sender] = letter.address, letter.directory_id
-            self.step(letter.to, MessageReceived(letter.message, letter.directory_id, letter.address))
+            if letter.endpoints is not None:
+                node.heard[letter.sender] = letter.endpoints, letter.directory_id
+            self.step(letter.to, MessageReceived(letter.message, letter.directory_id, letter.endpoints))
 
     def crash(self, node_id: int, keep: int = 0) -> None:
         """Kill a replica. The first ``keep`` of its unsynced writes survive."""
@@ -278,11 +281,39 @@ class SimulatedCluster:
         node.held_index = 0
 
     def move(self, node_id: int) -> None:
-        """Change the address of a stopped replica."""
+        """Change the addresses of a stopped replica."""
         node = self.nodes[node_id]
         assert node.raft is None
-        node.address = node.address[0], node.address[1] + 1
+        node.endpoints = Endpoints(replace(e, port=e.port + 1) for e in node.endpoints)
         self.counts["moves"] += 1
+
+    def next_listeners(self, node_id: int) -> tuple[Endpoints, str] | None:
+        """Return the listeners and the first one with which a replica goes on to a new listener.
+
+        All replicas add a listener, then all call each other there, then all close the old one. Return None while one
+        lags behind.
+        """
+        node = self.nodes[node_id]
+        oldest, newest = (f([e.name for e in node.endpoints]) for f in (min, max))
+        others = self.nodes.values()
+        if oldest == newest:
+            is_ready = all(min(e.name for e in other.endpoints) == oldest for other in others)
+            port = node.endpoints.address(oldest)
+            assert port is not None
+            added = ControllerEndpoint(port[0], port[1] + 100, oldest[:-1] + str(int(oldest[-1]) + 1))
+            return (Endpoints([*node.endpoints, added]), oldest) if is_ready and not oldest.endswith("9") else None
+        if node.listener == oldest:
+            is_ready = all(other.endpoints.address(newest) is not None for other in others)
+            return (node.endpoints, newest) if is_ready else None
+        is_ready = all(other.listener == newest for other in others)
+        return (Endpoints(e for e in node.endpoints if e.name == newest), newest) if is_ready else None
+
+    def listen(self, node_id: int, endpoints: Endpoints, listener: str) -> None:
+        """Change the listeners of a stopped replica."""
+        node = self.nodes[node_id]
+        assert node.raft is None
+        node.endpoints, node.listener = endpoints, listener
+        self.counts["listeners"] += 1
 
     def restart(self, node_id: int) -> None:
         """Start a replica from the content of its disk."""
@@ -294,7 +325,8 @@ class SimulatedCluster:
             self._config,
             self.random_of(node_id),
             directory_id=disk.directory_id,
-            address=node.address,
+            endpoints=node.endpoints,
+            listener=node.listener,
             hard_state=disk.hard_state,
             snapshot=disk.snapshot,
             entries=disk.entries,
@@ -303,6 +335,15 @@ class SimulatedCluster:
         )
         node.state = ReplicaState(self.configured)
         node.seen_commit, node.seen_applied, node.led_term = raft.commit_index, raft.applied_index, 0
+
+    def _first_listeners(self, made_up: Voter) -> tuple[Endpoints, str]:
+        """Return the listeners of a new replica: those that all others have now, and the one that they use."""
+        [endpoint] = made_up.endpoints
+        known = [[e.name for e in node.endpoints] for node in self.nodes.values()] or [[endpoint.name]]
+        names = set().union(*known)
+        first = max((node.listener for node in self.nodes.values()), default=endpoint.name)
+        addresses = (replace(endpoint, name=name, port=endpoint.port + 100 * int(name[-1])) for name in names)
+        return Endpoints(addresses), first
 
     def random_of(self, _node_id: int) -> RandomSource:
         """Return the source of a replica's random timeouts."""
@@ -340,7 +381,7 @@ class SimulatedCluster:
         self.checker.check_send(node_id, node, to, message)
         if self.knows_all_addresses and type(message) is FollowRequest:
             # The bootstrap servers are the addresses in a controller's file.
-            self.post(Letter(node_id, to, message, node.disk.directory_id, node.address))
+            self.post(Letter(node_id, to, message, node.disk.directory_id, node.endpoints))
         else:
             self._post_from(node_id, node, to, message)
         if self.knows_all_addresses and type(message) is FollowRequest:
@@ -352,11 +393,13 @@ class SimulatedCluster:
     def _post_from(self, node_id: int, node: SimulatedNode, to: int, message: Message) -> None:
         known = None if node.raft is None else node.raft.voters.current.get(to)
         receiver = self.nodes.get(to)
-        heard, directory_id = node.heard.get(to, (None, b""))
+        heard, directory_id = node.heard.get(to, (Endpoints(), b""))
         is_heard = node.raft is not None and node.raft.voters.current.is_voter(to, directory_id)
-        addresses = [(known.host, known.port) if known else None, heard if is_heard else None]
-        if known is None or receiver is None or receiver.address in addresses:
-            self.post(Letter(node_id, to, message, node.disk.directory_id, node.address))
+        addresses = [each.endpoints.address(node.listener) for each in (known,) if each is not None]
+        addresses += [heard.address(node.listener)] if is_heard else []
+        there = None if receiver is None else receiver.endpoints.address(node.listener)
+        if known is None or receiver is None or (there is not None and there in addresses):
+            self.post(Letter(node_id, to, message, node.disk.directory_id, node.endpoints))
 
     def _do_persist(self, node_id: int, node: SimulatedNode, command: Persist) -> None:
         self.checker.check_persist(node_id, node, command)

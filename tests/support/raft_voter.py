@@ -9,6 +9,7 @@ from random_numbers import LowestNumbers
 
 from tidelog_quorum.raft.core.commands import Command, Send
 from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 from tidelog_quorum.raft.core.events import (
     AddVoterRequested,
     Event,
@@ -61,7 +62,8 @@ class TestedVoter:
         *,
         node_id: int = 1,
         directory_id: bytes = b"",
-        address: tuple[str, int] | None = None,
+        endpoints: Endpoints | None = None,
+        listener: str = ANY_LISTENER,
         snapshot: Snapshot | None = None,
         entries: tuple[Entry, ...] = (),
         log_start: tuple[int, int] = (0, 0),
@@ -76,7 +78,8 @@ class TestedVoter:
             config,
             LowestNumbers(),
             directory_id=directory_id,
-            address=address,
+            endpoints=endpoints,
+            listener=listener,
             hard_state=HardState(term, voted_for),
             snapshot=snapshot,
             entries=entries or [data(log_start[0] + 1 + i, t) for i, t in enumerate(terms)],
@@ -90,8 +93,8 @@ class TestedVoter:
         self.commands: list[Command] = self.raft.step(event, self.now_ms)
         self.raft.check_invariants()
 
-    def receive(self, message: Message, directory_id: bytes = b"", address: tuple[str, int] | None = None) -> None:
-        self.step(MessageReceived(message, directory_id, address))
+    def receive(self, message: Message, directory_id: bytes = b"", endpoints: Endpoints | None = None) -> None:
+        self.step(MessageReceived(message, directory_id, endpoints))
 
     def receive_and_sync(self, message: Message, directory_id: bytes = b"") -> None:
         """Receive a message, then complete the disk writes. ``commands`` has those of both steps."""
@@ -156,7 +159,7 @@ def data(index: int, term: int, payload: bytes = b"x") -> Entry:
 
 
 def voter(voter_id: int, directory_id: bytes = b"") -> Voter:
-    return Voter(voter_id, f"host{voter_id}", 9093, directory_id)
+    return Voter.at(voter_id, f"host{voter_id}", 9093, directory_id)
 
 
 def voter_set(*ids: int) -> VoterSet:

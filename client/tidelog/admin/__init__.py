@@ -39,7 +39,7 @@ from tidelog.admin.metadata import (
 )
 from tidelog.admin.offsets import IsolationLevel, ListOffsetsResultInfo, OffsetSpec
 from tidelog.admin.quorum import QuorumAdmin
-from tidelog.admin.quorum_calls import QuorumInfo, QuorumReplicaState, SnapshotInfo
+from tidelog.admin.quorum_calls import QuorumInfo, QuorumReplicaState, RaftVoterEndpoint, SnapshotInfo
 from tidelog.admin.quotas import (
     ClientQuotaAlteration,
     ClientQuotaAlterationOp,
@@ -155,6 +155,7 @@ __all__ = [
     "QuorumAdmin",
     "QuorumInfo",
     "QuorumReplicaState",
+    "RaftVoterEndpoint",
     "ReplicaInfo",
     "ResourcePatternType",
     "ResourceType",

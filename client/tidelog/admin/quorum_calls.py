@@ -35,10 +35,20 @@ _TRY_ANOTHER = UNREACHABLE | {ErrorCode.NOT_CONTROLLER}
 
 
 @dataclass(frozen=True, slots=True)
+class RaftVoterEndpoint:
+    """The address of one of a controller's listeners; ``name`` is empty until the controller has announced it."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class QuorumReplicaState:
     """A controller with the metadata log, as the leader sees it. Times are milliseconds since 1970, None for never.
 
-    ``directory_id`` distinguishes its log from a new one under the same id; it is empty while unknown.
+    ``directory_id`` distinguishes its log from a new one under the same id; it is empty while unknown. ``host`` and
+    ``port`` are those of the listener with the name of the one that was called; ``endpoints`` has all listeners.
     """
 
     replica_id: int
@@ -48,6 +58,7 @@ class QuorumReplicaState:
     last_caught_up_timestamp: int | None
     host: str
     port: int
+    endpoints: tuple[RaftVoterEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +176,7 @@ class Quorum:
         request = pb.AddRaftVoterRequest(
             voter_id=voter_id,
             directory_id=voter_directory_id,
-            endpoint=common_pb2.Endpoint(host=host, port=port),
+            endpoints=[common_pb2.ControllerEndpoint(host=host, port=port)],
             timeout_ms=int(timeout_s * 1000),
         )
         await self.change(lambda s, t: s.AddRaftVoter(request, timeout=t), timeout_s, ErrorCode.DUPLICATE_VOTER)
@@ -180,11 +191,11 @@ class Quorum:
     async def update_voter(
         self, voter_id: int, voter_directory_id: bytes, host: str, port: int, timeout_s: float
     ) -> None:
-        """Change a voter's address. A repeated call has no further effect."""
+        """Replace a voter's addresses by one. A repeated call has no further effect."""
         request = pb.UpdateRaftVoterRequest(
             voter_id=voter_id,
             directory_id=voter_directory_id,
-            endpoint=common_pb2.Endpoint(host=host, port=port),
+            endpoints=[common_pb2.ControllerEndpoint(host=host, port=port)],
             timeout_ms=int(timeout_s * 1000),
         )
         await self.change(lambda s, t: s.UpdateRaftVoter(request, timeout=t), timeout_s)
@@ -268,4 +279,5 @@ def _replica(message: pb.QuorumReplica, now_ms: int) -> QuorumReplicaState:
         time_of(message.last_caught_up_age_ms),
         message.endpoint.host,
         message.endpoint.port,
+        tuple(RaftVoterEndpoint(e.name, e.host, e.port) for e in message.endpoints),
     )

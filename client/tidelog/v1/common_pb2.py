@@ -24,41 +24,43 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/common.proto\x12\ntidelog.v1\"&\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\"W\n\x10ListenerEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x19\n\x11security_protocol\x18\x04 \x01(\t\";\n\x10LeaderIdAndEpoch\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\"*\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x89\x02\n\nAclBinding\x12/\n\rresource_type\x18\x01 \x01(\x0e\x32\x18.tidelog.v1.ResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12-\n\x0cpattern_type\x18\x03 \x01(\x0e\x32\x17.tidelog.v1.PatternType\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12+\n\toperation\x18\x06 \x01(\x0e\x32\x18.tidelog.v1.AclOperation\x12\x36\n\x0fpermission_type\x18\x07 \x01(\x0e\x32\x1d.tidelog.v1.AclPermissionType\"P\n\x0fQuotaEntityPart\x12\x13\n\x0b\x65ntity_type\x18\x01 \x01(\t\x12\x18\n\x0b\x65ntity_name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_entity_name\"\'\n\tPrincipal\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\xef\x01\n\x0f\x44\x65legationToken\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12$\n\x05owner\x18\x02 \x01(\x0b\x32\x15.tidelog.v1.Principal\x12(\n\trequester\x18\x03 \x01(\x0b\x32\x15.tidelog.v1.Principal\x12\'\n\x08renewers\x18\x04 \x03(\x0b\x32\x15.tidelog.v1.Principal\x12\x1a\n\x12issue_timestamp_ms\x18\x05 \x01(\x03\x12\x1b\n\x13\x65xpiry_timestamp_ms\x18\x06 \x01(\x03\x12\x18\n\x10max_timestamp_ms\x18\x07 \x01(\x03*\xed\x01\n\x0cResourceType\x12\x19\n\x15RESOURCE_TYPE_UNKNOWN\x10\x00\x12\x15\n\x11RESOURCE_TYPE_ANY\x10\x01\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x02\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10\x03\x12\x19\n\x15RESOURCE_TYPE_CLUSTER\x10\x04\x12\"\n\x1eRESOURCE_TYPE_TRANSACTIONAL_ID\x10\x05\x12\"\n\x1eRESOURCE_TYPE_DELEGATION_TOKEN\x10\x06\x12\x16\n\x12RESOURCE_TYPE_USER\x10\x07*\x8a\x01\n\x0bPatternType\x12\x18\n\x14PATTERN_TYPE_UNKNOWN\x10\x00\x12\x14\n\x10PATTERN_TYPE_ANY\x10\x01\x12\x16\n\x12PATTERN_TYPE_MATCH\x10\x02\x12\x18\n\x14PATTERN_TYPE_LITERAL\x10\x03\x12\x19\n\x15PATTERN_TYPE_PREFIXED\x10\x04*\xe4\x03\n\x0c\x41\x63lOperation\x12\x19\n\x15\x41\x43L_OPERATION_UNKNOWN\x10\x00\x12\x15\n\x11\x41\x43L_OPERATION_ANY\x10\x01\x12\x15\n\x11\x41\x43L_OPERATION_ALL\x10\x02\x12\x16\n\x12\x41\x43L_OPERATION_READ\x10\x03\x12\x17\n\x13\x41\x43L_OPERATION_WRITE\x10\x04\x12\x18\n\x14\x41\x43L_OPERATION_CREATE\x10\x05\x12\x18\n\x14\x41\x43L_OPERATION_DELETE\x10\x06\x12\x17\n\x13\x41\x43L_OPERATION_ALTER\x10\x07\x12\x1a\n\x16\x41\x43L_OPERATION_DESCRIBE\x10\x08\x12 \n\x1c\x41\x43L_OPERATION_CLUSTER_ACTION\x10\t\x12\"\n\x1e\x41\x43L_OPERATION_DESCRIBE_CONFIGS\x10\n\x12\x1f\n\x1b\x41\x43L_OPERATION_ALTER_CONFIGS\x10\x0b\x12\"\n\x1e\x41\x43L_OPERATION_IDEMPOTENT_WRITE\x10\x0c\x12\x1f\n\x1b\x41\x43L_OPERATION_CREATE_TOKENS\x10\r\x12!\n\x1d\x41\x43L_OPERATION_DESCRIBE_TOKENS\x10\x0e\x12\"\n\x1e\x41\x43L_OPERATION_TWO_PHASE_COMMIT\x10\x0f*\x8e\x01\n\x11\x41\x63lPermissionType\x12\x1f\n\x1b\x41\x43L_PERMISSION_TYPE_UNKNOWN\x10\x00\x12\x1b\n\x17\x41\x43L_PERMISSION_TYPE_ANY\x10\x01\x12\x1c\n\x18\x41\x43L_PERMISSION_TYPE_DENY\x10\x02\x12\x1d\n\x19\x41\x43L_PERMISSION_TYPE_ALLOW\x10\x03*s\n\x0eScramMechanism\x12\x1b\n\x17SCRAM_MECHANISM_UNKNOWN\x10\x00\x12!\n\x1dSCRAM_MECHANISM_SCRAM_SHA_256\x10\x01\x12!\n\x1dSCRAM_MECHANISM_SCRAM_SHA_512\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/common.proto\x12\ntidelog.v1\"&\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\">\n\x12\x43ontrollerEndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\"W\n\x10ListenerEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x19\n\x11security_protocol\x18\x04 \x01(\t\";\n\x10LeaderIdAndEpoch\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\"*\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x89\x02\n\nAclBinding\x12/\n\rresource_type\x18\x01 \x01(\x0e\x32\x18.tidelog.v1.ResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12-\n\x0cpattern_type\x18\x03 \x01(\x0e\x32\x17.tidelog.v1.PatternType\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12+\n\toperation\x18\x06 \x01(\x0e\x32\x18.tidelog.v1.AclOperation\x12\x36\n\x0fpermission_type\x18\x07 \x01(\x0e\x32\x1d.tidelog.v1.AclPermissionType\"P\n\x0fQuotaEntityPart\x12\x13\n\x0b\x65ntity_type\x18\x01 \x01(\t\x12\x18\n\x0b\x65ntity_name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_entity_name\"\'\n\tPrincipal\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\xef\x01\n\x0f\x44\x65legationToken\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12$\n\x05owner\x18\x02 \x01(\x0b\x32\x15.tidelog.v1.Principal\x12(\n\trequester\x18\x03 \x01(\x0b\x32\x15.tidelog.v1.Principal\x12\'\n\x08renewers\x18\x04 \x03(\x0b\x32\x15.tidelog.v1.Principal\x12\x1a\n\x12issue_timestamp_ms\x18\x05 \x01(\x03\x12\x1b\n\x13\x65xpiry_timestamp_ms\x18\x06 \x01(\x03\x12\x18\n\x10max_timestamp_ms\x18\x07 \x01(\x03*\xed\x01\n\x0cResourceType\x12\x19\n\x15RESOURCE_TYPE_UNKNOWN\x10\x00\x12\x15\n\x11RESOURCE_TYPE_ANY\x10\x01\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x02\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10\x03\x12\x19\n\x15RESOURCE_TYPE_CLUSTER\x10\x04\x12\"\n\x1eRESOURCE_TYPE_TRANSACTIONAL_ID\x10\x05\x12\"\n\x1eRESOURCE_TYPE_DELEGATION_TOKEN\x10\x06\x12\x16\n\x12RESOURCE_TYPE_USER\x10\x07*\x8a\x01\n\x0bPatternType\x12\x18\n\x14PATTERN_TYPE_UNKNOWN\x10\x00\x12\x14\n\x10PATTERN_TYPE_ANY\x10\x01\x12\x16\n\x12PATTERN_TYPE_MATCH\x10\x02\x12\x18\n\x14PATTERN_TYPE_LITERAL\x10\x03\x12\x19\n\x15PATTERN_TYPE_PREFIXED\x10\x04*\xe4\x03\n\x0c\x41\x63lOperation\x12\x19\n\x15\x41\x43L_OPERATION_UNKNOWN\x10\x00\x12\x15\n\x11\x41\x43L_OPERATION_ANY\x10\x01\x12\x15\n\x11\x41\x43L_OPERATION_ALL\x10\x02\x12\x16\n\x12\x41\x43L_OPERATION_READ\x10\x03\x12\x17\n\x13\x41\x43L_OPERATION_WRITE\x10\x04\x12\x18\n\x14\x41\x43L_OPERATION_CREATE\x10\x05\x12\x18\n\x14\x41\x43L_OPERATION_DELETE\x10\x06\x12\x17\n\x13\x41\x43L_OPERATION_ALTER\x10\x07\x12\x1a\n\x16\x41\x43L_OPERATION_DESCRIBE\x10\x08\x12 \n\x1c\x41\x43L_OPERATION_CLUSTER_ACTION\x10\t\x12\"\n\x1e\x41\x43L_OPERATION_DESCRIBE_CONFIGS\x10\n\x12\x1f\n\x1b\x41\x43L_OPERATION_ALTER_CONFIGS\x10\x0b\x12\"\n\x1e\x41\x43L_OPERATION_IDEMPOTENT_WRITE\x10\x0c\x12\x1f\n\x1b\x41\x43L_OPERATION_CREATE_TOKENS\x10\r\x12!\n\x1d\x41\x43L_OPERATION_DESCRIBE_TOKENS\x10\x0e\x12\"\n\x1e\x41\x43L_OPERATION_TWO_PHASE_COMMIT\x10\x0f*\x8e\x01\n\x11\x41\x63lPermissionType\x12\x1f\n\x1b\x41\x43L_PERMISSION_TYPE_UNKNOWN\x10\x00\x12\x1b\n\x17\x41\x43L_PERMISSION_TYPE_ANY\x10\x01\x12\x1c\n\x18\x41\x43L_PERMISSION_TYPE_DENY\x10\x02\x12\x1d\n\x19\x41\x43L_PERMISSION_TYPE_ALLOW\x10\x03*s\n\x0eScramMechanism\x12\x1b\n\x17SCRAM_MECHANISM_UNKNOWN\x10\x00\x12!\n\x1dSCRAM_MECHANISM_SCRAM_SHA_256\x10\x01\x12!\n\x1dSCRAM_MECHANISM_SCRAM_SHA_512\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESOURCETYPE']._serialized_start=1015
-  _globals['_RESOURCETYPE']._serialized_end=1252
-  _globals['_PATTERNTYPE']._serialized_start=1255
-  _globals['_PATTERNTYPE']._serialized_end=1393
-  _globals['_ACLOPERATION']._serialized_start=1396
-  _globals['_ACLOPERATION']._serialized_end=1880
-  _globals['_ACLPERMISSIONTYPE']._serialized_start=1883
-  _globals['_ACLPERMISSIONTYPE']._serialized_end=2025
-  _globals['_SCRAMMECHANISM']._serialized_start=2027
-  _globals['_SCRAMMECHANISM']._serialized_end=2142
+  _globals['_RESOURCETYPE']._serialized_start=1079
+  _globals['_RESOURCETYPE']._serialized_end=1316
+  _globals['_PATTERNTYPE']._serialized_start=1319
+  _globals['_PATTERNTYPE']._serialized_end=1457
+  _globals['_ACLOPERATION']._serialized_start=1460
+  _globals['_ACLOPERATION']._serialized_end=1944
+  _globals['_ACLPERMISSIONTYPE']._serialized_start=1947
+  _globals['_ACLPERMISSIONTYPE']._serialized_end=2089
+  _globals['_SCRAMMECHANISM']._serialized_start=2091
+  _globals['_SCRAMMECHANISM']._serialized_end=2206
   _globals['_ERROR']._serialized_start=39
   _globals['_ERROR']._serialized_end=77
   _globals['_ENDPOINT']._serialized_start=79
   _globals['_ENDPOINT']._serialized_end=117
-  _globals['_LISTENERENDPOINT']._serialized_start=119
-  _globals['_LISTENERENDPOINT']._serialized_end=206
-  _globals['_LEADERIDANDEPOCH']._serialized_start=208
-  _globals['_LEADERIDANDEPOCH']._serialized_end=267
-  _globals['_FEATURERANGE']._serialized_start=269
-  _globals['_FEATURERANGE']._serialized_end=335
-  _globals['_CONFIGENTRY']._serialized_start=337
-  _globals['_CONFIGENTRY']._serialized_end=379
-  _globals['_ACLBINDING']._serialized_start=382
-  _globals['_ACLBINDING']._serialized_end=647
-  _globals['_QUOTAENTITYPART']._serialized_start=649
-  _globals['_QUOTAENTITYPART']._serialized_end=729
-  _globals['_PRINCIPAL']._serialized_start=731
-  _globals['_PRINCIPAL']._serialized_end=770
-  _globals['_DELEGATIONTOKEN']._serialized_start=773
-  _globals['_DELEGATIONTOKEN']._serialized_end=1012
+  _globals['_CONTROLLERENDPOINT']._serialized_start=119
+  _globals['_CONTROLLERENDPOINT']._serialized_end=181
+  _globals['_LISTENERENDPOINT']._serialized_start=183
+  _globals['_LISTENERENDPOINT']._serialized_end=270
+  _globals['_LEADERIDANDEPOCH']._serialized_start=272
+  _globals['_LEADERIDANDEPOCH']._serialized_end=331
+  _globals['_FEATURERANGE']._serialized_start=333
+  _globals['_FEATURERANGE']._serialized_end=399
+  _globals['_CONFIGENTRY']._serialized_start=401
+  _globals['_CONFIGENTRY']._serialized_end=443
+  _globals['_ACLBINDING']._serialized_start=446
+  _globals['_ACLBINDING']._serialized_end=711
+  _globals['_QUOTAENTITYPART']._serialized_start=713
+  _globals['_QUOTAENTITYPART']._serialized_end=793
+  _globals['_PRINCIPAL']._serialized_start=795
+  _globals['_PRINCIPAL']._serialized_end=834
+  _globals['_DELEGATIONTOKEN']._serialized_start=837
+  _globals['_DELEGATIONTOKEN']._serialized_end=1076
 # @@protoc_insertion_point(module_scope)

@@ -215,6 +215,34 @@ class Endpoint(_message.Message):
 Global___Endpoint: _TypeAlias = Endpoint  # noqa: Y015
 
 @_typing.final
+class ControllerEndpoint(_message.Message):
+    """The address of one of a controller's listeners (KIP-853)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    host: _builtins.str
+    port: _builtins.int
+    name: _builtins.str
+    """The listener's name. An address without a name is for every listener that has no address of its own."""
+    def __init__(
+        self,
+        *,
+        host: _builtins.str = ...,
+        port: _builtins.int = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "name", b"name", "port", b"port"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ControllerEndpoint: _TypeAlias = ControllerEndpoint  # noqa: Y015
+
+@_typing.final
 class ListenerEndpoint(_message.Message):
     """A node's listener under its advertised address: `listeners` and `advertised.listeners`."""
 

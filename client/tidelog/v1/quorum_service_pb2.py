@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.v1 import common_pb2 as tidelog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftidelog/v1/quorum_service.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"\x17\n\x15\x44\x65scribeQuorumRequest\"\xa6\x02\n\x16\x44\x65scribeQuorumResponse\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x03 \x01(\x03\x12)\n\x06voters\x18\x04 \x03(\x0b\x32\x19.tidelog.v1.QuorumReplica\x12,\n\tobservers\x18\x05 \x03(\x0b\x32\x19.tidelog.v1.QuorumReplica\x12\x12\n\ncluster_id\x18\x06 \x01(\t\x12\x17\n\x0fsnapshot_offset\x18\x07 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12+\n\x07\x62rokers\x18\t \x03(\x0b\x32\x1a.tidelog.v1.BrokerProgress\"[\n\x0e\x42rokerProgress\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x17\n\x0fmetadata_offset\x18\x02 \x01(\x03\x12\x1d\n\x15last_heartbeat_age_ms\x18\x03 \x01(\x03\"\xb3\x01\n\rQuorumReplica\x12\x12\n\nreplica_id\x18\x01 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x02 \x01(\x03\x12&\n\x08\x65ndpoint\x18\x03 \x01(\x0b\x32\x14.tidelog.v1.Endpoint\x12\x14\n\x0c\x64irectory_id\x18\x04 \x01(\x0c\x12\x19\n\x11last_fetch_age_ms\x18\x05 \x01(\x03\x12\x1d\n\x15last_caught_up_age_ms\x18\x06 \x01(\x03\"y\n\x13\x41\x64\x64RaftVoterRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12&\n\x08\x65ndpoint\x18\x03 \x01(\x0b\x32\x14.tidelog.v1.Endpoint\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x05\"\x16\n\x14\x41\x64\x64RaftVoterResponse\"T\n\x16RemoveRaftVoterRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\"\x19\n\x17RemoveRaftVoterResponse\"\xa8\x01\n\x16UpdateRaftVoterRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12&\n\x08\x65ndpoint\x18\x03 \x01(\x0b\x32\x14.tidelog.v1.Endpoint\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x05\x42\x0f\n\r_leader_epoch\"\x19\n\x17UpdateRaftVoterResponse\"A\n\x19TransferLeadershipRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\"/\n\x1aTransferLeadershipResponse\x12\x11\n\tleader_id\x18\x01 \x01(\x05\"\x15\n\x13TakeSnapshotRequest\"I\n\x14TakeSnapshotResponse\x12\x17\n\x0fsnapshot_offset\x18\x01 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x02 \x01(\x03\x32\xab\x04\n\rQuorumService\x12W\n\x0e\x44\x65scribeQuorum\x12!.tidelog.v1.DescribeQuorumRequest\x1a\".tidelog.v1.DescribeQuorumResponse\x12Q\n\x0c\x41\x64\x64RaftVoter\x12\x1f.tidelog.v1.AddRaftVoterRequest\x1a .tidelog.v1.AddRaftVoterResponse\x12Z\n\x0fRemoveRaftVoter\x12\".tidelog.v1.RemoveRaftVoterRequest\x1a#.tidelog.v1.RemoveRaftVoterResponse\x12Z\n\x0fUpdateRaftVoter\x12\".tidelog.v1.UpdateRaftVoterRequest\x1a#.tidelog.v1.UpdateRaftVoterResponse\x12\x63\n\x12TransferLeadership\x12%.tidelog.v1.TransferLeadershipRequest\x1a&.tidelog.v1.TransferLeadershipResponse\x12Q\n\x0cTakeSnapshot\x12\x1f.tidelog.v1.TakeSnapshotRequest\x1a .tidelog.v1.TakeSnapshotResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftidelog/v1/quorum_service.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"\x17\n\x15\x44\x65scribeQuorumRequest\"\xa6\x02\n\x16\x44\x65scribeQuorumResponse\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x03 \x01(\x03\x12)\n\x06voters\x18\x04 \x03(\x0b\x32\x19.tidelog.v1.QuorumReplica\x12,\n\tobservers\x18\x05 \x03(\x0b\x32\x19.tidelog.v1.QuorumReplica\x12\x12\n\ncluster_id\x18\x06 \x01(\t\x12\x17\n\x0fsnapshot_offset\x18\x07 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12+\n\x07\x62rokers\x18\t \x03(\x0b\x32\x1a.tidelog.v1.BrokerProgress\"[\n\x0e\x42rokerProgress\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x17\n\x0fmetadata_offset\x18\x02 \x01(\x03\x12\x1d\n\x15last_heartbeat_age_ms\x18\x03 \x01(\x03\"\xe6\x01\n\rQuorumReplica\x12\x12\n\nreplica_id\x18\x01 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x02 \x01(\x03\x12&\n\x08\x65ndpoint\x18\x03 \x01(\x0b\x32\x14.tidelog.v1.Endpoint\x12\x14\n\x0c\x64irectory_id\x18\x04 \x01(\x0c\x12\x19\n\x11last_fetch_age_ms\x18\x05 \x01(\x03\x12\x1d\n\x15last_caught_up_age_ms\x18\x06 \x01(\x03\x12\x31\n\tendpoints\x18\x07 \x03(\x0b\x32\x1e.tidelog.v1.ControllerEndpoint\"\x84\x01\n\x13\x41\x64\x64RaftVoterRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12\x31\n\tendpoints\x18\x03 \x03(\x0b\x32\x1e.tidelog.v1.ControllerEndpoint\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x05\"\x16\n\x14\x41\x64\x64RaftVoterResponse\"T\n\x16RemoveRaftVoterRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\"\x19\n\x17RemoveRaftVoterResponse\"\xb3\x01\n\x16UpdateRaftVoterRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12\x31\n\tendpoints\x18\x03 \x03(\x0b\x32\x1e.tidelog.v1.ControllerEndpoint\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x05\x42\x0f\n\r_leader_epoch\"\x19\n\x17UpdateRaftVoterResponse\"A\n\x19TransferLeadershipRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\"/\n\x1aTransferLeadershipResponse\x12\x11\n\tleader_id\x18\x01 \x01(\x05\"\x15\n\x13TakeSnapshotRequest\"I\n\x14TakeSnapshotResponse\x12\x17\n\x0fsnapshot_offset\x18\x01 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x02 \x01(\x03\x32\xab\x04\n\rQuorumService\x12W\n\x0e\x44\x65scribeQuorum\x12!.tidelog.v1.DescribeQuorumRequest\x1a\".tidelog.v1.DescribeQuorumResponse\x12Q\n\x0c\x41\x64\x64RaftVoter\x12\x1f.tidelog.v1.AddRaftVoterRequest\x1a .tidelog.v1.AddRaftVoterResponse\x12Z\n\x0fRemoveRaftVoter\x12\".tidelog.v1.RemoveRaftVoterRequest\x1a#.tidelog.v1.RemoveRaftVoterResponse\x12Z\n\x0fUpdateRaftVoter\x12\".tidelog.v1.UpdateRaftVoterRequest\x1a#.tidelog.v1.UpdateRaftVoterResponse\x12\x63\n\x12TransferLeadership\x12%.tidelog.v1.TransferLeadershipRequest\x1a&.tidelog.v1.TransferLeadershipResponse\x12Q\n\x0cTakeSnapshot\x12\x1f.tidelog.v1.TakeSnapshotRequest\x1a .tidelog.v1.TakeSnapshotResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,27 +39,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BROKERPROGRESS']._serialized_start=394
   _globals['_BROKERPROGRESS']._serialized_end=485
   _globals['_QUORUMREPLICA']._serialized_start=488
-  _globals['_QUORUMREPLICA']._serialized_end=667
-  _globals['_ADDRAFTVOTERREQUEST']._serialized_start=669
-  _globals['_ADDRAFTVOTERREQUEST']._serialized_end=790
-  _globals['_ADDRAFTVOTERRESPONSE']._serialized_start=792
-  _globals['_ADDRAFTVOTERRESPONSE']._serialized_end=814
-  _globals['_REMOVERAFTVOTERREQUEST']._serialized_start=816
-  _globals['_REMOVERAFTVOTERREQUEST']._serialized_end=900
-  _globals['_REMOVERAFTVOTERRESPONSE']._serialized_start=902
-  _globals['_REMOVERAFTVOTERRESPONSE']._serialized_end=927
-  _globals['_UPDATERAFTVOTERREQUEST']._serialized_start=930
-  _globals['_UPDATERAFTVOTERREQUEST']._serialized_end=1098
-  _globals['_UPDATERAFTVOTERRESPONSE']._serialized_start=1100
-  _globals['_UPDATERAFTVOTERRESPONSE']._serialized_end=1125
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=1127
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=1192
-  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_start=1194
-  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_end=1241
-  _globals['_TAKESNAPSHOTREQUEST']._serialized_start=1243
-  _globals['_TAKESNAPSHOTREQUEST']._serialized_end=1264
-  _globals['_TAKESNAPSHOTRESPONSE']._serialized_start=1266
-  _globals['_TAKESNAPSHOTRESPONSE']._serialized_end=1339
-  _globals['_QUORUMSERVICE']._serialized_start=1342
-  _globals['_QUORUMSERVICE']._serialized_end=1897
+  _globals['_QUORUMREPLICA']._serialized_end=718
+  _globals['_ADDRAFTVOTERREQUEST']._serialized_start=721
+  _globals['_ADDRAFTVOTERREQUEST']._serialized_end=853
+  _globals['_ADDRAFTVOTERRESPONSE']._serialized_start=855
+  _globals['_ADDRAFTVOTERRESPONSE']._serialized_end=877
+  _globals['_REMOVERAFTVOTERREQUEST']._serialized_start=879
+  _globals['_REMOVERAFTVOTERREQUEST']._serialized_end=963
+  _globals['_REMOVERAFTVOTERRESPONSE']._serialized_start=965
+  _globals['_REMOVERAFTVOTERRESPONSE']._serialized_end=990
+  _globals['_UPDATERAFTVOTERREQUEST']._serialized_start=993
+  _globals['_UPDATERAFTVOTERREQUEST']._serialized_end=1172
+  _globals['_UPDATERAFTVOTERRESPONSE']._serialized_start=1174
+  _globals['_UPDATERAFTVOTERRESPONSE']._serialized_end=1199
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=1201
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=1266
+  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_start=1268
+  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_end=1315
+  _globals['_TAKESNAPSHOTREQUEST']._serialized_start=1317
+  _globals['_TAKESNAPSHOTREQUEST']._serialized_end=1338
+  _globals['_TAKESNAPSHOTRESPONSE']._serialized_start=1340
+  _globals['_TAKESNAPSHOTRESPONSE']._serialized_end=1413
+  _globals['_QUORUMSERVICE']._serialized_start=1416
+  _globals['_QUORUMSERVICE']._serialized_end=1971
 # @@protoc_insertion_point(module_scope)

@@ -126,6 +126,7 @@ class QuorumReplica(_message.Message):
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     LAST_FETCH_AGE_MS_FIELD_NUMBER: _builtins.int
     LAST_CAUGHT_UP_AGE_MS_FIELD_NUMBER: _builtins.int
+    ENDPOINTS_FIELD_NUMBER: _builtins.int
     replica_id: _builtins.int
     log_end_offset: _builtins.int
     """The last offset known to be on the replica's disk."""
@@ -137,7 +138,13 @@ class QuorumReplica(_message.Message):
     """
     last_caught_up_age_ms: _builtins.int
     @_builtins.property
-    def endpoint(self) -> _common_pb2.Endpoint: ...
+    def endpoint(self) -> _common_pb2.Endpoint:
+        """The address of the listener with the name of the one that was called."""
+
+    @_builtins.property
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ControllerEndpoint]:
+        """The addresses of all its listeners."""
+
     def __init__(
         self,
         *,
@@ -147,10 +154,11 @@ class QuorumReplica(_message.Message):
         directory_id: _builtins.bytes = ...,
         last_fetch_age_ms: _builtins.int = ...,
         last_caught_up_age_ms: _builtins.int = ...,
+        endpoints: _abc.Iterable[_common_pb2.ControllerEndpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "endpoint", b"endpoint", "last_caught_up_age_ms", b"last_caught_up_age_ms", "last_fetch_age_ms", b"last_fetch_age_ms", "log_end_offset", b"log_end_offset", "replica_id", b"replica_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "endpoint", b"endpoint", "endpoints", b"endpoints", "last_caught_up_age_ms", b"last_caught_up_age_ms", "last_fetch_age_ms", b"last_fetch_age_ms", "log_end_offset", b"log_end_offset", "replica_id", b"replica_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -162,25 +170,27 @@ class AddRaftVoterRequest(_message.Message):
 
     VOTER_ID_FIELD_NUMBER: _builtins.int
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
-    ENDPOINT_FIELD_NUMBER: _builtins.int
+    ENDPOINTS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     voter_id: _builtins.int
     directory_id: _builtins.bytes
     """16 bytes; empty accepts the directory of the controller that follows the log under the id."""
     timeout_ms: _builtins.int
     @_builtins.property
-    def endpoint(self) -> _common_pb2.Endpoint: ...
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ControllerEndpoint]:
+        """An address without a listener's name counts until the controller announces its listeners."""
+
     def __init__(
         self,
         *,
         voter_id: _builtins.int = ...,
         directory_id: _builtins.bytes = ...,
-        endpoint: _common_pb2.Endpoint | None = ...,
+        endpoints: _abc.Iterable[_common_pb2.ControllerEndpoint] | None = ...,
         timeout_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "endpoint", b"endpoint", "timeout_ms", b"timeout_ms", "voter_id", b"voter_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "endpoints", b"endpoints", "timeout_ms", b"timeout_ms", "voter_id", b"voter_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -248,7 +258,7 @@ class UpdateRaftVoterRequest(_message.Message):
 
     VOTER_ID_FIELD_NUMBER: _builtins.int
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
-    ENDPOINT_FIELD_NUMBER: _builtins.int
+    ENDPOINTS_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     voter_id: _builtins.int
@@ -258,19 +268,21 @@ class UpdateRaftVoterRequest(_message.Message):
     """The leader must have this epoch, if present."""
     timeout_ms: _builtins.int
     @_builtins.property
-    def endpoint(self) -> _common_pb2.Endpoint: ...
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ControllerEndpoint]:
+        """They replace all addresses of the voter."""
+
     def __init__(
         self,
         *,
         voter_id: _builtins.int = ...,
         directory_id: _builtins.bytes = ...,
-        endpoint: _common_pb2.Endpoint | None = ...,
+        endpoints: _abc.Iterable[_common_pb2.ControllerEndpoint] | None = ...,
         leader_epoch: _builtins.int | None = ...,
         timeout_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "endpoint", b"endpoint", "leader_epoch", b"leader_epoch"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "leader_epoch", b"leader_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "directory_id", b"directory_id", "endpoint", b"endpoint", "leader_epoch", b"leader_epoch", "timeout_ms", b"timeout_ms", "voter_id", b"voter_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "directory_id", b"directory_id", "endpoints", b"endpoints", "leader_epoch", b"leader_epoch", "timeout_ms", b"timeout_ms", "voter_id", b"voter_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
     _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015

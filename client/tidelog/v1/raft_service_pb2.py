@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.v1 import common_pb2 as tidelog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtidelog/v1/raft_service.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"b\n\x0f\x45xchangeRequest\x12$\n\x05hello\x18\x01 \x01(\x0b\x32\x15.tidelog.v1.RaftHello\x12)\n\x08messages\x18\x02 \x03(\x0b\x32\x17.tidelog.v1.RaftMessage\"8\n\x10\x45xchangeResponse\x12$\n\x05hello\x18\x01 \x01(\x0b\x32\x15.tidelog.v1.RaftHello\"\x93\x01\n\tRaftHello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tsender_id\x18\x02 \x01(\x05\x12\x13\n\x0breceiver_id\x18\x03 \x01(\x05\x12\x1b\n\x13sender_directory_id\x18\x04 \x01(\x0c\x12-\n\x0fsender_endpoint\x18\x05 \x01(\x0b\x32\x14.tidelog.v1.Endpoint\"\xe1\x03\n\x0bRaftMessage\x12\x11\n\tsender_id\x18\x01 \x01(\x05\x12\x0c\n\x04term\x18\x02 \x01(\x05\x12/\n\x0cvote_request\x18\x03 \x01(\x0b\x32\x17.tidelog.v1.VoteRequestH\x00\x12\x31\n\rvote_response\x18\x04 \x01(\x0b\x32\x18.tidelog.v1.VoteResponseH\x00\x12\x33\n\x0e\x61ppend_request\x18\x05 \x01(\x0b\x32\x19.tidelog.v1.AppendRequestH\x00\x12\x35\n\x0f\x61ppend_response\x18\x06 \x01(\x0b\x32\x1a.tidelog.v1.AppendResponseH\x00\x12\x37\n\x10snapshot_request\x18\x07 \x01(\x0b\x32\x1b.tidelog.v1.SnapshotRequestH\x00\x12\x39\n\x11snapshot_response\x18\x08 \x01(\x0b\x32\x1c.tidelog.v1.SnapshotResponseH\x00\x12-\n\x0btimeout_now\x18\t \x01(\x0b\x32\x16.tidelog.v1.TimeoutNowH\x00\x12\x33\n\x0e\x66ollow_request\x18\n \x01(\x0b\x32\x19.tidelog.v1.FollowRequestH\x00\x42\t\n\x07message\"G\n\tRaftEntry\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x0c\n\x04term\x18\x02 \x01(\x05\x12\x0c\n\x04kind\x18\x03 \x01(\x05\x12\x0f\n\x07payload\x18\x04 \x01(\x0c\"X\n\x0bVoteRequest\x12\x10\n\x08pre_vote\x18\x01 \x01(\x08\x12\x12\n\nlast_index\x18\x02 \x01(\x03\x12\x11\n\tlast_term\x18\x03 \x01(\x05\x12\x10\n\x08transfer\x18\x04 \x01(\x08\"1\n\x0cVoteResponse\x12\x10\n\x08pre_vote\x18\x01 \x01(\x08\x12\x0f\n\x07granted\x18\x02 \x01(\x08\"\x8a\x01\n\rAppendRequest\x12\x12\n\nprev_index\x18\x01 \x01(\x03\x12\x11\n\tprev_term\x18\x02 \x01(\x05\x12\x14\n\x0c\x63ommit_index\x18\x03 \x01(\x03\x12&\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x15.tidelog.v1.RaftEntry\x12\x14\n\x0cread_context\x18\x05 \x01(\x03\"\x80\x01\n\x0e\x41ppendResponse\x12\x0f\n\x07success\x18\x01 \x01(\x08\x12\x13\n\x0bmatch_index\x18\x02 \x01(\x03\x12\x15\n\rconflict_term\x18\x03 \x01(\x05\x12\x1b\n\x13rejected_prev_index\x18\x04 \x01(\x03\x12\x14\n\x0cread_context\x18\x05 \x01(\x03\"^\n\x0fSnapshotRequest\x12*\n\x08snapshot\x18\x01 \x01(\x0b\x32\x18.tidelog.v1.RaftSnapshot\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\r\n\x05\x63hunk\x18\x03 \x01(\x0c\"Y\n\x10SnapshotResponse\x12\x12\n\nlast_index\x18\x01 \x01(\x03\x12\x11\n\tlast_term\x18\x02 \x01(\x05\x12\x10\n\x08position\x18\x03 \x01(\x03\x12\x0c\n\x04\x64one\x18\x04 \x01(\x08\"\x7f\n\x0cRaftSnapshot\x12\x12\n\nlast_index\x18\x01 \x01(\x03\x12\x11\n\tlast_term\x18\x02 \x01(\x05\x12(\n\x06voters\x18\x03 \x01(\x0b\x32\x18.tidelog.v1.VotersRecord\x12\x0c\n\x04size\x18\x04 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x05 \x01(\x07\"7\n\x0cVotersRecord\x12\'\n\x06voters\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.VoterRecord\"]\n\x0bVoterRecord\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12&\n\x08\x65ndpoint\x18\x03 \x01(\x0b\x32\x14.tidelog.v1.Endpoint\"\x0c\n\nTimeoutNow\"6\n\rFollowRequest\x12\x12\n\nlast_index\x18\x01 \x01(\x03\x12\x11\n\tlast_term\x18\x02 \x01(\x05\x32X\n\x0bRaftService\x12I\n\x08\x45xchange\x12\x1b.tidelog.v1.ExchangeRequest\x1a\x1c.tidelog.v1.ExchangeResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtidelog/v1/raft_service.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"b\n\x0f\x45xchangeRequest\x12$\n\x05hello\x18\x01 \x01(\x0b\x32\x15.tidelog.v1.RaftHello\x12)\n\x08messages\x18\x02 \x03(\x0b\x32\x17.tidelog.v1.RaftMessage\"8\n\x10\x45xchangeResponse\x12$\n\x05hello\x18\x01 \x01(\x0b\x32\x15.tidelog.v1.RaftHello\"\x9e\x01\n\tRaftHello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tsender_id\x18\x02 \x01(\x05\x12\x13\n\x0breceiver_id\x18\x03 \x01(\x05\x12\x1b\n\x13sender_directory_id\x18\x04 \x01(\x0c\x12\x38\n\x10sender_endpoints\x18\x05 \x03(\x0b\x32\x1e.tidelog.v1.ControllerEndpoint\"\xe1\x03\n\x0bRaftMessage\x12\x11\n\tsender_id\x18\x01 \x01(\x05\x12\x0c\n\x04term\x18\x02 \x01(\x05\x12/\n\x0cvote_request\x18\x03 \x01(\x0b\x32\x17.tidelog.v1.VoteRequestH\x00\x12\x31\n\rvote_response\x18\x04 \x01(\x0b\x32\x18.tidelog.v1.VoteResponseH\x00\x12\x33\n\x0e\x61ppend_request\x18\x05 \x01(\x0b\x32\x19.tidelog.v1.AppendRequestH\x00\x12\x35\n\x0f\x61ppend_response\x18\x06 \x01(\x0b\x32\x1a.tidelog.v1.AppendResponseH\x00\x12\x37\n\x10snapshot_request\x18\x07 \x01(\x0b\x32\x1b.tidelog.v1.SnapshotRequestH\x00\x12\x39\n\x11snapshot_response\x18\x08 \x01(\x0b\x32\x1c.tidelog.v1.SnapshotResponseH\x00\x12-\n\x0btimeout_now\x18\t \x01(\x0b\x32\x16.tidelog.v1.TimeoutNowH\x00\x12\x33\n\x0e\x66ollow_request\x18\n \x01(\x0b\x32\x19.tidelog.v1.FollowRequestH\x00\x42\t\n\x07message\"G\n\tRaftEntry\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x0c\n\x04term\x18\x02 \x01(\x05\x12\x0c\n\x04kind\x18\x03 \x01(\x05\x12\x0f\n\x07payload\x18\x04 \x01(\x0c\"X\n\x0bVoteRequest\x12\x10\n\x08pre_vote\x18\x01 \x01(\x08\x12\x12\n\nlast_index\x18\x02 \x01(\x03\x12\x11\n\tlast_term\x18\x03 \x01(\x05\x12\x10\n\x08transfer\x18\x04 \x01(\x08\"1\n\x0cVoteResponse\x12\x10\n\x08pre_vote\x18\x01 \x01(\x08\x12\x0f\n\x07granted\x18\x02 \x01(\x08\"\x8a\x01\n\rAppendRequest\x12\x12\n\nprev_index\x18\x01 \x01(\x03\x12\x11\n\tprev_term\x18\x02 \x01(\x05\x12\x14\n\x0c\x63ommit_index\x18\x03 \x01(\x03\x12&\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x15.tidelog.v1.RaftEntry\x12\x14\n\x0cread_context\x18\x05 \x01(\x03\"\x80\x01\n\x0e\x41ppendResponse\x12\x0f\n\x07success\x18\x01 \x01(\x08\x12\x13\n\x0bmatch_index\x18\x02 \x01(\x03\x12\x15\n\rconflict_term\x18\x03 \x01(\x05\x12\x1b\n\x13rejected_prev_index\x18\x04 \x01(\x03\x12\x14\n\x0cread_context\x18\x05 \x01(\x03\"^\n\x0fSnapshotRequest\x12*\n\x08snapshot\x18\x01 \x01(\x0b\x32\x18.tidelog.v1.RaftSnapshot\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\r\n\x05\x63hunk\x18\x03 \x01(\x0c\"Y\n\x10SnapshotResponse\x12\x12\n\nlast_index\x18\x01 \x01(\x03\x12\x11\n\tlast_term\x18\x02 \x01(\x05\x12\x10\n\x08position\x18\x03 \x01(\x03\x12\x0c\n\x04\x64one\x18\x04 \x01(\x08\"\x7f\n\x0cRaftSnapshot\x12\x12\n\nlast_index\x18\x01 \x01(\x03\x12\x11\n\tlast_term\x18\x02 \x01(\x05\x12(\n\x06voters\x18\x03 \x01(\x0b\x32\x18.tidelog.v1.VotersRecord\x12\x0c\n\x04size\x18\x04 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x05 \x01(\x07\"7\n\x0cVotersRecord\x12\'\n\x06voters\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.VoterRecord\"h\n\x0bVoterRecord\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12\x31\n\tendpoints\x18\x03 \x03(\x0b\x32\x1e.tidelog.v1.ControllerEndpoint\"\x0c\n\nTimeoutNow\"6\n\rFollowRequest\x12\x12\n\nlast_index\x18\x01 \x01(\x03\x12\x11\n\tlast_term\x18\x02 \x01(\x05\x32X\n\x0bRaftService\x12I\n\x08\x45xchange\x12\x1b.tidelog.v1.ExchangeRequest\x1a\x1c.tidelog.v1.ExchangeResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,33 +37,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXCHANGERESPONSE']._serialized_start=170
   _globals['_EXCHANGERESPONSE']._serialized_end=226
   _globals['_RAFTHELLO']._serialized_start=229
-  _globals['_RAFTHELLO']._serialized_end=376
-  _globals['_RAFTMESSAGE']._serialized_start=379
-  _globals['_RAFTMESSAGE']._serialized_end=860
-  _globals['_RAFTENTRY']._serialized_start=862
-  _globals['_RAFTENTRY']._serialized_end=933
-  _globals['_VOTEREQUEST']._serialized_start=935
-  _globals['_VOTEREQUEST']._serialized_end=1023
-  _globals['_VOTERESPONSE']._serialized_start=1025
-  _globals['_VOTERESPONSE']._serialized_end=1074
-  _globals['_APPENDREQUEST']._serialized_start=1077
-  _globals['_APPENDREQUEST']._serialized_end=1215
-  _globals['_APPENDRESPONSE']._serialized_start=1218
-  _globals['_APPENDRESPONSE']._serialized_end=1346
-  _globals['_SNAPSHOTREQUEST']._serialized_start=1348
-  _globals['_SNAPSHOTREQUEST']._serialized_end=1442
-  _globals['_SNAPSHOTRESPONSE']._serialized_start=1444
-  _globals['_SNAPSHOTRESPONSE']._serialized_end=1533
-  _globals['_RAFTSNAPSHOT']._serialized_start=1535
-  _globals['_RAFTSNAPSHOT']._serialized_end=1662
-  _globals['_VOTERSRECORD']._serialized_start=1664
-  _globals['_VOTERSRECORD']._serialized_end=1719
-  _globals['_VOTERRECORD']._serialized_start=1721
-  _globals['_VOTERRECORD']._serialized_end=1814
-  _globals['_TIMEOUTNOW']._serialized_start=1816
-  _globals['_TIMEOUTNOW']._serialized_end=1828
-  _globals['_FOLLOWREQUEST']._serialized_start=1830
-  _globals['_FOLLOWREQUEST']._serialized_end=1884
-  _globals['_RAFTSERVICE']._serialized_start=1886
-  _globals['_RAFTSERVICE']._serialized_end=1974
+  _globals['_RAFTHELLO']._serialized_end=387
+  _globals['_RAFTMESSAGE']._serialized_start=390
+  _globals['_RAFTMESSAGE']._serialized_end=871
+  _globals['_RAFTENTRY']._serialized_start=873
+  _globals['_RAFTENTRY']._serialized_end=944
+  _globals['_VOTEREQUEST']._serialized_start=946
+  _globals['_VOTEREQUEST']._serialized_end=1034
+  _globals['_VOTERESPONSE']._serialized_start=1036
+  _globals['_VOTERESPONSE']._serialized_end=1085
+  _globals['_APPENDREQUEST']._serialized_start=1088
+  _globals['_APPENDREQUEST']._serialized_end=1226
+  _globals['_APPENDRESPONSE']._serialized_start=1229
+  _globals['_APPENDRESPONSE']._serialized_end=1357
+  _globals['_SNAPSHOTREQUEST']._serialized_start=1359
+  _globals['_SNAPSHOTREQUEST']._serialized_end=1453
+  _globals['_SNAPSHOTRESPONSE']._serialized_start=1455
+  _globals['_SNAPSHOTRESPONSE']._serialized_end=1544
+  _globals['_RAFTSNAPSHOT']._serialized_start=1546
+  _globals['_RAFTSNAPSHOT']._serialized_end=1673
+  _globals['_VOTERSRECORD']._serialized_start=1675
+  _globals['_VOTERSRECORD']._serialized_end=1730
+  _globals['_VOTERRECORD']._serialized_start=1732
+  _globals['_VOTERRECORD']._serialized_end=1836
+  _globals['_TIMEOUTNOW']._serialized_start=1838
+  _globals['_TIMEOUTNOW']._serialized_end=1850
+  _globals['_FOLLOWREQUEST']._serialized_start=1852
+  _globals['_FOLLOWREQUEST']._serialized_end=1906
+  _globals['_RAFTSERVICE']._serialized_start=1908
+  _globals['_RAFTSERVICE']._serialized_end=1996
 # @@protoc_insertion_point(module_scope)

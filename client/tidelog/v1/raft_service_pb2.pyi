@@ -79,15 +79,15 @@ class RaftHello(_message.Message):
     SENDER_ID_FIELD_NUMBER: _builtins.int
     RECEIVER_ID_FIELD_NUMBER: _builtins.int
     SENDER_DIRECTORY_ID_FIELD_NUMBER: _builtins.int
-    SENDER_ENDPOINT_FIELD_NUMBER: _builtins.int
+    SENDER_ENDPOINTS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     sender_id: _builtins.int
     receiver_id: _builtins.int
     sender_directory_id: _builtins.bytes
     """The 16 bytes that distinguish the sender's metadata log from a new one under the same id (KIP-853)."""
     @_builtins.property
-    def sender_endpoint(self) -> _common_pb2.Endpoint:
-        """The sender's listener, so that a sender that is not a voter can be answered."""
+    def sender_endpoints(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ControllerEndpoint]:
+        """The sender's listeners, so that it can be answered, and so that the leader records them in the set of voters."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class RaftHello(_message.Message):
         sender_id: _builtins.int = ...,
         receiver_id: _builtins.int = ...,
         sender_directory_id: _builtins.bytes = ...,
-        sender_endpoint: _common_pb2.Endpoint | None = ...,
+        sender_endpoints: _abc.Iterable[_common_pb2.ControllerEndpoint] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["sender_endpoint", b"sender_endpoint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "receiver_id", b"receiver_id", "sender_directory_id", b"sender_directory_id", "sender_endpoint", b"sender_endpoint", "sender_id", b"sender_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "receiver_id", b"receiver_id", "sender_directory_id", b"sender_directory_id", "sender_endpoints", b"sender_endpoints", "sender_id", b"sender_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -432,22 +432,26 @@ class VoterRecord(_message.Message):
 
     VOTER_ID_FIELD_NUMBER: _builtins.int
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
-    ENDPOINT_FIELD_NUMBER: _builtins.int
+    ENDPOINTS_FIELD_NUMBER: _builtins.int
     voter_id: _builtins.int
     directory_id: _builtins.bytes
     """Empty until the voter has reported it."""
     @_builtins.property
-    def endpoint(self) -> _common_pb2.Endpoint: ...
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ControllerEndpoint]:
+        """One per listener. A controller calls others at the listener with the name of its own first one. A node receives
+        only the address of the listener that it follows.
+        """
+
     def __init__(
         self,
         *,
         voter_id: _builtins.int = ...,
         directory_id: _builtins.bytes = ...,
-        endpoint: _common_pb2.Endpoint | None = ...,
+        endpoints: _abc.Iterable[_common_pb2.ControllerEndpoint] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "endpoint", b"endpoint", "voter_id", b"voter_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "endpoints", b"endpoints", "voter_id", b"voter_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

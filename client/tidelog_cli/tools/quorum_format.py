@@ -15,17 +15,14 @@ import typer
 
 from tidelog_cli.output.printing import UsageError, counted_names
 from tidelog_cli.users.passwords import first_line
-from tidelog_foundation.config import parse_config
-from tidelog_foundation.config.endpoints import GRPC, listener_protocol
 from tidelog_foundation.config.process import load_properties
 from tidelog_foundation.config.providers import resolve_settings
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.sasl.scram_arguments import NewUser, parse_new_user
 from tidelog_foundation.sasl.scram_credentials import SALT_BYTES
-from tidelog_foundation.security.ssl_settings import with_listener_settings
 from tidelog_quorum.metadata.records import MetadataRecord, UserScramCredentialRecord
 from tidelog_quorum.server.bootstrap_file import is_formatted, write_bootstrap_records
-from tidelog_quorum.server.config import QuorumConfig
+from tidelog_quorum.server.config import QuorumConfig, parse_quorum_config
 
 app = typer.Typer(add_completion=False)
 
@@ -72,9 +69,7 @@ def quorum_format(
 
 
 def _config(file: Path) -> QuorumConfig:
-    properties = resolve_settings(load_properties(file))
-    listener = listener_protocol(properties.get("listeners", GRPC))
-    return parse_config(QuorumConfig, with_listener_settings(properties, listener))
+    return parse_quorum_config(resolve_settings(load_properties(file)))
 
 
 def _records(users: Sequence[NewUser]) -> list[MetadataRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tidelog_foundation.errors import ConfigError
@@ -41,6 +41,8 @@ PROTOCOLS = (*GRPC_PROTOCOLS, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 """All security protocols."""
 GRPC_OF = {PLAINTEXT: GRPC, SSL: GRPC_SSL, SASL_PLAINTEXT: GRPC_SASL_PLAINTEXT, SASL_SSL: GRPC_SASL_SSL}
 """The protocol of gRPC listeners that are as secure as Kafka listeners with each protocol."""
+MAX_CONTROLLER_LISTENERS = 8
+"""The most listeners of a controller, each of which every message to another controller's may name."""
 ANY_HOST = ""
 """The host of ``NAME://:port``. It means all addresses of this machine for listening, its canonical name for others."""
 _EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -97,6 +99,22 @@ class BrokerListeners:
         return tuple(x for x in self.bound if not x.speaks_grpc)
 
 
+@dataclass(frozen=True, slots=True)
+class ControllerListeners:
+    """The listeners of a controller, in the order of ``controller.listener.names``.
+
+    ``advertised`` has the same names as ``bound``.
+    """
+
+    bound: tuple[NamedListener, ...]
+    advertised: tuple[NamedListener, ...]
+
+    @property
+    def first(self) -> NamedListener:
+        """The listener by whose name this controller calls the others."""
+        return self.bound[0]
+
+
 def speaks_grpc(security_protocol: str) -> bool:
     """Return whether listeners with this security protocol speak gRPC."""
     return security_protocol in GRPC_PROTOCOLS
@@ -137,19 +155,91 @@ def parse_broker_listeners(
     return BrokerListeners(everywhere, shown, _inter_broker(inter_broker, shown))
 
 
-def parse_controller_listener(name: str, protocol_map: str) -> NamedListener:
-    """Return the listener of ``controller.listener.names``, without an address.
+def parse_controller_listener(names: str, protocol_map: str) -> NamedListener:
+    """Return the first listener of ``controller.listener.names``, without an address.
 
     Raises:
-        ConfigError: the name has no protocol, or one that controllers do not speak.
+        ConfigError: no name is given; one has no protocol, or one that controllers do not speak.
     """
-    [listener] = _with_protocols((NamedListener(name.strip().upper(), ANY_HOST, 0),), parse_protocol_map(protocol_map))
-    if not listener.speaks_grpc:
+    listeners = tuple(NamedListener(name, ANY_HOST, 0) for name in parse_listener_names(names))
+    found = _with_protocols(listeners, parse_protocol_map(protocol_map))
+    _check_of_controllers("controller.listener.names", found)
+    return found[0]
+
+
+def parse_listener_names(text: str) -> tuple[str, ...]:
+    """Return the names in ``NAME,NAME`` in capitals, each once.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    names = tuple(dict.fromkeys(name.strip().upper() for name in text.split(",") if name.strip()))
+    if not names:
+        raise ConfigError(f'no listener is named in "{text}": must be NAME,NAME,...')
+    return names
+
+
+def parse_controller_listeners(
+    listeners: str,
+    protocol_map: str,
+    names: str | None = None,
+    advertised: str | None = None,
+    voter: tuple[str, int] | None = None,
+) -> ControllerListeners:
+    """Return a controller's listeners from ``listeners`` and the settings that refine it.
+
+    These are ``listener.security.protocol.map``, ``controller.listener.names`` (by default the names in the order of
+    ``listeners``), ``advertised.listeners``, and the controller's own address in ``controller.quorum.voters``, which is
+    that of the first listener.
+
+    Raises:
+        ConfigError: a setting is malformed, or the settings are inconsistent.
+    """
+    bound = _with_protocols(parse_listeners(listeners), parse_protocol_map(protocol_map))
+    _check_of_controllers("listeners", bound)
+    if len(bound) > MAX_CONTROLLER_LISTENERS:
+        raise ConfigError(f"listeners {listeners} has {len(bound)} listeners, at most {MAX_CONTROLLER_LISTENERS}")
+    by_name = {x.name: x for x in bound}
+    if names is not None:
+        order = parse_listener_names(names)
+        if set(order) != set(by_name):
+            raise ConfigError(
+                f"controller.listener.names {names} must name all listeners of a controller, which are "
+                f"{', '.join(by_name)} in listeners"
+            )
+        bound = tuple(by_name[name] for name in order)
+    shown = parse_advertised_listeners(advertised) if advertised is not None else ()
+    _check_known("advertised.listeners", shown, bound)
+    if voter is not None:
+        _check_voter(voter, bound, [x.name for x in shown])
+        shown = (*shown, dataclasses.replace(bound[0], host=voter[0], port=voter[1]))
+    addresses = {x.name: (x.host, x.port) for x in (*bound, *shown)}
+    reached = tuple(dataclasses.replace(x, host=addresses[x.name][0], port=addresses[x.name][1]) for x in bound)
+    everywhere = tuple(dataclasses.replace(x, host=x.host or _EVERY_ADDRESS[0]) for x in bound)
+    return ControllerListeners(everywhere, reached)
+
+
+def _check_of_controllers(key: str, listeners: tuple[NamedListener, ...]) -> None:
+    for listener in listeners:
+        if not listener.speaks_grpc:
+            raise ConfigError(
+                f"{key}: {listener.name} has the security protocol {listener.security_protocol}, but controllers "
+                f"speak one of {', '.join(GRPC_PROTOCOLS)}"
+            )
+
+
+def _check_voter(voter: tuple[str, int], bound: tuple[NamedListener, ...], advertised: Collection[str]) -> None:
+    """Raise if the controller's own address in ``controller.quorum.voters`` is that of another than the first listener.
+
+    A port that no listener has may be that of a proxy.
+    """
+    port = voter[1]
+    others = [x.name for x in bound[1:] if x.port == port]
+    if others and port != bound[0].port and bound[0].name not in advertised:
         raise ConfigError(
-            f"controller.listener.names {name} has the security protocol {listener.security_protocol}, but controllers "
-            f"speak one of {', '.join(GRPC_PROTOCOLS)}"
+            f"controller.quorum.voters has {format_address(*voter)} for this controller, which is its listener "
+            f"{others[0]}: the addresses must be those of {bound[0].name}, the first of controller.listener.names"
         )
-    return listener
 
 
 def parse_listeners(text: str) -> tuple[NamedListener, ...]:
@@ -277,24 +367,6 @@ def _inter_broker(name: str | None, advertised: tuple[NamedListener, ...]) -> Na
             f"inter.broker.listener.name {name} is not one of the advertised listeners: {', '.join(by_name)}"
         )
     return by_name[name.upper()]
-
-
-def parse_listener(text: str) -> tuple[str, int]:
-    """Return (host, port) of a controller's listener, such as ``GRPC://host:port``, without the brackets of IPv6.
-
-    Raises:
-        ConfigError: the text is malformed.
-    """
-    protocol, separator, address = text.strip().partition("://")
-    if not separator or not speaks_grpc(protocol.upper()):
-        others = ", ".join(GRPC_PROTOCOLS[1:])
-        raise ConfigError(f'invalid listener "{text}": must be GRPC://host:port, or with one of {others}')
-    return parse_address(address)
-
-
-def listener_protocol(text: str) -> str:
-    """Return the security protocol of a listener that :func:`parse_listener` accepts."""
-    return text.strip().partition("://")[0].upper()
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -19,6 +19,19 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerEndpoint:
+    """The address of one of a controller's listeners; without a name, of all listeners without one of their own."""
+
+    host: str
+    port: int
+    name: str = ""
+
+    def __str__(self) -> str:
+        address = format_address(self.host, self.port)
+        return f"{self.name}://{address}" if self.name else address
+
+
+@dataclass(frozen=True, slots=True)
 class ListenerEndpoint:
     """The address of one of a broker's listeners, and its security protocol, such as GRPC_SSL."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.addresses import ControllerEndpoint, Endpoint
 from tidelog_foundation.requests.request import Request
 
 
@@ -14,7 +14,8 @@ class QuorumReplica:
 
     ``log_end_offset`` is the last offset known to be on its disk. The ages are the time since the leader heard from it
     and since it had all of the leader's log: 0 for the leader itself, -1 for never. ``directory_id`` is empty if it is
-    unknown.
+    unknown. ``endpoint`` is the address of the listener with the name of the one that was called, ``endpoints`` are
+    those of all listeners.
     """
 
     replica_id: int
@@ -23,6 +24,7 @@ class QuorumReplica:
     directory_id: bytes
     last_fetch_age_ms: int
     last_caught_up_age_ms: int
+    endpoints: tuple[ControllerEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class AddRaftVoterRequest(Request[AddRaftVoterResponse]):
 
     voter_id: int
     directory_id: bytes
-    endpoint: Endpoint
+    endpoints: tuple[ControllerEndpoint, ...]
     timeout_ms: int = 0
 
 
@@ -95,11 +97,11 @@ class UpdateRaftVoterResponse:
 
 @dataclass(frozen=True, slots=True)
 class UpdateRaftVoterRequest(Request[UpdateRaftVoterResponse]):
-    """A request to change a voter's address. ``leader_epoch``, if given, must be the leader's."""
+    """A request to replace a voter's addresses. ``leader_epoch``, if given, must be the leader's."""
 
     voter_id: int
     directory_id: bytes
-    endpoint: Endpoint
+    endpoints: tuple[ControllerEndpoint, ...]
     leader_epoch: int | None = None
     timeout_ms: int = 0
 

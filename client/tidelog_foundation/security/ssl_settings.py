@@ -109,24 +109,22 @@ def is_listener_key(key: str) -> bool:
     return key.startswith(_PREFIX)
 
 
-def with_listener_settings(properties: Mapping[str, str], listener: str, others: Iterable[str] = ()) -> dict[str, str]:
-    """Return the properties of a process with one listener, whose prefixed TLS keys replace those without the prefix.
+def with_listener_settings(properties: Mapping[str, str], *listeners: str) -> dict[str, str]:
+    """Return the properties of a process; the first listener's prefixed TLS keys replace those without the prefix.
 
     Other prefixed keys are left out, and those of the listeners ``others``, in lower case, are not checked.
 
     Raises:
-        ConfigError: A prefixed key is not a setting of the listener.
+        ConfigError: A prefixed key is not a setting of one of the listeners.
     """
     own = {key: value for key, value in properties.items() if not is_listener_key(key)}
     for key, value in properties.items():
         if is_listener_key(key):
-            of, name = split_listener_key(key, (listener.lower(), *others))
-            if of != listener.lower():
-                continue
-            if name in SSL_KEYS:
-                own[name] = value
-            elif not is_sasl_key(name):
+            listener, name = split_listener_key(key, [x.lower() for x in listeners])
+            if name not in SSL_KEYS and not is_sasl_key(name):
                 raise ConfigError(f'configuration "{key}": "{name}" is not a setting of single listeners')
+            if name in SSL_KEYS and listener == listeners[0].lower():
+                own[name] = value
     return own
 
 

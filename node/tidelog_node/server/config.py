@@ -70,8 +70,9 @@ class NodeConfig(
     )
     controller_listener_names: str = setting(
         endpoints.GRPC,
-        "The name of the controllers' listener. Its protocol in listener.security.protocol.map is GRPC, or another one "
-        "of gRPC to connect to the controllers with TLS or SASL, for which listener.name.<name>. has the settings.",
+        "The names of the controllers' listeners. The node uses the first, whose protocol in "
+        "listener.security.protocol.map is GRPC, or another one of gRPC to connect with TLS or SASL, for which "
+        "listener.name.<name>. has the settings.",
         not_empty,
         config_type="LIST",
     )

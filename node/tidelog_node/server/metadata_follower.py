@@ -248,7 +248,8 @@ def stream_response(response: pb.FollowMetadataResponse) -> Responded:
     """Return the stream's event for a response."""
     voters = None
     if response.HasField("voters"):
-        voters = {v.voter_id: (v.endpoint.host, v.endpoint.port) for v in response.voters.voters}
+        # A controller sends the address of the listener that this node follows.
+        voters = {v.voter_id: (e.host, e.port) for v in response.voters.voters for e in v.endpoints[:1]}
     return Responded(
         BrokerId(response.leader_id),
         tuple(EntryPart(e.offset, e.epoch, e.batch, e.is_continued) for e in response.entries),

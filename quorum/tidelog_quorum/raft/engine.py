@@ -14,12 +14,12 @@ from typing import NoReturn, TypeVarTuple, assert_never
 import grpc.aio
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_foundation.transport.channels import OPEN, ChannelSecurity
 from tidelog_foundation.transport.services import Guard, Identify, anyone
 from tidelog_quorum.raft.core import commands, events, messages
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
+from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 from tidelog_quorum.raft.core.raft import Raft
 from tidelog_quorum.raft.core.replica import RandomSource
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
@@ -47,12 +47,12 @@ class TidelogRaft:
     """One replica of the quorum: a :class:`RaftEngine` on the event loop that starts it.
 
     ``voters`` is the first set of voters, with or without this replica (which then follows without a vote); the set in
-    the log takes precedence. ``advertised`` is the address at which the others reach this replica; ``bootstrap`` has
-    addresses of controllers to ask when the voters are unknown. The service is added to ``server``, which the caller
-    starts and stops; it should serve until :meth:`stop` has returned. ``identify`` and ``guard`` decide about its
-    callers. When the disk fails or is full, or another voter or the listener breaks its contract, the engine falls
-    silent for good: no event reaches the core and no command is executed, and the other voters elect a leader.
-    :meth:`wait_failed` then raises the error.
+    the log takes precedence. ``advertised`` has the addresses at which the others reach this replica, which calls them
+    at the one of their addresses that ``listener`` names, with ``security``; ``bootstrap`` has addresses of controllers
+    to ask when the voters are unknown. :meth:`serve_on` adds the service to each server, which the caller starts and
+    stops; it should serve until :meth:`stop` has returned. When the disk fails or is full, or another voter or the
+    listener breaks its contract, the engine falls silent for good: no event reaches the core and no command is
+    executed, and the other voters elect a leader. :meth:`wait_failed` then raises the error.
     """
 
     def __init__(
@@ -62,19 +62,17 @@ class TidelogRaft:
         data_dir: Path | str,
         cluster_id: str,
         config: RaftConfig,
-        server: grpc.aio.Server,
         *,
-        advertised: tuple[str, int],
+        advertised: Endpoints,
+        listener: str = ANY_LISTENER,
         bootstrap: Sequence[tuple[str, int]] = (),
         snapshots: SnapshotConfig | None = None,
         random: RandomSource | None = None,
         resolve: Resolve = resolve_address,
         security: ChannelSecurity = OPEN,
-        identify: Identify = anyone,
-        guard: Guard | None = None,
     ) -> None:
         self.leader = LeaderAndEpoch(None, 0, False)
-        self._me = Introduction(cluster_id, node_id, b"", advertised)
+        self._me = Introduction(cluster_id, node_id, b"", advertised, listener)
         self._first_voters = voters
         self._directory = Path(data_dir)
         self._config = config
@@ -94,6 +92,9 @@ class TidelogRaft:
         self._failed = asyncio.Event()
         self._writer = StorageWriter(self._on_written, self._fail)
         self._receiver = RaftReceiver(self._on_message)
+
+    def serve_on(self, server: grpc.aio.Server, identify: Identify = anyone, guard: Guard | None = None) -> None:
+        """Add the service for other controllers to a server. ``identify`` and ``guard`` decide about its callers."""
         add_raft_service(self._receiver, server, identify, guard)
 
     @property
@@ -177,7 +178,7 @@ class TidelogRaft:
         raft = self._running()
         if not self.leader.is_self:
             raise self._not_controller()
-        return raft.describe(self._timer.now_ms(), lambda replica_id: Endpoint(*self._peers.address_of(replica_id)))
+        return raft.describe(self._timer.now_ms(), self._peers.endpoints_of)
 
     async def take_snapshot(self) -> tuple[int, int]:
         """Take a snapshot of the delivered state; see :class:`RaftEngine`."""
@@ -207,7 +208,7 @@ class TidelogRaft:
         await self._ask(timeout_ms, f"removing voter {voter_id}", events.RemoveVoterRequested, voter_id, directory_id)
 
     async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
-        """Change a voter's address; see :class:`RaftEngine`."""
+        """Replace a voter's addresses; see :class:`RaftEngine`."""
         await self._ask(timeout_ms, f"moving voter {voter.voter_id}", events.UpdateVoterRequested, voter, leader_epoch)
 
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
@@ -293,7 +294,8 @@ class TidelogRaft:
             self._config,
             self._random,
             directory_id=stored.directory_id,
-            address=self._me.address,
+            endpoints=self._me.endpoints,
+            listener=self._me.listener,
             hard_state=stored.hard_state,
             snapshot=stored.snapshot,
             entries=stored.entries,
@@ -320,11 +322,11 @@ class TidelogRaft:
             self._me.node_id, self._directory, self._snapshots.chunk_bytes, self._peers.send, self._fail
         )
 
-    def _on_message(self, message: messages.Message, directory_id: bytes, address: tuple[str, int] | None) -> None:
+    def _on_message(self, message: messages.Message, directory_id: bytes, endpoints: Endpoints | None) -> None:
         if isinstance(message, messages.SnapshotRequest) and not self._writer.accepts_chunks:
             # Treat the chunk as lost: the leader sends it again, when the disk may have caught up.
             return
-        self._step(events.MessageReceived(message, directory_id, address))
+        self._step(events.MessageReceived(message, directory_id, endpoints))
 
     def _on_written(self, written: Written) -> None:
         for snapshot in written.damaged:

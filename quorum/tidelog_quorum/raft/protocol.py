@@ -154,13 +154,13 @@ class RaftEngine(Protocol):
         """
 
     async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
-        """Change a voter's address; return when that is committed. An empty directory id and a None epoch match any.
+        """Replace a voter's addresses; return when that is committed. An empty directory id and a None epoch match any.
 
         Raises:
             TidelogError: NOT_CONTROLLER; FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, the leader has another epoch;
-                VOTER_NOT_FOUND, it has no vote or another directory id; INVALID_REQUEST, it runs and announces another
-                address; REQUEST_TIMED_OUT, another change is in progress, or this one may still commit;
-                UNSUPPORTED_VERSION.
+                VOTER_NOT_FOUND, it has no vote or another directory id; INVALID_REQUEST, it runs and announces other
+                addresses, or they lack the leader's own first listener; REQUEST_TIMED_OUT, another change is in
+                progress, or this one may still commit; UNSUPPORTED_VERSION.
         """
 
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from tidelog_foundation.authorization import Access, Authorizer
+from tidelog_foundation.authorization import Access
 from tidelog_foundation.authorization.admin_rules import ADMIN_RULES
 from tidelog_foundation.authorization.counted import CountedAuthorizer
 from tidelog_foundation.authorization.rules import Handle, Rule, on_cluster
-from tidelog_foundation.config.endpoints import listener_protocol
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import AclId, TopicId
 from tidelog_foundation.requests.acls import AclBinding, AclOperation
@@ -63,22 +62,25 @@ STREAMS: Final[Mapping[str, AclOperation | None]] = {
 }
 
 
-def controller_guard(config: QuorumConfig) -> ControllerGuard | None:
-    """Return the guard of a controller, None without an authorizer."""
+def controller_guards(config: QuorumConfig) -> dict[str, ControllerGuard]:
+    """Return the guard of each listener, by its name; none without an authorizer."""
     authorizer = config.new_authorizer(config.node_id)
-    return None if authorizer is None else ControllerGuard(authorizer, listener_protocol(config.listeners))
+    if authorizer is None:
+        return {}
+    decisions = CountedAuthorizer(authorizer)
+    return {x.name: ControllerGuard(decisions, x.name) for x in config.controller_listeners.bound}
 
 
 class ControllerGuard(AuthorizingGuard):
-    """The guard of a controller's services.
+    """The guard of a controller's services at one listener.
 
     Until the ACLs are known, it accepts super users alone, so that servers can connect (Kafka's early start listeners).
     They are known once the committed image has an entry of the leader's epoch, as it then has all earlier ones.
     """
 
-    def __init__(self, authorizer: Authorizer, listener: str) -> None:
-        self.decisions = CountedAuthorizer(authorizer)
-        super().__init__(self.decisions, RULES, STREAMS, self._known_acls, self._name_of, listener)
+    def __init__(self, decisions: CountedAuthorizer, listener: str) -> None:
+        self.decisions = decisions
+        super().__init__(decisions, RULES, STREAMS, self._known_acls, self._name_of, listener)
         self._controller: QuorumController | None = None
         self._is_loaded = False
 

@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from tidelog_foundation.authorization.settings import AuthorizerSettings
-from tidelog_foundation.config import at_least, not_empty, one_of, setting
+from tidelog_foundation.config import at_least, not_empty, one_of, parse_config, setting
 from tidelog_foundation.config.endpoints import (
+    ANY_HOST,
+    DEFAULT_PROTOCOL_MAP,
     GRPC,
-    has_tls,
-    listener_protocol,
+    HTTPS,
+    ControllerListeners,
+    NamedListener,
     parse_addresses,
-    parse_listener,
+    parse_advertised_listeners,
+    parse_controller_listeners,
+    parse_listener_names,
+    parse_listeners,
+    parse_protocol_map,
     parse_voters,
 )
 from tidelog_foundation.config.health import HealthSettings
 from tidelog_foundation.config.settings import config_key, setting_of
 from tidelog_foundation.monitoring.settings import MonitoringSettings
+from tidelog_foundation.requests.addresses import ControllerEndpoint
 from tidelog_foundation.sasl.settings import SaslSettings
-from tidelog_foundation.security.ssl_settings import SslSettings
+from tidelog_foundation.security.ssl_settings import SslSettings, with_listener_settings
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 TIDELOG = "tidelog"
 PYSYNCOBJ = "pysyncobj"
-_ANY_HOST = ("0.0.0.0", "::")
+_ANY_ADDRESS = "GRPC://:0"
+"""Listeners for the search for prefixed keys if there are none, which is an error later."""
+_NO_HOSTS = (ANY_HOST, "0.0.0.0", "::")
+
+
+def parse_quorum_config(properties: Mapping[str, str]) -> QuorumConfig:
+    """Return the settings of a controller; those with the prefix of its first listener replace those without.
+
+    Raises:
+        ConfigError: A setting is missing or invalid.
+    """
+    listeners = [x.name for x in parse_listeners(properties.get("listeners", _ANY_ADDRESS))]
+    preferred = parse_listener_names(properties.get("controller.listener.names", ",".join(listeners)))
+    first = [name for name in preferred if name in listeners]
+    return parse_config(QuorumConfig, with_listener_settings(properties, *first, *listeners, HTTPS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +65,28 @@ class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSett
         doc="This controller's id, unique among the controllers.", check=at_least(0), config_type="INT"
     )
     listeners: str = setting(
-        doc="The address to listen on: GRPC://host:port, with TLS GRPC_SSL://host:port, with SASL "
-        "GRPC_SASL_SSL://host:port or GRPC_SASL_PLAINTEXT://host:port.",
-        check=parse_listener,
+        doc="The addresses to listen on, as NAME://host:port,NAME://host:port,...: GRPC, with TLS GRPC_SSL, with SASL "
+        "GRPC_SASL_SSL or GRPC_SASL_PLAINTEXT, or names of listener.security.protocol.map.",
+        check=parse_listeners,
+    )
+    listener_security_protocol_map: str = setting(
+        DEFAULT_PROTOCOL_MAP,
+        "The security protocol of each listener, as NAME:PROTOCOL,NAME:PROTOCOL,...: GRPC, GRPC_SSL, GRPC_SASL_SSL or "
+        "GRPC_SASL_PLAINTEXT.",
+        parse_protocol_map,
+    )
+    controller_listener_names: str | None = setting(
+        None,
+        "The names of all listeners. This controller calls the others at their listener with the first name, and with "
+        "its security; controller.quorum.voters has the addresses of that one. Defaults to the names in the order of "
+        "listeners.",
+        parse_listener_names,
     )
     advertised_listeners: str | None = setting(
         None,
-        "The address under which others reach this controller. Defaults to a voter's address in "
-        "controller.quorum.voters.",
-        parse_listener,
+        "The addresses under which others reach this controller, as NAME://host:port,NAME://host:port,... The first "
+        "listener's defaults to a voter's address in controller.quorum.voters, the others' to that in listeners.",
+        parse_advertised_listeners,
     )
     controller_quorum_voters: str | None = setting(
         None,
@@ -94,7 +131,7 @@ class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSett
     controller_quorum_observers_max: int = setting_of(RaftConfig, "max_observers")
 
     def __post_init__(self) -> None:
-        self._check_membership()
+        self._check_membership(self.controller_listeners)
         if self.controller_quorum_engine == PYSYNCOBJ:
             self._check_pysyncobj()
         elif self.controller_quorum_pysyncobj_voters:
@@ -105,7 +142,8 @@ class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSett
     def voters(self) -> VoterSet:
         """The configured voters; empty with bootstrap servers only."""
         named = parse_voters(self.controller_quorum_voters) if self.controller_quorum_voters else {}
-        return VoterSet(Voter(voter_id, host, port) for voter_id, (host, port) in named.items())
+        name = self.first_listener.name
+        return VoterSet(Voter.at(voter_id, host, port, listener=name) for voter_id, (host, port) in named.items())
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
@@ -113,27 +151,26 @@ class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSett
         return parse_addresses(self.controller_quorum_bootstrap_servers or "")
 
     @property
-    def listener(self) -> tuple[str, int]:
-        """The (host, port) to listen on."""
-        return parse_listener(self.listeners)
+    def controller_listeners(self) -> ControllerListeners:
+        """The listeners, in the order of ``controller.listener.names``, and their advertised addresses."""
+        return parse_controller_listeners(
+            self.listeners,
+            self.listener_security_protocol_map,
+            self.controller_listener_names,
+            self.advertised_listeners,
+            self._own_voter_address(),
+        )
 
     @property
-    def security_protocol(self) -> str:
-        """The security protocol of the listener, which is also its name, and of connections to other controllers."""
-        return listener_protocol(self.listeners)
+    def first_listener(self) -> NamedListener:
+        """The listener by whose name, and with whose security, this controller calls the others."""
+        return self.controller_listeners.first
 
     @property
-    def has_tls(self) -> bool:
-        """True if the listener and the connections to other controllers have TLS."""
-        return has_tls(self.security_protocol)
-
-    @property
-    def advertised(self) -> tuple[str, int]:
-        """The (host, port) by which others reach this controller."""
-        voter = self.voters.get(self.node_id)
-        if voter is not None:
-            return voter.host, voter.port
-        return parse_listener(self.advertised_listeners or self.listeners)
+    def advertised(self) -> Endpoints:
+        """The addresses by which others reach this controller."""
+        shown = self.controller_listeners.advertised
+        return Endpoints(ControllerEndpoint(x.host, x.port, x.name) for x in shown)
 
     @property
     def pysyncobj_voters(self) -> dict[int, tuple[str, int]]:
@@ -154,20 +191,27 @@ class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSett
         """Return the values of the properties whose keys the fields of ``config`` name."""
         return {field.name: getattr(self, config_key(field).replace(".", "_")) for field in fields(config)}
 
-    def _check_membership(self) -> None:
+    def _own_voter_address(self) -> tuple[str, int] | None:
+        return parse_voters(self.controller_quorum_voters).get(self.node_id) if self.controller_quorum_voters else None
+
+    def _check_membership(self, listeners: ControllerListeners) -> None:
         if not self.controller_quorum_voters and not self.controller_quorum_bootstrap_servers:
             raise ValueError("controller.quorum.voters or controller.quorum.bootstrap.servers must be set")
-        voter = self.voters.get(self.node_id)
+        voter = self._own_voter_address()
         if voter is None:
             self._check_observer()
-        elif self._advertises_other_than((voter.host, voter.port)):
+        elif self._advertises_other_than(voter):
             raise ValueError(
-                f"advertised.listeners {self.advertised_listeners} is not the address of voter {self.node_id} in "
-                f"controller.quorum.voters {self.controller_quorum_voters}"
+                f"advertised.listeners {self.advertised_listeners} has another address of {listeners.first.name} than "
+                f"that of voter {self.node_id} in controller.quorum.voters {self.controller_quorum_voters}"
             )
+        for shown in listeners.advertised:
+            if shown.host in _NO_HOSTS or not shown.port:
+                raise ValueError(f"others cannot reach controller {self.node_id} at {shown}: set advertised.listeners")
 
     def _advertises_other_than(self, address: tuple[str, int]) -> bool:
-        return self.advertised_listeners is not None and parse_listener(self.advertised_listeners) != address
+        shown = parse_advertised_listeners(self.advertised_listeners) if self.advertised_listeners else ()
+        return any(x.name == self.first_listener.name and (x.host, x.port) != address for x in shown)
 
     def _check_observer(self) -> None:
         if not self.controller_quorum_bootstrap_servers:
@@ -175,17 +219,12 @@ class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSett
                 f"node.id {self.node_id} is not in controller.quorum.voters {self.controller_quorum_voters}; to follow "
                 "the log without a vote it needs controller.quorum.bootstrap.servers"
             )
-        host, port = self.advertised
-        if host in _ANY_HOST or not port:
-            raise ValueError(
-                f"others cannot reach controller {self.node_id} at {host}:{port}: set advertised.listeners"
-            )
 
     def _check_pysyncobj(self) -> None:
         if not self.controller_quorum_pysyncobj_voters:
             raise ValueError("controller.quorum.engine=pysyncobj needs controller.quorum.pysyncobj.voters")
-        if self.security_protocol != GRPC:
-            text = "controller.quorum.engine=pysyncobj neither encrypts nor authenticates: listeners must be "
+        if [x.security_protocol for x in self.controller_listeners.bound] != [GRPC]:
+            text = "controller.quorum.engine=pysyncobj neither encrypts nor authenticates: listeners must be one "
             raise ValueError(f"{text}GRPC://host:port")
         if self.has_authorizer:
             raise ValueError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc.aio
@@ -17,17 +19,21 @@ _ROCKSDB_FILE = "CURRENT"
 _PYSYNCOBJ_FOLDER = "pysyncobj"
 
 
+@dataclass(frozen=True, slots=True)
+class RaftServer:
+    """The server of a listener, for the callers that ``identify`` and ``guard`` accept."""
+
+    server: grpc.aio.Server
+    identify: Identify = anyone
+    guard: Guard | None = None
+
+
 def build_engine(
-    config: QuorumConfig,
-    server: grpc.aio.Server,
-    security: ChannelSecurity = OPEN,
-    identify: Identify = anyone,
-    guard: Guard | None = None,
+    config: QuorumConfig, servers: Iterable[RaftServer] = (), security: ChannelSecurity = OPEN
 ) -> RaftEngine:
     """Return the engine, not started.
 
-    Tidelog's own adds its service to ``server`` for callers that ``identify`` and ``guard`` accept, and connects with
-    ``certificates``.
+    Tidelog's own adds its service to the ``servers``, and connects with ``security``.
 
     Raises:
         ConfigError: the engine is not installed, rejects the addresses, or the folder has the other engine's log: a
@@ -38,20 +44,21 @@ def build_engine(
     directory = Path(config.metadata_log_dir)
     if (directory / _PYSYNCOBJ_FOLDER).exists():
         raise ConfigError(_other_engine(directory, "pysyncobj"))
-    return TidelogRaft(
+    engine = TidelogRaft(
         config.node_id,
         config.voters,
         directory,
         config.cluster_id,
         config.raft_config(),
-        server,
         advertised=config.advertised,
+        listener=config.first_listener.name,
         bootstrap=config.bootstrap,
         snapshots=config.snapshot_config(),
         security=security,
-        identify=identify,
-        guard=guard,
     )
+    for each in servers:
+        engine.serve_on(each.server, each.identify, each.guard)
+    return engine
 
 
 def _build_pysyncobj(config: QuorumConfig) -> RaftEngine:

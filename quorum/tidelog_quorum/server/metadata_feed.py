@@ -15,8 +15,9 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.controller import feed as core
 from tidelog_quorum.metadata.batches import encode_batches
 from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.raft.core.endpoints import ANY_LISTENER
 from tidelog_quorum.raft.core.voters import VoterSet
-from tidelog_quorum.raft.voters_record import voters_to_message
+from tidelog_quorum.raft.voters_record import voters_at, voters_to_message
 
 IDLE_INTERVAL_S = 1.0
 
@@ -46,8 +47,13 @@ class MetadataFeed:
                 case core.Respond(follower_id) | core.EncodeBatch(follower_id):
                     self._waiting[follower_id].set_result(command)
 
-    async def follow(self, from_offset: int) -> AsyncGenerator[pb.FollowMetadataResponse, None]:
-        """Yield all that is committed from an offset on, without end; to be closed."""
+    async def follow(
+        self, from_offset: int, listener: str = ANY_LISTENER
+    ) -> AsyncGenerator[pb.FollowMetadataResponse, None]:
+        """Yield all that is committed from an offset on, without end; to be closed.
+
+        The follower learns the controllers' addresses of the ``listener`` that it uses.
+        """
         follower_id = next(self._follower_ids)
         self.step(core.Joined(follower_id, from_offset))
         try:
@@ -57,7 +63,7 @@ class MetadataFeed:
                     batch = await self._images[command.offset].batch(command.index)
                     encoded = core.BatchEncoded(follower_id, batch.data, batch.is_last)
                     command = await self._command_after(encoded, follower_id)
-                yield _to_message(command.response)
+                yield _to_message(command.response, listener)
         finally:
             self.step(core.Left(follower_id))
 
@@ -74,7 +80,7 @@ class MetadataFeed:
         return future.result()
 
 
-def _to_message(response: core.FeedResponse) -> pb.FollowMetadataResponse:
+def _to_message(response: core.FeedResponse, listener: str) -> pb.FollowMetadataResponse:
     message = pb.FollowMetadataResponse(
         entries=[
             pb.MetadataEntry(offset=e.offset, epoch=e.epoch, batch=e.batch, is_continued=e.is_continued)
@@ -86,7 +92,7 @@ def _to_message(response: core.FeedResponse) -> pb.FollowMetadataResponse:
         snapshot_end=response.snapshot_end,
     )
     if response.voters is not None:
-        message.voters.CopyFrom(voters_to_message(response.voters))
+        message.voters.CopyFrom(voters_to_message(voters_at(response.voters, listener)))
     return message
 
 

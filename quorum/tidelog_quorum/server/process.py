@@ -14,7 +14,7 @@ from types import MappingProxyType
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
-from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.ids import TopicId
@@ -26,21 +26,21 @@ from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
-from tidelog_foundation.transport.services import Service, add_servicer
+from tidelog_foundation.transport.services import add_servicer
 from tidelog_foundation.waiting import watch_waits
 from tidelog_quorum.controller.feed import VotersAnnounced
 from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.metadata.records import MetadataRecord
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.protocol import RaftEngine
-from tidelog_quorum.server.authorization import ControllerGuard, controller_guard
+from tidelog_quorum.server.authorization import ControllerGuard, controller_guards
 from tidelog_quorum.server.bootstrap_file import read_bootstrap_records
 from tidelog_quorum.server.broker_connections import BrokerConnections
 from tidelog_quorum.server.config import QuorumConfig
-from tidelog_quorum.server.engines import build_engine
+from tidelog_quorum.server.engines import RaftServer, build_engine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
-from tidelog_quorum.server.security import QuorumSecurity
+from tidelog_quorum.server.security import QuorumSecurity, ServedListener
 from tidelog_quorum.server.services import admin_service, controller_service, quorum_service
 from tidelog_quorum.server.token_expiry import watch_expired_tokens
 
@@ -52,25 +52,31 @@ _QUEUED_REQUEST_BYTES = 64 * 1024**2
 
 
 async def serve(config: QuorumConfig, properties: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Run a controller until it receives a stop signal. ``properties`` has its listener's prefixed keys.
+    """Run a controller until it receives a stop signal. ``properties`` has the prefixed keys of its listeners.
 
     Raises:
-        ConfigError: the port is in use, or the folder cannot be written.
+        ConfigError: a port is in use, or the folder cannot be written.
         TidelogError: KAFKA_STORAGE_ERROR, the disk failed or is full; or the metadata log is damaged.
     """
     stop = asyncio.Event()
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = grpc.aio.server(options=server_options(MAX_FRAME_BYTES), maximum_concurrent_rpcs=MAX_CALLS)
-    host, port = config.listener
     security = QuorumSecurity(config, properties)
-    credentials = security.credentials
-    bind_port(server, host, port, credentials)
+    servers = {x.name: _bind(x, security.listeners[x.name]) for x in config.controller_listeners.bound}
     _check_writable(config.metadata_log_dir)
-    guard = controller_guard(config)
-    engine = build_engine(config, server, security.to_controllers, security.identify, guard)
+    guards = controller_guards(config)
+    raft_servers = [
+        RaftServer(each, security.listeners[name].identify, guards.get(name)) for name, each in servers.items()
+    ]
+    engine = build_engine(config, raft_servers, security.to_controllers)
     first_records = read_bootstrap_records(Path(config.metadata_log_dir))
-    await ControllerServer(config, server, engine, security, guard, first_records).run(stop)
+    await ControllerServer(config, servers, engine, security, guards, first_records).run(stop)
+
+
+def _bind(listener: NamedListener, security: ServedListener) -> grpc.aio.Server:
+    server = grpc.aio.server(options=server_options(MAX_FRAME_BYTES), maximum_concurrent_rpcs=MAX_CALLS)
+    bind_port(server, listener.host, listener.port, security.credentials)
+    return server
 
 
 class ControllerServer:
@@ -79,18 +85,17 @@ class ControllerServer:
     def __init__(
         self,
         config: QuorumConfig,
-        server: grpc.aio.Server,
+        servers: Mapping[str, grpc.aio.Server],
         engine: RaftEngine,
         security: QuorumSecurity | None = None,
-        guard: ControllerGuard | None = None,
+        guards: Mapping[str, ControllerGuard] = MappingProxyType({}),
         first_records: Iterable[MetadataRecord] = (),
     ) -> None:
-        """``security`` is that of ``config`` if it is not given."""
+        """``servers`` and ``guards`` are those of the listeners, by name; ``security`` is by default ``config``'s."""
         self._config = config
         self._security = security = security or QuorumSecurity(config, {})
-        own = [security.certificates] if security.certificates is not None else []
-        self._certificates = [*own, *security.monitoring_certificates.values()]
-        self._server = server
+        self._certificates = [*security.certificates, *security.monitoring_certificates.values()]
+        self._servers = servers
         self._engine = engine
         feed = MetadataFeed()
         feed.step(VotersAnnounced(config.voters))
@@ -99,20 +104,15 @@ class ControllerServer:
         self._connections = BrokerConnections(self.quorum, _monotonic_ms)
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
         security.follow(lambda: self.quorum.controller.committed.scram_credentials)
-        self._guard = guard
-        if guard is not None:
-            guard.follow(self.quorum)
-        for service in self._services(feed):
-            service.add_to(server, intake, security.identify, guard)
-        security.add_to(server)
+        self._guards = guards
         checks = health.aio.HealthServicer()
-        # Callers that have not logged in must not send messages; the controller as a whole is the only service.
-        of_all = None if security.has_logins else intake
-        add_servicer(server, of_all, health_pb2.DESCRIPTOR.services_by_name["Health"], checks)
+        for name in servers:
+            self._add_services(name, feed, intake, checks)
         self._health_port = HealthPort(config.health_listener, checks)
         self.monitor = Monitor(config, security.monitoring_certificates, self._readiness)
         self.monitor.add(security.families)
-        if guard is not None:
+        for guard in list(guards.values())[:1]:
+            # All guards count together.
             self.monitor.add(guard.decisions.families)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -135,12 +135,15 @@ class ControllerServer:
         """
         await self.monitor.start()
         self._security.start()
-        if self._guard is not None:
-            await self._guard.start()
+        for guard in list(self._guards.values())[:1]:
+            # All guards have the same authorizer.
+            await guard.start()
         await self._engine.start(self.quorum)
-        await self._server.start()
+        for server in self._servers.values():
+            await server.start()
         await self._health_port.start()
-        logger.info("controller %s serves on %s", self._config.node_id, format_address(*self._config.listener))
+        listeners = self._config.controller_listeners.bound
+        logger.info("controller %s serves on %s", self._config.node_id, ", ".join(map(str, listeners)))
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Expire sessions and watch the engine until ``stop`` is set. Raises what ended either, in a group."""
@@ -152,7 +155,7 @@ class ControllerServer:
         # The engine first: a leader hands over, for which the others must still reach this controller, and callers
         # still learn the leader from it.
         await self._engine.stop()
-        await self._server.stop(_STOP_GRACE_S)
+        await asyncio.gather(*(server.stop(_STOP_GRACE_S) for server in self._servers.values()))
         await self._health_port.stop()
         await self.monitor.stop()
         self._security.stop()
@@ -162,13 +165,25 @@ class ControllerServer:
         reports = _leaderless(self._engine)
         return [Check("leader", not reports, next(iter(reports.values()), ""))]
 
-    def _services(self, feed: MetadataFeed) -> list[Service]:
+    def _add_services(
+        self, listener: str, feed: MetadataFeed, intake: Intake, checks: health.aio.HealthServicer
+    ) -> None:
+        """Serve the callers of one listener, which reach the other controllers at that of the same name."""
+        server, security = self._servers[listener], self._security.listeners[listener]
+        guard = self._guards.get(listener)
+        if guard is not None:
+            guard.follow(self.quorum)
         cluster_id, quorum = self._config.cluster_id, self.quorum
-        return [
-            controller_service(cluster_id, quorum, feed, self._connections),
-            admin_service(cluster_id, quorum),
-            quorum_service(cluster_id, self._engine, quorum),
-        ]
+        for service in (
+            controller_service(cluster_id, quorum, feed, self._connections, listener),
+            admin_service(cluster_id, quorum, listener),
+            quorum_service(cluster_id, self._engine, quorum, listener),
+        ):
+            service.add_to(server, intake, security.identify, guard)
+        security.add_to(server)
+        # Callers that have not logged in must not send messages; the controller as a whole is the only service.
+        of_all = None if security.has_logins else intake
+        add_servicer(server, of_all, health_pb2.DESCRIPTOR.services_by_name["Health"], checks)
 
 
 async def _run_until(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, NoReturn, Protocol, TypeVar, get_type_hints
 
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
-from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.config.endpoints import MAX_CONTROLLER_LISTENERS, format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests import (
     acls,
@@ -40,6 +40,7 @@ from tidelog_quorum.metadata.description import (
     list_topics,
 )
 from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.broker_connections import BrokerConnections, address_of_peer
@@ -53,6 +54,7 @@ _MANY_PARTITIONS = 100
 """Finding brokers for more partitions takes more than a few milliseconds."""
 _DIRECTORY_ID_SIZE = 16
 _DEFAULT_TIMEOUT_MS = 10_000
+_MAX_ADDRESS_LENGTH = 255
 
 
 class _Topic(Protocol):
@@ -63,9 +65,16 @@ class _Topic(Protocol):
 
 
 def controller_service(
-    cluster_id: str, controller: QuorumController, feed: MetadataFeed, connections: BrokerConnections
+    cluster_id: str,
+    controller: QuorumController,
+    feed: MetadataFeed,
+    connections: BrokerConnections,
+    listener: str = ANY_LISTENER,
 ) -> Service:
-    """Return the storage nodes' service. Any controller serves FollowMetadata; only the leader does the rest."""
+    """Return the storage nodes' service at a listener. Any controller serves FollowMetadata; only the leader the rest.
+
+    Callers learn the controllers' addresses of the listener with the same name.
+    """
 
     async def hold_connection(request: brokers.HoldConnectionRequest, caller: Caller) -> brokers.HoldConnectionResponse:
         address = address_of_peer(caller.connection)
@@ -77,7 +86,7 @@ def controller_service(
         if request.cluster_id != cluster_id:
             text = f"observer {request.observer_id} is of cluster {request.cluster_id!r}, this is {cluster_id!r}"
             raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
-        async with contextlib.aclosing(feed.follow(request.from_offset)) as responses:
+        async with contextlib.aclosing(feed.follow(request.from_offset, listener)) as responses:
             async for response in responses:
                 yield response
 
@@ -104,13 +113,16 @@ def controller_service(
             "AllocateProducerIds": _change(controller, brokers.AllocateProducerIdsRequest),
             "AlterDelegationToken": _limited(alter_token, delegation_tokens.AlterDelegationTokenRequest),
         },
-        _leader_details(controller),
+        _leader_details(controller, listener),
     )
 
 
-def admin_service(cluster_id: str, controller: QuorumController) -> Service:
-    """Return the administrators' service. Any controller describes the cluster; only the leader does the rest."""
-    calls = AdminCalls(cluster_id, controller)
+def admin_service(cluster_id: str, controller: QuorumController, listener: str = ANY_LISTENER) -> Service:
+    """Return the administrators' service at a listener.
+
+    Any controller describes the cluster; only the leader does the rest.
+    """
+    calls = AdminCalls(cluster_id, controller, listener)
     return Service(
         admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
         {
@@ -150,16 +162,18 @@ def admin_service(cluster_id: str, controller: QuorumController) -> Service:
             "ExpireDelegationToken": _limited(_change_token, delegation_tokens.ExpireDelegationTokenRequest),
             "DescribeDelegationToken": _limited(_change_token, delegation_tokens.DescribeDelegationTokenRequest),
         },
-        _leader_details(controller),
+        _leader_details(controller, listener),
     )
 
 
-def quorum_service(cluster_id: str, engine: RaftEngine, controller: QuorumController) -> Service:
-    """Return the service of the quorum's administrators, whose requests it checks for the Raft engine.
+def quorum_service(
+    cluster_id: str, engine: RaftEngine, controller: QuorumController, listener: str = ANY_LISTENER
+) -> Service:
+    """Return the service of the quorum's administrators at a listener, whose requests it checks for the Raft engine.
 
     Only the leader answers, except TakeSnapshot; errors are those of KIP-595 and KIP-853.
     """
-    calls = _QuorumCalls(cluster_id, engine, controller)
+    calls = _QuorumCalls(cluster_id, engine, controller, listener)
     handlers: dict[str, Callable[..., Awaitable[object]]] = {
         "DescribeQuorum": calls.describe,
         "AddRaftVoter": calls.add_voter,
@@ -172,16 +186,17 @@ def quorum_service(cluster_id: str, engine: RaftEngine, controller: QuorumContro
     return Service(
         quorum_service_pb2.DESCRIPTOR.services_by_name["QuorumService"],
         {name: Call(handler, types[name]["request"], types[name]["return"]) for name, handler in handlers.items()},
-        _leader_details(controller),
+        _leader_details(controller, listener),
     )
 
 
 class AdminCalls:
     """The calls that are more than one change or view."""
 
-    def __init__(self, cluster_id: str, controller: QuorumController) -> None:
+    def __init__(self, cluster_id: str, controller: QuorumController, listener: str) -> None:
         self._cluster_id = cluster_id
         self._controller = controller
+        self._listener = listener
 
     async def describe_topics(self, request: topics.DescribeTopicsRequest) -> topics.DescribeTopicsResponse:
         """Describe topics, many in a thread."""
@@ -209,7 +224,8 @@ class AdminCalls:
     async def describe_cluster(self, _: cluster.DescribeClusterRequest) -> cluster.DescribeClusterResponse:
         """Describe the brokers and voters that this controller knows."""
         leader_id, image = self._controller.leader.leader_id, self._controller.controller.committed
-        voters = tuple(cluster.QuorumVoter(v.voter_id, Endpoint(v.host, v.port)) for v in self._controller.voters)
+        addresses = ((v.voter_id, v.endpoints.address(self._listener)) for v in self._controller.voters)
+        voters = tuple(cluster.QuorumVoter(i, Endpoint(*address)) for i, address in addresses if address is not None)
         return cluster.DescribeClusterResponse(
             self._cluster_id, -1 if leader_id is None else leader_id, cluster_brokers(image), voters
         )
@@ -228,16 +244,21 @@ class AdminCalls:
 class _QuorumCalls:
     """The calls to the Raft engine. Each waits for its commit as long as the request permits."""
 
-    def __init__(self, cluster_id: str, engine: RaftEngine, controller: QuorumController) -> None:
+    def __init__(self, cluster_id: str, engine: RaftEngine, controller: QuorumController, listener: str) -> None:
         self._cluster_id = cluster_id
         self._engine = engine
         self._controller = controller
+        self._listener = listener
 
     async def describe(self, request: quorum.DescribeQuorumRequest, _: Caller) -> quorum.DescribeQuorumResponse:
         # A replaced leader that does not know it yet must not describe the past.
         await self._engine.read_barrier()
         nodes = tuple(self._controller.broker_progress())
-        return replace(self._engine.describe(), cluster_id=self._cluster_id, brokers=nodes)
+        found = self._engine.describe()
+        voters, observers = map(self._at_listener, found.voters), map(self._at_listener, found.observers)
+        return replace(
+            found, cluster_id=self._cluster_id, brokers=nodes, voters=tuple(voters), observers=tuple(observers)
+        )
 
     async def add_voter(self, request: quorum.AddRaftVoterRequest, _: Caller) -> quorum.AddRaftVoterResponse:
         await self._engine.add_voter(_voter(request), request.timeout_ms or _DEFAULT_TIMEOUT_MS)
@@ -260,6 +281,12 @@ class _QuorumCalls:
             _check_voter(to, b"")
         leader_id = await self._engine.transfer_leadership(to, request.timeout_ms or _DEFAULT_TIMEOUT_MS)
         return quorum.TransferLeadershipResponse(leader_id)
+
+    def _at_listener(self, replica: quorum.QuorumReplica) -> quorum.QuorumReplica:
+        if not replica.endpoints:
+            return replica
+        address = Endpoints(replica.endpoints).address(self._listener)
+        return replace(replica, endpoint=Endpoint() if address is None else Endpoint(*address))
 
     async def take_snapshot(self, request: quorum.TakeSnapshotRequest, _: Caller) -> quorum.TakeSnapshotResponse:
         return quorum.TakeSnapshotResponse(*await self._engine.take_snapshot())
@@ -316,7 +343,7 @@ def _limited(answer: Callable[[Any], Awaitable[R]], request: type[Request[R]]) -
     return Call(handle, request, response_type(request))
 
 
-def _leader_details(controller: QuorumController) -> ErrorDetails:
+def _leader_details(controller: QuorumController, listener: str) -> ErrorDetails:
     """Return the details of errors: NOT_CONTROLLER names the leader (``tidelog-leader-id``, ``-endpoint``)."""
 
     def details(error: TidelogError) -> Iterable[tuple[str, str]]:
@@ -324,8 +351,10 @@ def _leader_details(controller: QuorumController) -> ErrorDetails:
         leader = None if leader_id is None else controller.voters.get(leader_id)
         if leader is None or error.code is not ErrorCode.NOT_CONTROLLER:
             return ()
-        address = format_address(leader.host, leader.port)
-        return ("tidelog-leader-id", str(leader.voter_id)), ("tidelog-leader-endpoint", address)
+        address = leader.endpoints.address(listener)
+        if address is None:
+            return (("tidelog-leader-id", str(leader.voter_id)),)
+        return ("tidelog-leader-id", str(leader.voter_id)), ("tidelog-leader-endpoint", format_address(*address))
 
     return details
 
@@ -368,12 +397,17 @@ def _describe_topics(image: MetadataImage, request: topics.DescribeTopicsRequest
 
 def _voter(request: quorum.AddRaftVoterRequest | quorum.UpdateRaftVoterRequest) -> Voter:
     _check_voter(request.voter_id, request.directory_id)
-    endpoint = request.endpoint
-    if not endpoint.host or not 0 < endpoint.port <= 65_535:
-        address = format_address(endpoint.host, endpoint.port)
-        text = f'controller {request.voter_id} cannot be reached at "{address}": host and port must be given'
-        raise error_for(ErrorCode.INVALID_REQUEST, text)
-    return Voter(request.voter_id, endpoint.host, endpoint.port, request.directory_id)
+    named = request.endpoints
+    for endpoint in named[:MAX_CONTROLLER_LISTENERS]:
+        if not endpoint.host or not 0 < endpoint.port <= 65_535 or len(str(endpoint)) > _MAX_ADDRESS_LENGTH:
+            address = str(endpoint)[:_MAX_ADDRESS_LENGTH]
+            text = f'controller {request.voter_id} cannot be reached at "{address}": host and port must be given'
+            raise error_for(ErrorCode.INVALID_REQUEST, text)
+    if not 0 < len(named) <= MAX_CONTROLLER_LISTENERS or len({endpoint.name for endpoint in named}) < len(named):
+        names = ", ".join(endpoint.name or "one without a name" for endpoint in named[:MAX_CONTROLLER_LISTENERS])
+        text = f"controller {request.voter_id} must have 1 to {MAX_CONTROLLER_LISTENERS} listeners with different names"
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{text}, but the request has {names or 'none'}")
+    return Voter(request.voter_id, Endpoints(named), request.directory_id)
 
 
 def _check_voter(voter_id: int, directory_id: bytes) -> None:

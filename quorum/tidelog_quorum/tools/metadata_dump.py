@@ -15,7 +15,6 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from tidelog.v1 import metadata_record_pb2 as pb
-from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import uuid_text
 from tidelog_quorum.metadata.batches import read_frames
@@ -160,7 +159,7 @@ def _voters(voters: VoterSet) -> list[dict[str, Any]]:
     return [
         {
             "id": voter.voter_id,
-            "endpoint": format_address(voter.host, voter.port),
+            "endpoint": str(voter.endpoints),
             "directory_id": uuid_text(voter.directory_id) if voter.directory_id else "-",
         }
         for voter in voters

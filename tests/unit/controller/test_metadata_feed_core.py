@@ -34,7 +34,7 @@ from tidelog_quorum.metadata.records import FeatureLevelRecord, MetadataRecord
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
 
-VOTERS = VoterSet([Voter(1, "a", 1), Voter(2, "b", 2)])
+VOTERS = VoterSet([Voter.at(1, "a", 1), Voter.at(2, "b", 2)])
 
 
 class Follower:

@@ -8,7 +8,7 @@ from kafka_admin import AdminNode, name_of, versions_of
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.requests import quorum as requests
-from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.addresses import ControllerEndpoint, Endpoint
 from tidelog_node.kafka.protocol.messages.quorum import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -166,27 +166,36 @@ def remove_voter(node, cluster_id=None, directory_id=DIRECTORY):
 def test_voter_is_added_and_removed_by_the_controllers():
     node = AdminNode(1)
     assert add_voter(node, HERE) is None
-    assert add_voter(node, HERE, QuorumListener("GRPC", "c4", 9094), cluster_id=None, directory_id=bytes(16)) is None
+    assert add_voter(node, HERE, QuorumListener("grpc", "c4", 9094), cluster_id=None, directory_id=bytes(16)) is None
     assert remove_voter(node) is None
     assert remove_voter(node, cluster_id="c1", directory_id=bytes(16)) is None
-    endpoints = [Endpoint(host="c4", port=port) for port in (9093, 9094)]
+    here, other = ControllerEndpoint("c4", 9093, "CONTROLLER"), ControllerEndpoint("c4", 9094, "GRPC")
     assert node.controller.voter_changes == [
-        requests.AddRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoints[0], timeout_ms=5_000),
-        requests.AddRaftVoterRequest(voter_id=4, directory_id=b"", endpoint=endpoints[1], timeout_ms=5_000),
+        requests.AddRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoints=(here,), timeout_ms=5_000),
+        requests.AddRaftVoterRequest(voter_id=4, directory_id=b"", endpoints=(here, other), timeout_ms=5_000),
         requests.RemoveRaftVoterRequest(voter_id=4, directory_id=DIRECTORY),
         requests.RemoveRaftVoterRequest(voter_id=4),
     ]
 
 
-def test_listener_of_controllers_has_the_name_that_the_node_knows():
+@pytest.mark.parametrize(
+    ("endpoints", "shown"),
+    [
+        ((), [QuorumListener("GRPC_SSL", "c2", 7)]),
+        ((ControllerEndpoint("c2", 7),), [QuorumListener("GRPC_SSL", "c2", 7)]),
+        (
+            (ControllerEndpoint("c2", 7, "GRPC_SSL"), ControllerEndpoint("c2", 8, "OPEN")),
+            [QuorumListener("GRPC_SSL", "c2", 7), QuorumListener("OPEN", "c2", 8)],
+        ),
+    ],
+)
+def test_listeners_of_controllers_have_their_names_or_the_one_that_the_node_knows(endpoints, shown):
     node = AdminNode(1)
-    node.controller.quorum = requests.DescribeQuorumResponse(
-        leader_id=2, voters=(requests.QuorumReplica(2, 0, Endpoint("c2", 7), b"", 0, 0),)
-    )
+    leader = requests.QuorumReplica(2, 0, Endpoint("c2", 7), b"", 0, 0, endpoints)
+    node.controller.quorum = requests.DescribeQuorumResponse(leader_id=2, voters=(leader,))
     node.node = replace(node.node, context=replace(node.node.context, controller_listener="GRPC_SSL"))
     [controller] = quorum(node, version=2).nodes
-    assert [listener.name for listener in controller.listeners] == ["GRPC_SSL"]
-    assert add_voter(node, HERE, QuorumListener("GRPC_SSL", "c4", 9094)) is None
+    assert controller.listeners == shown
 
 
 def test_change_of_voters_is_refused_with_the_controllers_error_or_before_it_is_passed_on():
@@ -194,7 +203,6 @@ def test_change_of_voters_is_refused_with_the_controllers_error_or_before_it_is_
     assert add_voter(node, HERE, cluster_id="c2") == "INCONSISTENT_CLUSTER_ID"
     assert remove_voter(node, cluster_id="c2") == "INCONSISTENT_CLUSTER_ID"
     assert add_voter(node) == "INVALID_REQUEST"
-    assert add_voter(node, HERE, QuorumListener("OTHER", "c4", 1)) == "INVALID_REQUEST"
     node.controller.failure = error_for(ErrorCode.VOTER_NOT_FOUND, "no replica 4 follows the log")
     assert add_voter(node, HERE) == "VOTER_NOT_FOUND"
     assert remove_voter(node) == "VOTER_NOT_FOUND"
@@ -217,9 +225,9 @@ def test_address_of_a_voter_is_changed_by_the_controllers_and_the_answer_names_t
     node = AdminNode(1)
     leader = led_by_controller_2(node)
     assert update_voter(node, HERE) == UpdateRaftVoterResponse(current_leader=leader)
-    endpoint = Endpoint(host="c4", port=9093)
+    endpoints = (ControllerEndpoint("c4", 9093, "CONTROLLER"),)
     assert node.controller.voter_changes == [
-        requests.UpdateRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoint, leader_epoch=3)
+        requests.UpdateRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoints=endpoints, leader_epoch=3)
     ]
 
 

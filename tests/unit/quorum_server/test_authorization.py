@@ -23,7 +23,7 @@ from tidelog_foundation.transport.services import Caller
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import AccessControlEntryRecord
 from tidelog_quorum.raft.protocol import LeaderAndEpoch
-from tidelog_quorum.server.authorization import ControllerGuard, controller_guard
+from tidelog_quorum.server.authorization import ControllerGuard, controller_guards
 from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.quorum_controller import QuorumController
 
@@ -48,8 +48,7 @@ def guard_with(**settings: str) -> ControllerGuard:
         "authorizer.class.name": STANDARD_AUTHORIZER,
         **{key.replace("_", "."): value for key, value in settings.items()},
     }
-    guard = controller_guard(parse_config(QuorumConfig, own))
-    assert guard is not None
+    [guard] = controller_guards(parse_config(QuorumConfig, own)).values()
     return guard
 
 

@@ -19,7 +19,7 @@ from tidelog_quorum.raft.voters_record import voters_from_message
 from tidelog_quorum.server import metadata_feed
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
-VOTERS = VoterSet([Voter(1, "a", 1), Voter(2, "b", 2)])
+VOTERS = VoterSet([Voter.at(1, "a", 1), Voter.at(2, "b", 2)])
 
 
 class Log:

@@ -75,7 +75,7 @@ class KnownQuorum:
     """The part of the controller that the answers need: the leader and its address."""
 
     leader = LeaderAndEpoch(2, 3, False)
-    voters = VoterSet([Voter(1, "a", 1), Voter(2, "b", 2)])
+    voters = VoterSet([Voter.at(1, "a", 1), Voter.at(2, "b", 2)])
 
     def broker_progress(self) -> list[BrokerProgress]:
         return [BrokerProgress(BrokerId(4), 7, 250)]
@@ -126,10 +126,10 @@ def test_quorum_service_describes_after_a_read_barrier() -> None:
 
 def test_quorum_service_passes_changes_on() -> None:
     async def test(stub: Any, engine: ScriptedEngine) -> None:
-        endpoint = common_pb2.Endpoint(host="h", port=9)
-        await stub.AddRaftVoter(pb.AddRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoint))
+        endpoints = [common_pb2.ControllerEndpoint(host="h", port=9)]
+        await stub.AddRaftVoter(pb.AddRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoints=endpoints))
         await stub.RemoveRaftVoter(pb.RemoveRaftVoterRequest(voter_id=0, timeout_ms=77))
-        update = pb.UpdateRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoint)
+        update = pb.UpdateRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoints=endpoints)
         await stub.UpdateRaftVoter(update)
         update.leader_epoch, update.timeout_ms = 0, 5
         await stub.UpdateRaftVoter(update)
@@ -137,10 +137,10 @@ def test_quorum_service_passes_changes_on() -> None:
         chosen = await stub.TransferLeadership(pb.TransferLeadershipRequest(voter_id=-1, timeout_ms=5))
         snapshot = await stub.TakeSnapshot(pb.TakeSnapshotRequest())
         assert engine.asked == [
-            ("add", Voter(4, "h", 9, DIRECTORY), 10_000),
+            ("add", Voter.at(4, "h", 9, DIRECTORY), 10_000),
             ("remove", 0, b"", 77),
-            ("update", Voter(4, "h", 9, DIRECTORY), None, 10_000),
-            ("update", Voter(4, "h", 9, DIRECTORY), 0, 5),
+            ("update", Voter.at(4, "h", 9, DIRECTORY), None, 10_000),
+            ("update", Voter.at(4, "h", 9, DIRECTORY), 0, 5),
             ("transfer", 1, 10_000),
             ("transfer", None, 5),
             ("snapshot",),
@@ -151,12 +151,25 @@ def test_quorum_service_passes_changes_on() -> None:
     serve(test)
 
 
+def _endpoint(name: str, port: int = 1) -> common_pb2.ControllerEndpoint:
+    return common_pb2.ControllerEndpoint(host="h", port=port, name=name)
+
+
 @pytest.mark.parametrize(
     ("method", "request_"),
     [
         ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=4)),
-        ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=4, endpoint=common_pb2.Endpoint(host="h", port=70_000))),
-        ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=-1, endpoint=common_pb2.Endpoint(host="h", port=1))),
+        (
+            "AddRaftVoter",
+            pb.AddRaftVoterRequest(voter_id=4, endpoints=[_endpoint("", 70_000)]),
+        ),
+        (
+            "AddRaftVoter",
+            pb.AddRaftVoterRequest(voter_id=-1, endpoints=[_endpoint("")]),
+        ),
+        ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=4, endpoints=[_endpoint("a"), _endpoint("a")])),
+        ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=4, endpoints=[_endpoint(f"L{i}") for i in range(9)])),
+        ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=4, endpoints=[_endpoint("x" * 10_000)])),
         ("UpdateRaftVoter", pb.UpdateRaftVoterRequest(voter_id=4)),
         ("RemoveRaftVoter", pb.RemoveRaftVoterRequest(voter_id=1, directory_id=b"short")),
         ("TransferLeadership", pb.TransferLeadershipRequest(voter_id=-2)),

@@ -20,6 +20,7 @@ from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.metadata.codec import decode_batch
 from tidelog_quorum.metadata.records import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from tidelog_quorum.raft.core.endpoints import ANY_LISTENER
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 from tidelog_quorum.server.services import AdminCalls
@@ -49,7 +50,7 @@ def test_election_of_many_partitions_is_written_in_slices_and_answered_as_one(
         await quorum.submit(lambda c, now_ms: Result(records, None))
         before = len(raft.log)
         async with asyncio.timeout(10):
-            response = await AdminCalls("c1", quorum).elect_leaders(request)
+            response = await AdminCalls("c1", quorum, ANY_LISTENER).elect_leaders(request)
 
         [topic] = response.topics
         codes = {p.index: code_of(p.error) for p in topic.partitions}

@@ -17,10 +17,11 @@ import pytest
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.errors import ConfigError, ErrorCode
 from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.engine import TidelogRaft
 from tidelog_quorum.raft.pysyncobj.engine import PySyncObjRaft
 from tidelog_quorum.server.config import QuorumConfig
-from tidelog_quorum.server.engines import build_engine
+from tidelog_quorum.server.engines import RaftServer, build_engine
 
 BASE = {
     "node.id": "1",
@@ -46,7 +47,7 @@ def build(config: QuorumConfig) -> Any:
     async def run() -> Any:
         server = grpc.aio.server()
         try:
-            return build_engine(config, server)
+            return build_engine(config, [RaftServer(server)])
         finally:
             await server.stop(0)
 
@@ -124,7 +125,7 @@ def test_pysyncobj_names_its_limits_at_every_start(tmp_path: Path, caplog: pytes
         ({"node_id": "3"}, "node.id 3 is not in controller.quorum.voters .* needs controller.quorum.bootstrap.servers"),
         (
             {"node_id": "3", "controller_quorum_bootstrap_servers": "h:1", "listeners": "GRPC://0.0.0.0:1"},
-            "others cannot reach controller 3 at 0.0.0.0:1: set advertised.listeners",
+            "others cannot reach controller 3 at GRPC://0.0.0.0:1: set advertised.listeners",
         ),
         ({"controller_quorum_bootstrap_servers": "h"}, "must be host:port"),
         ({"controller_quorum_engine": "raft"}, "must be one of tidelog, pysyncobj"),
@@ -169,7 +170,8 @@ def test_config_of_an_observer_needs_no_voters() -> None:
         "advertised_listeners": "GRPC://d:9093",
     }
     config = config_of(**changes)
-    assert (config.voters.ids, config.bootstrap, config.advertised) == ((), [("a", 1), ("b", 2)], ("d", 9093))
+    expected = ((), [("a", 1), ("b", 2)], Endpoints.at("d", 9093, "GRPC"))
+    assert (config.voters.ids, config.bootstrap, config.advertised) == expected
 
 
 def test_config_passes_its_settings_on() -> None:

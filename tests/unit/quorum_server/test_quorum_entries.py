@@ -257,7 +257,7 @@ def test_entry_of_the_engine_between_the_leaders_own_is_passed_on(shell: Shell) 
 
 
 def test_voters_are_those_that_the_engine_told_last(shell: Shell) -> None:
-    voters = VoterSet([Voter(1, "a", 1), Voter(4, "d", 4)])
+    voters = VoterSet([Voter.at(1, "a", 1), Voter.at(4, "d", 4)])
 
     async def test() -> None:
         shell.quorum.on_voters_change(voters)

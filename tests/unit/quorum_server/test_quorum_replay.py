@@ -18,6 +18,7 @@ from tidelog_quorum.metadata.codec import encode_batch
 from tidelog_quorum.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from tidelog_quorum.raft.core.commands import Persist
 from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.engine import TidelogRaft
@@ -64,8 +65,9 @@ def test_replay_of_a_long_log_lets_the_event_loop_turn(tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         server = grpc.aio.server(options=server_options())
-        voters = VoterSet([Voter(1, "127.0.0.1", port)])
-        engine = TidelogRaft(1, voters, tmp_path, "c", RaftConfig(), server, advertised=("127.0.0.1", port))
+        voters = VoterSet([Voter.at(1, "127.0.0.1", port)])
+        engine = TidelogRaft(1, voters, tmp_path, "c", RaftConfig(), advertised=Endpoints.at("127.0.0.1", port))
+        engine.serve_on(server)
         controller = Controller(ControllerConfig(cluster_id="c"), SequentialTopicIds())
         quorum = QuorumController(controller, engine, MetadataFeed(), 9_000, lambda: time.monotonic_ns() // 1_000_000)
         await engine.start(quorum)

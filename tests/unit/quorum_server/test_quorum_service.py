@@ -32,7 +32,7 @@ from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 from tidelog_quorum.server.services import admin_service, controller_service
 
-VOTERS = VoterSet([Voter(1, "10.0.0.1", 9093), Voter(2, "10.0.0.2", 9094)])
+VOTERS = VoterSet([Voter.at(1, "10.0.0.1", 9093), Voter.at(2, "10.0.0.2", 9094)])
 
 
 class Client:
@@ -115,7 +115,7 @@ def test_service_names_a_leader_that_was_added_later(serve: Any) -> None:
     async def test(client: Client) -> None:
         client.raft.elect(3)
         assert trailing_value(await failure(client.register()), "tidelog-leader-endpoint") is None
-        client.raft.listener.on_voters_change(VOTERS.with_voter(Voter(3, "10.0.0.3", 9095)).without(1))
+        client.raft.listener.on_voters_change(VOTERS.with_voter(Voter.at(3, "10.0.0.3", 9095)).without(1))
         assert trailing_value(await failure(client.register()), "tidelog-leader-endpoint") == "10.0.0.3:9095"
         view = await client.admin.DescribeCluster(admin.DescribeClusterRequest())
         assert [v.voter_id for v in view.voters] == [2, 3]

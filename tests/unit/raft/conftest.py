@@ -14,6 +14,7 @@ import pytest
 
 from tidelog_foundation.transport import server_options
 from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.engine import TidelogRaft
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
@@ -95,7 +96,7 @@ class EngineCluster:
     def __init__(self, root: Path, ports: list[int], voters: int, config: RaftConfig, options: dict[str, Any]) -> None:
         self.root = root
         self.addresses = {i + 1: ("127.0.0.1", port) for i, port in enumerate(ports)}
-        self.voters = VoterSet(Voter(i, *self.addresses[i]) for i in range(1, voters + 1))
+        self.voters = VoterSet(Voter.at(i, *self.addresses[i]) for i in range(1, voters + 1))
         self.config = config
         self.options = options
         self.running: dict[int, EngineProcess] = {}
@@ -112,8 +113,9 @@ class EngineCluster:
         server.add_insecure_port(f"{host}:{port}")
         arguments = {"voters": self.voters, "data_dir": self.root / str(node_id), **self.options, **options}
         engine = TidelogRaft(
-            node_id, cluster_id=cluster_id, config=self.config, server=server, advertised=(host, port), **arguments
+            node_id, cluster_id=cluster_id, config=self.config, advertised=Endpoints.at(host, port), **arguments
         )
+        engine.serve_on(server)
         process = EngineProcess(engine, server, RecordingListener())
         prepare(process.listener)
         await engine.start(process.listener)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.addresses import ControllerEndpoint
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.messages import (
     AppendRequest,
     AppendResponse,
@@ -30,8 +32,13 @@ from tidelog_quorum.raft.network.codec import MAX_CHUNK_BYTES, MAX_ENTRY_BYTES, 
 NODES = st.integers(0, 2**31 - 1)
 TERMS = st.integers(0, 2**31 - 1)
 INDEXES = st.integers(0, 2**62)
+ENDPOINTS = st.lists(
+    st.builds(ControllerEndpoint, st.text(min_size=1, max_size=8), st.integers(1, 65_535), st.text(max_size=8)),
+    min_size=1,
+    max_size=3,
+).map(Endpoints)
 VOTERS = st.lists(
-    st.builds(Voter, NODES, st.text(max_size=8), st.integers(0, 65_535), st.sampled_from([b"", bytes(range(16))])),
+    st.builds(Voter, NODES, ENDPOINTS, st.sampled_from([b"", bytes(range(16))])),
     min_size=1,
     max_size=4,
     unique_by=lambda voter: voter.voter_id,
@@ -140,17 +147,41 @@ def test_entry_of_an_unknown_kind_or_an_absurd_size_is_refused() -> None:
         decode_message(append_of(pb.RaftEntry(index=1, term=1, payload=bytes(MAX_ENTRY_BYTES + 1))))
 
 
+def _named(name: str) -> common_pb2.ControllerEndpoint:
+    return common_pb2.ControllerEndpoint(host="a", port=1, name=name)
+
+
+HERE = _named("")
+
+
 @pytest.mark.parametrize(
     "voters",
     [
         [],
-        [pb.VoterRecord(voter_id=1), pb.VoterRecord(voter_id=1)],
-        [pb.VoterRecord(voter_id=-1)],
-        [pb.VoterRecord(voter_id=1, directory_id=b"short")],
-        [pb.VoterRecord(voter_id=1, endpoint=common_pb2.Endpoint(port=65_536))],
-        [pb.VoterRecord(voter_id=i) for i in range(1_001)],
+        [pb.VoterRecord(voter_id=1, endpoints=[HERE]), pb.VoterRecord(voter_id=1, endpoints=[HERE])],
+        [pb.VoterRecord(voter_id=-1, endpoints=[HERE])],
+        [pb.VoterRecord(voter_id=1, directory_id=b"short", endpoints=[HERE])],
+        [pb.VoterRecord(voter_id=1, endpoints=[common_pb2.ControllerEndpoint(host="a", port=65_536)])],
+        [pb.VoterRecord(voter_id=1, endpoints=[common_pb2.ControllerEndpoint(host="", port=1)])],
+        [pb.VoterRecord(voter_id=1)],
+        [pb.VoterRecord(voter_id=1, endpoints=[HERE, HERE])],
+        [pb.VoterRecord(voter_id=1, endpoints=[_named(f"L{i}") for i in range(9)])],
+        [pb.VoterRecord(voter_id=1, endpoints=[_named("x" * 256)])],
+        [pb.VoterRecord(voter_id=i, endpoints=[HERE]) for i in range(1_001)],
     ],
-    ids=["none", "twice", "negative", "directory", "port", "too many"],
+    ids=[
+        "none",
+        "twice",
+        "negative",
+        "directory",
+        "port",
+        "host",
+        "no address",
+        "one name twice",
+        "listeners",
+        "name",
+        "too many",
+    ],
 )
 def test_voters_that_cannot_be_are_refused_in_entries_and_snapshots(voters: list[pb.VoterRecord]) -> None:
     record = pb.VotersRecord(voters=voters)
@@ -188,7 +219,7 @@ def test_entry_whose_voters_cannot_be_read_is_refused() -> None:
     ],
 )
 def test_chunk_of_an_impossible_snapshot_is_refused(changes: dict[str, int], position: int, size: int) -> None:
-    voters = pb.VotersRecord(voters=[pb.VoterRecord(voter_id=1)])
+    voters = pb.VotersRecord(voters=[pb.VoterRecord(voter_id=1, endpoints=[HERE])])
     snapshot = pb.RaftSnapshot(**{"last_index": 5, "last_term": 2, "size": 100, "voters": voters, **changes})
     with pytest.raises(TidelogError, match="INVALID_REQUEST"):
         decode_message(chunk_of(snapshot, position, bytes(size)))

@@ -27,11 +27,11 @@ async def commit(process: Any, payload: bytes) -> None:
 
 
 def voter_of(cluster: Any, node_id: int) -> Voter:
-    return Voter(node_id, *cluster.addresses[node_id])
+    return Voter.at(node_id, *cluster.addresses[node_id])
 
 
-def addresses_in(voters: VoterSet) -> dict[int, tuple[str, int]]:
-    return {voter.voter_id: (voter.host, voter.port) for voter in voters}
+def addresses_in(voters: VoterSet) -> dict[int, tuple[str, int] | None]:
+    return {i: voters.address(i) for i in voters.ids}
 
 
 def test_engines_tell_each_other_their_directory_ids(new_engines: Engines, wait_until: WaitUntil) -> None:
@@ -135,7 +135,7 @@ def test_changes_of_voters_are_refused_with_their_reasons(new_engines: Engines) 
                     await call
                 return refused.value.code
 
-            assert await code_of(leader.engine.add_voter(Voter(9, "h", 1), 200)) is ErrorCode.VOTER_NOT_FOUND
+            assert await code_of(leader.engine.add_voter(Voter.at(9, "h", 1), 200)) is ErrorCode.VOTER_NOT_FOUND
             assert await code_of(leader.engine.remove_voter(9, b"", 200)) is ErrorCode.VOTER_NOT_FOUND
             assert await code_of(leader.engine.transfer_leadership(9, 200)) is ErrorCode.VOTER_NOT_FOUND
             assert await code_of(follower.engine.remove_voter(1, b"", 200)) is ErrorCode.NOT_CONTROLLER

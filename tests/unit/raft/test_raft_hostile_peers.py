@@ -25,9 +25,9 @@ CLUSTER_ID = "raft-tests"
 
 
 def hello(sender_id: int, host: str = "127.0.0.1", port: int = 1, cluster_id: str = CLUSTER_ID) -> pb.ExchangeRequest:
-    endpoint = common_pb2.Endpoint(host=host, port=port)
+    endpoint = common_pb2.ControllerEndpoint(host=host, port=port)
     return pb.ExchangeRequest(
-        hello=pb.RaftHello(cluster_id=cluster_id, sender_id=sender_id, receiver_id=1, sender_endpoint=endpoint)
+        hello=pb.RaftHello(cluster_id=cluster_id, sender_id=sender_id, receiver_id=1, sender_endpoints=[endpoint])
     )
 
 

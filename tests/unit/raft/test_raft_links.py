@@ -16,7 +16,7 @@ from tidelog_quorum.raft.core.messages import Snapshot, SnapshotRequest, VoteRes
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.network.links import PeerLink, resolve_address
 
-SNAPSHOT = Snapshot(9, 1, VoterSet([Voter(1, "h", 1)]), 100, 0)
+SNAPSHOT = Snapshot(9, 1, VoterSet([Voter.at(1, "h", 1)]), 100, 0)
 CHUNK = SnapshotRequest(1, 1, SNAPSHOT, 0, bytes(100))
 HEARTBEAT = VoteResponse(1, 1, True, True)
 

@@ -12,7 +12,9 @@ import pytest
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog.v1.raft_service_pb2_grpc import RaftServiceServicer, add_RaftServiceServicer_to_server
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.requests.addresses import ControllerEndpoint
 from tidelog_foundation.transport import server_options
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.messages import (
     AppendRequest,
     Entry,
@@ -27,9 +29,9 @@ from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.network.links import PeerLink, resolve_address
 from tidelog_quorum.raft.network.peers import ANY_RECEIVER, ConfiguredControllers, Introduction, Peers
 
-ME = Introduction("c", 1, bytes(16), ("one.test", 1))
+ME = Introduction("c", 1, bytes(16), Endpoints.at("one.test", 1))
 LOG_2 = bytes(range(16))
-VOTERS = VoterSet([Voter(1, "one.test", 1), Voter(2, "two.test", 2, LOG_2), Voter(3, "three.test", 3)])
+VOTERS = VoterSet([Voter.at(1, "one.test", 1), Voter.at(2, "two.test", 2, LOG_2), Voter.at(3, "three.test", 3)])
 CHUNK = SnapshotRequest(1, 5, Snapshot(9, 5, VOTERS, 100, 7), 0, b"x" * 100)
 
 
@@ -37,7 +39,7 @@ class Listening(RaftServiceServicer):
     """A controller of another process: takes whoever comes and keeps the frames."""
 
     def __init__(self, node_id: int, directory_id: bytes = LOG_2, cluster_id: str = "c") -> None:
-        self.me = Introduction(cluster_id, node_id, directory_id, (f"{node_id}.test", node_id))
+        self.me = Introduction(cluster_id, node_id, directory_id, Endpoints.at(f"{node_id}.test", node_id))
         self.hellos: list[pb.RaftHello] = []
         self.frames: list[pb.ExchangeRequest] = []
         self.server = grpc.aio.server(options=server_options())
@@ -167,7 +169,7 @@ def peers_of(
 
 
 def hello(sender_id: int, directory_id: bytes = b"", *, cluster_id: str = "c", to: int = 1) -> pb.RaftHello:
-    return Introduction(cluster_id, sender_id, directory_id, (f"{sender_id}.test", sender_id)).hello_to(to)
+    return Introduction(cluster_id, sender_id, directory_id, Endpoints.at(f"{sender_id}.test", sender_id)).hello_to(to)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,7 @@ def test_links_follow_the_voters_and_those_who_are_connected(wait_until: Any) ->
         assert linked(peers) == {2: ("two.test", 2), 3: ("three.test", 3)}
         peers.connected(hello(3))
         peers.connected(hello(4))
-        peers.set_voters(VOTERS.without(3).with_voter(Voter(2, "moved.test", 2, LOG_2)))
+        peers.set_voters(VOTERS.without(3).with_voter(Voter.at(2, "moved.test", 2, LOG_2)))
         assert linked(peers) == {2: ("moved.test", 2), 3: ("3.test", 3), 4: ("4.test", 4)}
         peers.connected(hello(4))
         peers.disconnected(hello(4))
@@ -233,9 +235,9 @@ def test_links_follow_the_voters_and_those_who_are_connected(wait_until: Any) ->
         assert linked(peers) == {2: ("moved.test", 2), 4: ("4.test", 4)}
         peers.disconnected(hello(4))
         assert linked(peers) == {2: ("moved.test", 2)}
-        assert peers.address_of(1) == ("one.test", 1)
-        assert peers.address_of(2) == ("moved.test", 2)
-        assert peers.address_of(9) == ("", 0)
+        assert peers.endpoints_of(1) == Endpoints.at("one.test", 1)
+        assert peers.endpoints_of(2) == Endpoints.at("moved.test", 2)
+        assert peers.endpoints_of(9) == Endpoints()
         await peers.stop()
         asked = len(names.asked)
         await asyncio.sleep(0.1)
@@ -252,8 +254,8 @@ def test_voter_that_is_connected_is_answered_where_it_says_that_it_listens() -> 
         assert linked(peers) == {2: ("two.test", 2), 3: ("3.test", 3)}, "2 has not the voter's log, 3's is not known"
         peers.connected(hello(2, LOG_2))
         assert linked(peers) == {2: ("2.test", 2), 3: ("3.test", 3)}
-        assert peers.address_of(2) == ("two.test", 2), "as the log says"
-        peers.set_voters(VOTERS.with_voter(Voter(2, "late.test", 2, LOG_2)))
+        assert peers.endpoints_of(2) == Endpoints.at("two.test", 2), "as the log says"
+        peers.set_voters(VOTERS.with_voter(Voter.at(2, "late.test", 2, LOG_2)))
         assert linked(peers)[2] == ("2.test", 2)
         for directory_id in (bytes(16), LOG_2):
             peers.disconnected(hello(2, directory_id))
@@ -274,12 +276,12 @@ def test_bootstrap_address_is_linked_until_it_is_a_known_controllers(wait_until:
             ask: Message = FollowRequest(1, 0, 0, 0)
             peers.send_to_configured(ask)
             await wait_until(lambda: two.kinds() == seven.kinds() == ["follow_request"])
-            peers.set_voters(VoterSet([Voter(2, "2.test", 2, LOG_2)]))
+            peers.set_voters(VoterSet([Voter.at(2, "2.test", 2, LOG_2)]))
             await wait_until(lambda: two.hellos[-1].receiver_id == 2)
             peers.send_to_configured(ask)
             await wait_until(lambda: len(seven.kinds()) == 2)
             assert two.kinds() == ["follow_request"]
-            peers.set_voters(VoterSet([Voter(2, "gone.test", 2, LOG_2)]))
+            peers.set_voters(VoterSet([Voter.at(2, "gone.test", 2, LOG_2)]))
             await wait_until(lambda: two.hellos[-1].receiver_id == ANY_RECEIVER)
             peers.send_to_configured(ask)
             await wait_until(lambda: len(two.kinds()) == 2)
@@ -292,7 +294,7 @@ def test_voter_is_called_where_the_file_and_where_the_log_says_until_both_say_th
     async def main() -> None:
         async with Listening(2) as two:
             names = Names(moved=two.port)
-            file = VoterSet([Voter(1, "one.test", 1), Voter(2, "moved.test", 2), Voter(3, "three.test", 3)])
+            file = VoterSet([Voter.at(1, "one.test", 1), Voter.at(2, "moved.test", 2), Voter.at(3, "three.test", 3)])
             peers = peers_of(names=names, configured=ConfiguredControllers(file))
             await wait_until(lambda: [h.receiver_id for h in two.hellos] == [2])
             assert {"two.test", "moved.test"} <= set(names.asked)
@@ -301,7 +303,7 @@ def test_voter_is_called_where_the_file_and_where_the_log_says_until_both_say_th
             await wait_until(lambda: two.kinds() == ["follow_request"])
             peers.connected(hello(2, LOG_2))
             assert named(peers) == {(2, ("moved.test", 2))}, "a stream that ends here would end the one that it caused"
-            peers.set_voters(VOTERS.with_voter(Voter(2, "moved.test", 2, LOG_2)))
+            peers.set_voters(VOTERS.with_voter(Voter.at(2, "moved.test", 2, LOG_2)))
             assert named(peers) == set()
             await peers.stop()
 
@@ -327,3 +329,26 @@ def linked(peers: Peers) -> dict[int, tuple[str, int]]:
 
 def named(peers: Peers) -> set[tuple[int, tuple[str, int]]]:
     return set(peers._configured_links)
+
+
+def test_controller_is_called_at_the_listener_with_the_name_of_the_first_one_here(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        both = Endpoints([ControllerEndpoint("two.test", 1, "OPEN"), ControllerEndpoint("two.test", 2, "TLS")])
+        voters = VoterSet([Voter(2, both, LOG_2), Voter.at(3, "three.test", 1, listener="OPEN")])
+        me = Introduction("c", 1, bytes(16), Endpoints.at("one.test", 2, "TLS"), "TLS")
+        arguments: dict[str, Any] = {"max_observers": 2, "leader_id": lambda: None, "resolve": Names()}
+        file = VoterSet([Voter.at(3, "three.test", 2, listener="TLS")])
+        peers = Peers(me, ConfiguredControllers(file), **arguments)
+        peers.set_voters(voters)
+        assert (linked(peers), named(peers)) == ({2: ("two.test", 2)}, {(3, ("three.test", 2))})
+        lacks = "cannot call controller 3 at OPEN://three.test:1: it has no listener TLS"
+        assert caplog.text.count(lacks) == 1
+        announced = Introduction("c", 3, b"", Endpoints([*both, *Endpoints.at("three.test", 2, "TLS")]), "OPEN")
+        peers.connected(announced.hello_to(1))
+        assert linked(peers) == {2: ("two.test", 2), 3: ("three.test", 2)}, "as it announces"
+        assert caplog.text.count(lacks) == 1
+        await peers.stop()
+
+    asyncio.run(main())

@@ -22,6 +22,7 @@ from raft_voter import (
 
 from tidelog_foundation.errors import ErrorCode
 from tidelog_quorum.raft.core.commands import Persist, ReadReady, RequestRefused, VoterChangeAccepted, VotersChanged
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.events import Proposed, Tick, UpdateVoterRequested
 from tidelog_quorum.raft.core.messages import AppendResponse, EntryKind, FollowRequest, VoteRequest, VoteResponse
 from tidelog_quorum.raft.core.replica import Follower
@@ -113,19 +114,19 @@ def test_leader_goes_by_the_first_directory_id_that_a_voter_says() -> None:
 
 # Addresses (KIP-853's UpdateRaftVoter).
 
-ELSEWHERE = ("elsewhere", 9)
+ELSEWHERE = Endpoints.at("elsewhere", 9)
 
 
-def with_address(voter_id: int, address: tuple[str, int]) -> VoterSet:
+def with_endpoints(voter_id: int, endpoints: Endpoints) -> VoterSet:
     known = KNOWN.get(voter_id)
     assert known is not None
-    return KNOWN.with_voter(replace(known, host=address[0], port=address[1]))
+    return KNOWN.with_voter(replace(known, endpoints=endpoints))
 
 
 def test_leader_updates_the_address_of_a_voter_that_says_another_one() -> None:
     tested = leading(voters=KNOWN, directory_id=ONE)
     tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, ELSEWHERE)
-    assert tested.of(VotersChanged) == [VotersChanged(with_address(3, ELSEWHERE), 2)]
+    assert tested.of(VotersChanged) == [VotersChanged(with_endpoints(3, ELSEWHERE), 2)]
     tested.sync()
     tested.receive(AppendResponse(3, 1, True, 2, 0, 0, 0), THREE, ELSEWHERE)
     assert (tested.raft.commit_index, tested.raft.log.last_index) == (2, 2), "it is right now, and counts as before"
@@ -136,7 +137,7 @@ def test_voter_that_cannot_be_reached_says_its_address_when_it_asks_for_the_log(
     contact_ms = tested.leadership.progress[3].contact_ms
     tested.now_ms += 10
     tested.receive(FollowRequest(3, 0, 0, 0), THREE, ELSEWHERE)
-    assert tested.of(VotersChanged) == [VotersChanged(with_address(3, ELSEWHERE), 2)]
+    assert tested.of(VotersChanged) == [VotersChanged(with_endpoints(3, ELSEWHERE), 2)]
     assert tested.leadership.progress[3].contact_ms == contact_ms, "it does not hear the leader yet"
 
 
@@ -146,7 +147,7 @@ def test_address_of_a_voter_is_only_what_its_own_log_says() -> None:
         tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), directory_id, ELSEWHERE)
         tested.receive(FollowRequest(3, 0, 0, 0), directory_id, ELSEWHERE)
     tested.receive(FollowRequest(4, 0, 0, 0), FOUR, ELSEWHERE)
-    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, KNOWN.address(3))
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, voter(3).endpoints)
     tested.receive(AppendResponse(2, 1, True, 1, 0, 0, 0), TWO)
     assert tested.raft.log.last_index == 1
 
@@ -154,14 +155,14 @@ def test_address_of_a_voter_is_only_what_its_own_log_says() -> None:
 def test_address_waits_for_the_change_before_and_the_latest_one_counts() -> None:
     tested = leading(voters=KNOWN, directory_id=ONE)
     tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, ELSEWHERE)
-    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, ("on its way", 1))
-    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, ("at last", 2))
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, Endpoints.at("on its way", 1))
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, Endpoints.at("at last", 2))
     assert tested.raft.log.last_index == 2
     remove(tested, 3)
     assert [r.code for r in tested.of(RequestRefused)] == [ErrorCode.INVALID_REQUEST]
     tested.sync()
     tested.ack(2, 2, directory_id=TWO)
-    assert tested.of(VotersChanged) == [VotersChanged(with_address(3, ("at last", 2)), 3)]
+    assert tested.of(VotersChanged) == [VotersChanged(with_endpoints(3, Endpoints.at("at last", 2)), 3)]
 
 
 def test_address_of_a_voter_that_is_removed_is_forgotten() -> None:
@@ -175,11 +176,11 @@ def test_address_of_a_voter_that_is_removed_is_forgotten() -> None:
 
 def test_leader_that_has_moved_updates_its_own_address() -> None:
     alone = VoterSet([voter(1, ONE)])
-    tested = TestedVoter(voters=alone, directory_id=ONE, address=ELSEWHERE)
+    tested = TestedVoter(voters=alone, directory_id=ONE, endpoints=ELSEWHERE)
     for _ in range(4):
         tested.wait(100)
         tested.sync()
-    assert tested.raft.voters.current == VoterSet([replace(voter(1, ONE), host="elsewhere", port=9)])
+    assert tested.raft.voters.current == VoterSet([replace(voter(1, ONE), endpoints=ELSEWHERE)])
     assert tested.raft.commit_index == tested.raft.log.last_index == 2
 
 
@@ -193,10 +194,10 @@ def update(tested: TestedVoter, moved: Voter, leader_epoch: int | None = None) -
 
 def test_operator_moves_a_voter_that_is_away_in_one_entry() -> None:
     tested = leading(voters=KNOWN, directory_id=ONE)
-    assert update(tested, Voter(3, *ELSEWHERE, THREE), leader_epoch=1) == []
-    assert tested.of(VotersChanged) == [VotersChanged(with_address(3, ELSEWHERE), 2)]
+    assert update(tested, Voter(3, ELSEWHERE, THREE), leader_epoch=1) == []
+    assert tested.of(VotersChanged) == [VotersChanged(with_endpoints(3, ELSEWHERE), 2)]
     assert tested.of(VoterChangeAccepted) == [VoterChangeAccepted(9, 2, 1)]
-    assert update(tested, Voter(2, *ELSEWHERE)) == [ErrorCode.REQUEST_TIMED_OUT], "the change before is not committed"
+    assert update(tested, Voter(2, ELSEWHERE)) == [ErrorCode.REQUEST_TIMED_OUT], "the change before is not committed"
     tested.sync()
     tested.ack(2, 2, directory_id=TWO)
     assert (tested.raft.commit_index, tested.raft.log.last_index) == (2, 2)
@@ -204,7 +205,7 @@ def test_operator_moves_a_voter_that_is_away_in_one_entry() -> None:
 
 def test_update_of_an_address_that_a_voter_has_changes_nothing_and_is_confirmed_by_a_majority() -> None:
     tested = leading(voters=KNOWN, directory_id=ONE)
-    assert update(tested, Voter(3, "host3", 9093, THREE)) == []
+    assert update(tested, Voter.at(3, "host3", 9093, THREE)) == []
     assert tested.of(ReadReady) == []
     tested.ack(2, 1, context=tested.leadership.reads.context, directory_id=TWO)
     assert tested.of(ReadReady) == [ReadReady(9, 1)]
@@ -214,10 +215,10 @@ def test_update_of_an_address_that_a_voter_has_changes_nothing_and_is_confirmed_
 @pytest.mark.parametrize(
     ("moved", "leader_epoch", "code"),
     [
-        (Voter(3, *ELSEWHERE, THREE), 0, ErrorCode.FENCED_LEADER_EPOCH),
-        (Voter(3, *ELSEWHERE, THREE), 2, ErrorCode.UNKNOWN_LEADER_EPOCH),
-        (Voter(3, *ELSEWHERE, b"another"), 1, ErrorCode.VOTER_NOT_FOUND),
-        (Voter(4, *ELSEWHERE, FOUR), 1, ErrorCode.VOTER_NOT_FOUND),
+        (Voter(3, ELSEWHERE, THREE), 0, ErrorCode.FENCED_LEADER_EPOCH),
+        (Voter(3, ELSEWHERE, THREE), 2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (Voter(3, ELSEWHERE, b"another"), 1, ErrorCode.VOTER_NOT_FOUND),
+        (Voter(4, ELSEWHERE, FOUR), 1, ErrorCode.VOTER_NOT_FOUND),
     ],
 )
 def test_update_of_an_address_is_refused_with_kafkas_error(moved: Voter, leader_epoch: int, code: ErrorCode) -> None:
@@ -227,14 +228,14 @@ def test_update_of_an_address_is_refused_with_kafkas_error(moved: Voter, leader_
 
 
 def test_update_of_an_address_needs_the_leader() -> None:
-    assert update(TestedVoter(), Voter(3, *ELSEWHERE)) == [ErrorCode.NOT_CONTROLLER]
+    assert update(TestedVoter(), Voter(3, ELSEWHERE)) == [ErrorCode.NOT_CONTROLLER]
 
 
 def test_update_does_not_contradict_a_voter_that_runs_and_announces_its_address() -> None:
     tested = leading(voters=KNOWN, directory_id=ONE)
-    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, KNOWN.address(3))
-    assert update(tested, Voter(3, *ELSEWHERE)) == [ErrorCode.INVALID_REQUEST]
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, voter(3).endpoints)
+    assert update(tested, Voter(3, ELSEWHERE)) == [ErrorCode.INVALID_REQUEST]
     for _ in range(12):
         tested.now_ms += 100
         tested.ack(2, 1, directory_id=TWO)
-    assert update(tested, Voter(3, *ELSEWHERE)) == [], "it is away"
+    assert update(tested, Voter(3, ELSEWHERE)) == [], "it is away"

@@ -20,7 +20,6 @@ from raft_voter import (
 )
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_quorum.raft.core.commands import (
     Commit,
     Persist,
@@ -30,6 +29,7 @@ from tidelog_quorum.raft.core.commands import (
     VoterChangeAccepted,
     VotersChanged,
 )
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.events import AddVoterRequested, Proposed, ReadRequested, Tick, TransferRequested
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import (
@@ -163,7 +163,7 @@ def test_observer_is_sent_the_log() -> None:
     tested = observed()
     assert [(to, m.prev_index, len(m.entries)) for to, m in tested.sent(AppendRequest)] == [(4, 0, 1)]
     tested.ack(4, 1, directory_id=FOUR)
-    _, observers = tested.leadership.replicas(2, 0, lambda _: Endpoint("h", 1))
+    _, observers = tested.leadership.replicas(2, 0, lambda _: Endpoints.at("h", 1))
     assert [(o.replica_id, o.log_end_offset) for o in observers] == [(4, 1)]
 
 

@@ -10,6 +10,7 @@ from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import QuorumReplica
 from tidelog_quorum.raft.core.commands import Commit, Persist, ProposalAccepted, ProposalRejected, Send
 from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.events import Persisted, Proposed, Tick
 from tidelog_quorum.raft.core.messages import AppendRequest, AppendResponse, Entry, EntryKind
 from tidelog_quorum.raft.core.progress import Probing, Replicating
@@ -351,12 +352,13 @@ def test_leader_describes_all_replicas() -> None:
     voter.now_ms += 30
     voter.ack(2, 1)
     voter.now_ms += 20
-    here = Endpoint("h", 1)
-    assert leader.replicas(1, voter.now_ms, lambda _: here) == (
+    here, endpoints = Endpoint("h", 1), Endpoints.at("h", 1)
+    everywhere = tuple(endpoints)
+    assert leader.replicas(1, voter.now_ms, lambda _: endpoints) == (
         (
-            QuorumReplica(1, 1, here, b"", 0, 0),
-            QuorumReplica(2, 1, here, b"", 20, 20),
-            QuorumReplica(3, 0, here, b"", -1, -1),
+            QuorumReplica(1, 1, here, b"", 0, 0, everywhere),
+            QuorumReplica(2, 1, here, b"", 20, 20, everywhere),
+            QuorumReplica(3, 0, here, b"", -1, -1, everywhere),
         ),
         (),
     )

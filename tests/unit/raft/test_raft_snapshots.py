@@ -30,7 +30,7 @@ from tidelog_quorum.raft.storage.snapshot_files import (
 )
 
 CONTENT = bytes(range(256)) * 40
-VOTERS = VoterSet([Voter(1, "localhost", 9093)])
+VOTERS = VoterSet([Voter.at(1, "localhost", 9093)])
 
 
 def never() -> bool:

@@ -149,7 +149,7 @@ def test_storage_names_the_index_when_an_entry_is_damaged(tmp_path: Path) -> Non
 
 
 def test_storage_keeps_the_voters_of_an_entry_and_names_the_index_when_they_cannot_be_read(tmp_path: Path) -> None:
-    voters = Entry(1, 1, EntryKind.VOTERS, voters=VoterSet([Voter(1, "a", 9093), Voter(2, "b", 9093, bytes(16))]))
+    voters = Entry(1, 1, EntryKind.VOTERS, voters=VoterSet([Voter.at(1, "a", 9093), Voter.at(2, "b", 9093, bytes(16))]))
     storage, _ = open_storage(tmp_path, "c", 1)
     storage.write([Persist(1, HardState(1), None, (voters,))])
     storage.close()

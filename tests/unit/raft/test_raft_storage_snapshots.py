@@ -20,7 +20,7 @@ from tidelog_quorum.raft.storage.raft_storage import RaftStorage, Write, Written
 from tidelog_quorum.raft.storage.snapshot_files import snapshot_path, write_snapshot
 from tidelog_quorum.raft.storage.stored_log import StoredState
 
-VOTERS = VoterSet([Voter(1, "localhost", 9093, bytes(range(16))), Voter(2, "localhost", 9094)])
+VOTERS = VoterSet([Voter.at(1, "localhost", 9093, bytes(range(16))), Voter.at(2, "localhost", 9094)])
 DIRECTORY_ID = bytes(16)
 
 

@@ -19,7 +19,7 @@ from tidelog_quorum.raft.storage.stored_log import StoredState
 from tidelog_quorum.raft.storage.writer import StorageWriter
 
 MIB = 1024 * 1024
-SNAPSHOT = Snapshot(9, 1, VoterSet([Voter(1, "h", 1)]), 1024 * MIB, 0)
+SNAPSHOT = Snapshot(9, 1, VoterSet([Voter.at(1, "h", 1)]), 1024 * MIB, 0)
 
 
 class SlowStorage:

@@ -32,7 +32,7 @@ from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.storage.raft_storage import open_storage
 
 TOPIC_ID = TopicId(bytes(range(16)))
-VOTERS = VoterSet([Voter(1, "a", 1, b"d" * 16), Voter(2, "b", 2)])
+VOTERS = VoterSet([Voter.at(1, "a", 1, b"d" * 16), Voter.at(2, "b", 2)])
 
 
 def dump(path: Path, *options: str) -> Result:

@@ -1,7 +1,7 @@
 """DescribeQuorum, changes of the voters, UnregisterBroker and UpdateFeatures, forwarded to the leading controller.
 
-Kafka's controllers send UpdateRaftVoter to each other. Here a controller announces its address whenever it connects to
-another one, so the request is for operators and programs that move a controller while it is down.
+Kafka's controllers send UpdateRaftVoter to each other. Here a controller announces its addresses whenever it connects
+to another one, so the request is for operators and programs that move a controller while it is down.
 
 Kafka's log end offset and high watermark are one after the last record; the controllers' are the last record.
 """
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidelog_foundation.config.endpoints import MAX_CONTROLLER_LISTENERS
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests import cluster, features
 from tidelog_foundation.requests import quorum as requests
-from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.addresses import ControllerEndpoint, Endpoint
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages import quorum as wire
@@ -22,7 +23,6 @@ from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 from tidelog_quorum.metadata.image import MetadataImage
 
-_MAX_NAMED = 5
 _KRAFT_VERSION = 1
 """The level of ``kraft.version`` that allows changes of the voters (KIP-853)."""
 
@@ -48,7 +48,7 @@ async def describe_quorum(
     state.observers += _brokers(quorum, node.context.metadata.image, node.context.clock.wall_ms())
     name = node.context.controller_listener
     controllers = [
-        wire.QuorumNode(v.replica_id, [wire.QuorumListener(name, v.endpoint.host, v.endpoint.port)])
+        wire.QuorumNode(v.replica_id, [wire.QuorumListener(e.name or name, e.host, e.port) for e in _endpoints_of(v)])
         for v in quorum.voters
     ]
     return wire.DescribeQuorumResponse(
@@ -62,13 +62,12 @@ async def add_raft_voter(
     """Make a controller that follows the metadata log a voter (KIP-853)."""
     try:
         _check_cluster(node, request.cluster_id)
-        listener = _listener_of(request, node.context.controller_listener)
         await handlers.change_quorum(
             node.context,
             requests.AddRaftVoterRequest(
                 voter_id=request.voter_id,
                 directory_id=_directory(request.voter_directory_id),
-                endpoint=Endpoint(listener.host, listener.port),
+                endpoints=_endpoints(request),
                 timeout_ms=request.timeout_ms,
             ),
         )
@@ -95,13 +94,13 @@ async def remove_raft_voter(
 async def update_raft_voter(
     node: KafkaNode, request: wire.UpdateRaftVoterRequest, caller: Caller
 ) -> wire.UpdateRaftVoterResponse:
-    """Change a controller's address (KIP-853). Every answer names the leading controller if known."""
+    """Replace a controller's addresses (KIP-853). Every answer names the leading controller if known."""
     leader = wire.CurrentLeader()
     try:
         _check_cluster(node, request.cluster_id)
         quorum = await handlers.forward(node.context, requests.DescribeQuorumRequest())
         leader = _leader(quorum)
-        await handlers.change_quorum(node.context, _update(request, node.context.controller_listener))
+        await handlers.change_quorum(node.context, _update(request))
     except TidelogError as error:
         return wire.UpdateRaftVoterResponse(error_code=error.code.code, current_leader=leader)
     return wire.UpdateRaftVoterResponse(current_leader=leader)
@@ -139,7 +138,7 @@ def _check_cluster(node: KafkaNode, cluster_id: str | None) -> None:
         raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
 
 
-def _update(request: wire.UpdateRaftVoterRequest, listener_name: str) -> requests.UpdateRaftVoterRequest:
+def _update(request: wire.UpdateRaftVoterRequest) -> requests.UpdateRaftVoterRequest:
     feature = request.k_raft_version_feature
     if not any(request.voter_directory_id):
         raise error_for(ErrorCode.INVALID_REQUEST, f"controller {request.voter_id} has no directory id")
@@ -147,11 +146,10 @@ def _update(request: wire.UpdateRaftVoterRequest, listener_name: str) -> request
         levels = f"{feature.min_supported_version} to {feature.max_supported_version}"
         text = f"controller {request.voter_id} supports kraft.version {levels}, and not {_KRAFT_VERSION}"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
-    listener = _listener_of(request, listener_name)
     return requests.UpdateRaftVoterRequest(
         voter_id=request.voter_id,
         directory_id=request.voter_directory_id,
-        endpoint=Endpoint(listener.host, listener.port),
+        endpoints=_endpoints(request),
         leader_epoch=request.current_leader_epoch,
     )
 
@@ -162,14 +160,23 @@ def _leader(quorum: requests.DescribeQuorumResponse) -> wire.CurrentLeader:
     return wire.CurrentLeader(quorum.leader_id, quorum.leader_epoch, endpoint.host, endpoint.port)
 
 
-def _listener_of(request: wire.AddRaftVoterRequest | wire.UpdateRaftVoterRequest, name: str) -> wire.QuorumListener:
-    """Return the controller's listener. A controller has only one, whatever its name in the request."""
-    named = [listener for listener in request.listeners if listener.name == name] or request.listeners
-    if len(named) != 1:
-        names = ", ".join(listener.name for listener in request.listeners[:_MAX_NAMED]) or "none"
-        text = f"controller {request.voter_id} has one listener, {name}; the request has {names}"
-        raise error_for(ErrorCode.INVALID_REQUEST, text)
-    return named[0]
+def _endpoints(request: wire.AddRaftVoterRequest | wire.UpdateRaftVoterRequest) -> tuple[ControllerEndpoint, ...]:
+    """Return the controller's addresses, with the names of listeners in capitals, as controllers have them.
+
+    One more than a controller can have is enough to refuse the request.
+
+    Raises:
+        TidelogError: INVALID_REQUEST, there is none.
+    """
+    if not request.listeners:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"controller {request.voter_id} has no listener in the request")
+    named = request.listeners[: MAX_CONTROLLER_LISTENERS + 1]
+    return tuple(ControllerEndpoint(x.host, x.port, x.name.upper()) for x in named)
+
+
+def _endpoints_of(replica: requests.QuorumReplica) -> tuple[ControllerEndpoint, ...]:
+    """Return a controller's addresses; a leader of an earlier version names only one."""
+    return replica.endpoints or (ControllerEndpoint(replica.endpoint.host, replica.endpoint.port),)
 
 
 def _directory(directory_id: bytes) -> bytes:

@@ -126,7 +126,8 @@ def _lead(replica: Replica) -> None:
         replica.voters,
         replica.config,
         replica.now_ms,
-        replica.address,
+        replica.endpoints,
+        replica.listener,
     )
     replica.append(messages.EntryKind.NO_OP)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.messages import Message, Snapshot
 from tidelog_quorum.raft.core.voters import Voter
 
@@ -17,13 +18,13 @@ class Tick:
 class MessageReceived:
     """Another replica's message has arrived. It may be late, duplicated or out of order.
 
-    ``directory_id`` is the sender's, from its hello; empty if unknown. ``address`` is the host and port at which the
-    sender listens, by its hello.
+    ``directory_id`` is the sender's, from its hello; empty if unknown. ``endpoints`` are the addresses of the
+    sender's listeners, by its hello.
     """
 
     message: Message
     directory_id: bytes = b""
-    address: tuple[str, int] | None = None
+    endpoints: Endpoints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class RemoveVoterRequested:
 
 @dataclass(frozen=True, slots=True)
 class UpdateVoterRequested:
-    """An operator changes the address of a voter; ``leader_epoch`` None and an empty directory id match any."""
+    """An operator replaces the addresses of a voter; ``leader_epoch`` None and an empty directory id match any."""
 
     request_id: int
     voter: Voter

@@ -20,6 +20,7 @@ from tidelog_foundation.requests.quorum import QuorumReplica
 from tidelog_quorum.raft.core import messages
 from tidelog_quorum.raft.core.commands import Send, SendSnapshot
 from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 from tidelog_quorum.raft.core.log import RaftLog
 from tidelog_quorum.raft.core.progress import Progress, Replicating, SendingSnapshot, VoterCatchUp
 from tidelog_quorum.raft.core.voters import VoterHistory
@@ -33,9 +34,9 @@ class Leadership:
 
     ``start_index`` is the index of the term's no-op: once it is committed, the leader knows the commit index.
     ``progress`` has all other voters, and the observers. ``catch_up`` is the replica that is to become a voter.
-    ``moved`` has the new addresses of voters whose address in the set in force is outdated. ``lacks_directories`` is
+    ``moved`` has the new addresses of voters whose addresses in the set in force are outdated. ``lacks_directories`` is
     True if the set in force lacks the directory id of a voter. ``_announced`` has the addresses that voters in force
-    have announced in this term.
+    have announced in this term. ``_listener`` names the listener at which this leader calls others.
     """
 
     def __init__(
@@ -47,18 +48,20 @@ class Leadership:
         voters: VoterHistory,
         config: RaftConfig,
         now_ms: int,
-        address: tuple[str, int] | None = None,
+        endpoints: Endpoints | None = None,
+        listener: str = ANY_LISTENER,
     ) -> None:
         self.start_index = log.last_index + 1
         self.reads = ReadQueue()
         self.next_heartbeat_ms = now_ms + config.heartbeat_interval_ms
         self.progress: dict[int, Progress] = {}
         self.catch_up: VoterCatchUp | None = None
-        self.moved: dict[int, tuple[str, int]] = {}
-        self._announced: dict[int, tuple[str, int]] = {}
+        self.moved: dict[int, Endpoints] = {}
+        self._announced: dict[int, Endpoints] = {}
         self._node_id = node_id
         self._directory_id = directory_id
-        self._address = address
+        self._endpoints = endpoints
+        self._listener = listener
         self._term = term
         self._log = log
         self._voters = voters
@@ -96,23 +99,33 @@ class Leadership:
                 self.progress[voter.voter_id] = Progress(self._log.last_index + 1, now_ms, voter.directory_id)
         self._voting = [progress for peer, progress in self.progress.items() if peer in voters]
         self.lacks_directories = any(not voter.directory_id for voter in voters)
-        self.moved = {i: address for i, address in self.moved.items() if voters.address(i) not in (None, address)}
-        self._announced = {i: address for i, address in self._announced.items() if i in voters}
-        self.note_address(self._node_id, self._directory_id, self._address)
+        current = {voter.voter_id: voter.endpoints for voter in voters}
+        self.moved = {i: endpoints for i, endpoints in self.moved.items() if current.get(i) not in (None, endpoints)}
+        self._announced = {i: endpoints for i, endpoints in self._announced.items() if i in voters}
+        self.note_endpoints(self._node_id, self._directory_id, self._endpoints)
 
-    def note_address(self, sender_id: int, directory_id: bytes, address: tuple[str, int] | None) -> None:
-        """Record a voter's address. Only the voter's own log counts, which its directory id identifies."""
+    def note_endpoints(self, sender_id: int, directory_id: bytes, endpoints: Endpoints | None) -> None:
+        """Record a voter's addresses. Only the voter's own log counts, which its directory id identifies.
+
+        Ignore them if the leader could not call the voter any more (Kafka's UpdateVoterHandler, step 5).
+        """
         voter = self._voters.current.get(sender_id)
-        if voter is None or address is None or not directory_id or voter.directory_id != directory_id:
+        if voter is None or endpoints is None or not directory_id or voter.directory_id != directory_id:
             return
-        self._announced[sender_id] = address
-        if (voter.host, voter.port) == address:
+        if not self.reaches(endpoints):
+            return
+        self._announced[sender_id] = endpoints
+        if voter.endpoints == endpoints:
             self.moved.pop(sender_id, None)
         else:
-            self.moved[sender_id] = address
+            self.moved[sender_id] = endpoints
 
-    def announced_address(self, voter_id: int, now_ms: int) -> tuple[str, int] | None:
-        """Return the address that a voter announces; None if it has announced none or was not heard from lately."""
+    def reaches(self, endpoints: Endpoints) -> bool:
+        """Return whether the endpoints have an address of the listener at which this leader calls others."""
+        return endpoints.address(self._listener) is not None
+
+    def announced_endpoints(self, voter_id: int, now_ms: int) -> Endpoints | None:
+        """Return the addresses that a voter announces; None if it has announced none or was not heard from lately."""
         progress = self.progress.get(voter_id)
         if progress is not None and now_ms - progress.contact_ms >= self._config.election_timeout_ms:
             return None
@@ -222,19 +235,25 @@ class Leadership:
                 yield self._append(peer, progress, (), commit_index)
 
     def replicas(
-        self, durable_index: int, now_ms: int, endpoint_of: Callable[[int], Endpoint]
+        self, durable_index: int, now_ms: int, endpoints_of: Callable[[int], Endpoints]
     ) -> tuple[tuple[QuorumReplica, ...], tuple[QuorumReplica, ...]]:
         """Return the state of the voters and of the observers, each with this replica if it is one, ordered by id."""
         me = self._node_id
-        states = {me: QuorumReplica(me, durable_index, endpoint_of(me), self._directory_id, 0, 0)}
+        endpoints = {i: endpoints_of(i) for i in (me, *self.progress)}
+        states = {
+            me: QuorumReplica(
+                me, durable_index, self._endpoint(endpoints[me]), self._directory_id, 0, 0, tuple(endpoints[me])
+            )
+        }
         for peer, progress in self.progress.items():
             states[peer] = QuorumReplica(
                 replica_id=peer,
                 log_end_offset=progress.match_index,
-                endpoint=endpoint_of(peer),
+                endpoint=self._endpoint(endpoints[peer]),
                 directory_id=progress.directory_id,
                 last_fetch_age_ms=_age_ms(progress.contact_ms if progress.has_answered else None, now_ms),
                 last_caught_up_age_ms=_age_ms(progress.caught_up_ms, now_ms),
+                endpoints=tuple(endpoints[peer]),
             )
         voters: list[QuorumReplica] = []
         observers: list[QuorumReplica] = []
@@ -242,6 +261,9 @@ class Leadership:
             has_vote = self._has_vote if replica_id == me else replica_id in self._voters.current
             (voters if has_vote else observers).append(states[replica_id])
         return tuple(voters), tuple(observers)
+
+    def _endpoint(self, endpoints: Endpoints) -> Endpoint:
+        return Endpoint(*endpoints.address(self._listener) or ("", 0))
 
     def check_invariants(self) -> None:
         """Assert the invariants of every replica's progress, and that exactly the voters count."""

@@ -10,10 +10,15 @@
   up-to-date voter to take over, and follows (thesis 4.2.2).
 - The leader adds directory ids that the set lacks when it learns them, in a separate change. The ids of the voters do
   not change, so the majorities do not either.
-- It also updates the address of a voter that announces another one, with the voter's directory id (KIP-853's
-  UpdateRaftVoter). A voter that has become unreachable announces its address when it asks for the log. This requires a
-  leader, and so a majority of the other voters. An operator may change the address instead, unless the voter is in
-  contact and announces another one.
+- A voter has an address for each of its listeners, by name. A replica calls the others at the listener with the name
+  of its own first one, so replicas whose first listeners differ need both names on every voter.
+- The leader replaces the addresses of a voter that announces other ones, with the voter's directory id (KIP-853's
+  UpdateRaftVoter). A voter that has become unreachable announces its addresses when it asks for the log. This requires
+  a leader, and so a majority of the other voters. An operator may change the addresses instead, unless the voter is in
+  contact and announces other ones.
+- The leader adds no addresses, and accepts none, without the listener at which it calls others itself. A voter that
+  closes a listener too early thus stays in the set as it was.
+- An address without a listener's name serves for every name. The leader replaces it when the voter announces its own.
 """
 
 from __future__ import annotations
@@ -55,9 +60,9 @@ def on_remove_requested(replica: Replica, leader: Leadership, event: RemoveVoter
 
 
 def on_update_requested(replica: Replica, leader: Leadership, event: UpdateVoterRequested) -> Refusal | None:
-    """Change the address of a voter, with the checks and errors of Kafka's UpdateVoterHandler (KIP-853).
+    """Replace the addresses of a voter, with the checks and errors of Kafka's UpdateVoterHandler (KIP-853).
 
-    Return the reason if that is not possible. A change to the current address is confirmed like a read, so that a
+    Return the reason if that is not possible. A change to the current addresses is confirmed like a read, so that a
     replaced leader does not confirm it.
     """
     refusal = _refusal_of_epoch(replica, event.leader_epoch) or _refusal_of_update(replica, leader, event.voter)
@@ -66,11 +71,10 @@ def on_update_requested(replica: Replica, leader: Leadership, event: UpdateVoter
     voters, new = replica.voters.current, event.voter
     known = voters.get(new.voter_id)
     assert known is not None, (new, voters)
-    if (known.host, known.port) == (new.host, new.port):
+    if known.endpoints.agrees_with(new.endpoints):
         leader.reads.add(event.request_id, replica.commit_index)
     else:
-        moved = replace(known, host=new.host, port=new.port)
-        _change(replica, leader, event.request_id, voters.with_voter(moved))
+        _change(replica, leader, event.request_id, voters.with_voter(replace(known, endpoints=new.endpoints)))
     return None
 
 
@@ -107,7 +111,7 @@ def _refusal_of_voter(replica: Replica, leader: Leadership, voter: Voter) -> Ref
     if voter.directory_id and progress.directory_id and voter.directory_id != progress.directory_id:
         known, wanted = progress.directory_id.hex(), voter.directory_id.hex()
         return ErrorCode.INVALID_VOTER_KEY, f"replica {voter.voter_id} has directory id {known}, not {wanted}"
-    return None
+    return _refusal_of_endpoints(replica, leader, voter)
 
 
 def _refusal_of_removal(replica: Replica, event: RemoveVoterRequested) -> Refusal | None:
@@ -141,12 +145,18 @@ def _refusal_of_update(replica: Replica, leader: Leadership, new: Voter) -> Refu
             ErrorCode.VOTER_NOT_FOUND,
             f"replica {new.voter_id}{directory} is not among the voters {list(voters.ids)}",
         )
-    announced = leader.announced_address(new.voter_id, replica.now_ms)
-    if announced not in (None, (new.host, new.port)):
-        host, port = announced
-        text = f"voter {new.voter_id} is running and announces the address {host}:{port}, not {new.host}:{new.port}"
+    announced = leader.announced_endpoints(new.voter_id, replica.now_ms)
+    if announced is not None and not announced.agrees_with(new.endpoints):
+        text = f"voter {new.voter_id} is running and announces the address {announced}, not {new.endpoints}"
         return ErrorCode.INVALID_REQUEST, text
-    return None
+    return _refusal_of_endpoints(replica, leader, new)
+
+
+def _refusal_of_endpoints(replica: Replica, leader: Leadership, voter: Voter) -> Refusal | None:
+    if leader.reaches(voter.endpoints):
+        return None
+    text = f"replica {voter.voter_id} has no address of listener {replica.listener}, only {voter.endpoints}"
+    return ErrorCode.INVALID_REQUEST, text
 
 
 def _change(replica: Replica, leader: Leadership, request_id: int, voters: VoterSet) -> None:
@@ -185,10 +195,10 @@ def _fill_in_directories(replica: Replica, leader: Leadership) -> None:
 
 def _update_addresses(replica: Replica, leader: Leadership) -> None:
     voters = replica.voters.current
-    for voter_id, (host, port) in leader.moved.items():
+    for voter_id, endpoints in leader.moved.items():
         voter = voters.get(voter_id)
         assert voter is not None, (voter_id, voters)
-        voters = voters.with_voter(replace(voter, host=host, port=port))
+        voters = voters.with_voter(replace(voter, endpoints=endpoints))
     replica.append_voters(leader, voters)
 
 

@@ -43,7 +43,9 @@ class Entry:
     @property
     def size(self) -> int:
         """The bytes that the entry takes of a limit, about."""
-        return len(self.payload) if self.voters is None else _VOTER_BYTES * len(self.voters)
+        if self.voters is None:
+            return len(self.payload)
+        return sum(_VOTER_BYTES * max(1, len(voter.endpoints)) for voter in self.voters)
 
 
 @dataclass(frozen=True, slots=True)

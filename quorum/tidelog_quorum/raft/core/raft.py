@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode
-from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_quorum.raft.core import commands, election, events, membership, reception, snapshots, transfer
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import EntryKind, HardState
 from tidelog_quorum.raft.core.replica import Candidate, Replica
@@ -26,11 +26,11 @@ class Raft(Replica):
     """One replica, from the start of its process to its end. Its state is for reading; only :meth:`step` changes it.
 
     ``voters`` is the configured first set; a later one in the log or a snapshot replaces it. A replica that is not in
-    the set follows without a vote. ``address`` is the replica's current address. ``hard_state``, ``snapshot`` and
-    ``entries`` are the content of the disk, and ``log_start`` is the index and term of the entry before the first one:
-    with a snapshot the entries reach at least up to its end, or there are none. ``random`` spreads the election
-    timeouts. All calls come from one thread; ``now_ms`` never decreases (an earlier time counts as the latest one
-    seen).
+    the set follows without a vote. ``endpoints`` are the replica's current addresses, and ``listener`` names the one by
+    which it calls others. ``hard_state``, ``snapshot`` and ``entries`` are the content of the disk, and ``log_start``
+    is the index and term of the entry before the first one: with a snapshot the entries reach at least up to its end,
+    or there are none. ``random`` spreads the election timeouts. All calls come from one thread; ``now_ms`` never
+    decreases (an earlier time counts as the latest one seen).
     """
 
     @property
@@ -59,8 +59,8 @@ class Raft(Replica):
                 return [self._on_proposed(event)]
             case events.Tick():
                 self._on_tick()
-            case events.MessageReceived(message, directory_id, address):
-                reception.on_message(self, message, directory_id, address)
+            case events.MessageReceived(message, directory_id, endpoints):
+                reception.on_message(self, message, directory_id, endpoints)
             case events.Persisted(sequence):
                 self._on_persisted(sequence)
             case events.ReadRequested(request_id):
@@ -77,10 +77,10 @@ class Raft(Replica):
             membership.advance(self, self.role)
         return self._take_commands()
 
-    def describe(self, now_ms: int, endpoint_of: Callable[[int], Endpoint]) -> DescribeQuorumResponse:
+    def describe(self, now_ms: int, endpoints_of: Callable[[int], Endpoints]) -> DescribeQuorumResponse:
         """Describe the quorum as its leader."""
         assert isinstance(self.role, Leadership), self.role
-        voters, observers = self.role.replicas(self.durability.last_index, now_ms, endpoint_of)
+        voters, observers = self.role.replicas(self.durability.last_index, now_ms, endpoints_of)
         return DescribeQuorumResponse(
             leader_id=self.node_id,
             leader_epoch=self.term,

@@ -13,18 +13,17 @@ from __future__ import annotations
 from typing import assert_never
 
 from tidelog_quorum.raft.core import election, follower, messages, snapshots
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.replica import Replica
 
 
-def on_message(
-    replica: Replica, message: messages.Message, directory_id: bytes, address: tuple[str, int] | None
-) -> None:
-    """Dispatch another replica's message; ``directory_id`` and ``address`` are the sender's."""
+def on_message(replica: Replica, message: messages.Message, directory_id: bytes, endpoints: Endpoints | None) -> None:
+    """Dispatch another replica's message; ``directory_id`` and ``endpoints`` are the sender's."""
     if message.sender_id == replica.node_id:
         return
     if isinstance(replica.role, Leadership):
-        replica.role.note_address(message.sender_id, directory_id, address)
+        replica.role.note_endpoints(message.sender_id, directory_id, endpoints)
     match message:
         case messages.AppendRequest():
             _adopt(replica, message.term)

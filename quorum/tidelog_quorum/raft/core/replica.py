@@ -14,6 +14,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.commands import Command, LeaderChanged, ReadFailed, RequestRefused, Send, VotersChanged
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.durability import Durability
+from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.log import RaftLog
 from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState, Message, Snapshot, SnapshotRequest
@@ -106,7 +107,8 @@ class Replica:
         random: RandomSource,
         *,
         directory_id: bytes = b"",
-        address: tuple[str, int] | None = None,
+        endpoints: Endpoints | None = None,
+        listener: str = ANY_LISTENER,
         hard_state: HardState | None = None,
         snapshot: Snapshot | None = None,
         entries: Sequence[Entry] = (),
@@ -119,7 +121,8 @@ class Replica:
         assert log.matches(*end), (snapshot, log_start)
         self.node_id = node_id
         self.directory_id = directory_id
-        self.address = address
+        self.endpoints = endpoints
+        self.listener = listener
         self.config = config
         self.hard_state = hard_state or HardState()
         self.snapshot = snapshot

@@ -6,19 +6,25 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
+
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A voter and its address.
+    """A voter and its addresses, one per listener.
 
     ``directory_id`` distinguishes its log from a new one with the same id, for example after the loss of its disk: a
     replica that has forgotten its votes is no longer the voter. Empty until the voter announces it.
     """
 
     voter_id: int
-    host: str
-    port: int
+    endpoints: Endpoints
     directory_id: bytes = b""
+
+    @classmethod
+    def at(cls, voter_id: int, host: str, port: int, directory_id: bytes = b"", listener: str = ANY_LISTENER) -> Voter:
+        """Return a voter with one address."""
+        return cls(voter_id, Endpoints.at(host, port, listener), directory_id)
 
 
 class VoterSet:
@@ -38,10 +44,10 @@ class VoterSet:
         """Return a voter, or None."""
         return self._voters.get(voter_id)
 
-    def address(self, voter_id: int) -> tuple[str, int] | None:
-        """Return a voter's address; None if the id is not a voter's."""
+    def address(self, voter_id: int, listener: str = ANY_LISTENER) -> tuple[str, int] | None:
+        """Return the address of a voter's listener; None if it has none, or the id is not a voter's."""
         voter = self._voters.get(voter_id)
-        return None if voter is None else (voter.host, voter.port)
+        return None if voter is None else voter.endpoints.address(listener)
 
     def is_voter(self, voter_id: int, directory_id: bytes) -> bool:
         """Return whether a replica with this log is a voter; an unknown directory id on either side matches any."""

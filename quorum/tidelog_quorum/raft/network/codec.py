@@ -16,12 +16,13 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core import messages
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.storage.log_format import DIRECTORY_ID_SIZE
-from tidelog_quorum.raft.voters_record import encode_voters, voters_from_message, voters_to_message
+from tidelog_quorum.raft.voters_record import encode_voters, has_valid_endpoints, voters_from_message, voters_to_message
 
 MAX_ENTRY_BYTES = 32 * 1024 * 1024
 """The maximum payload of an entry, also for proposals."""
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
 _MAX_VOTERS = 1_000
+_MAX_SHOWN = 100
 _MAX_SNAPSHOT_BYTES = 1 << 40
 _KINDS = {int(kind): kind for kind in messages.EntryKind}
 
@@ -184,12 +185,13 @@ def _checked_voters(frame: pb.RaftMessage, message: pb.VotersRecord) -> VoterSet
     ids = [voter.voter_id for voter in message.voters]
     if not 0 < len(ids) <= _MAX_VOTERS or len(voters) < len(ids) or min(ids) < 0:
         raise _invalid(frame, f"has {len(ids)} voters with the ids {ids[:10]}")
-    for voter in voters:
-        if len(voter.directory_id) not in (0, DIRECTORY_ID_SIZE) or not 0 <= voter.port <= 65_535:
-            raise _invalid(
-                frame,
-                f"has an invalid voter {voter.voter_id}: directory id {voter.directory_id.hex()!r}, port {voter.port}",
-            )
+    for voter in message.voters:
+        if len(voter.directory_id) not in (0, DIRECTORY_ID_SIZE):
+            text = f"has an invalid voter {voter.voter_id}: directory id {voter.directory_id.hex()!r}"
+            raise _invalid(frame, text)
+        if not has_valid_endpoints(voter.endpoints):
+            addresses = [f"{e.name}://{e.host}:{e.port}"[:_MAX_SHOWN] for e in voter.endpoints[:_MAX_SHOWN]]
+            raise _invalid(frame, f"has an invalid voter {voter.voter_id}: addresses {addresses}")
     return voters
 
 

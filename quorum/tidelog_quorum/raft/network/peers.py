@@ -1,10 +1,10 @@
 """The other controllers: outgoing links, admission of incoming streams, and the hello that both sides exchange.
 
 There is a link to every voter, and one back to every replica without a vote while it is connected. Links to voters
-follow the voter set. A voter that is connected, with the metadata log that has the vote, is answered at the address
-that it announces: it may have moved, and a replica that has yet to learn so from the log must be able to answer the
-sender of the log. While a voter's directory id is unknown, as from a controller's own file, any log with its id is
-accepted.
+follow the voter set. A controller calls others at the listener with the name of its own first one. A voter that is
+connected, with the metadata log that has the vote, is answered at the address that it announces for that listener: it
+may have moved, and a replica that has yet to learn so from the log must be able to answer the sender of the log. While
+a voter's directory id is unknown, as from a controller's own file, any log with its id is accepted.
 
 The voter set may name addresses that nobody uses any more: any number of controllers may have moved since it was
 written. So a controller also connects to each address in its own file (see ``ConfiguredControllers``), until the voter
@@ -12,56 +12,64 @@ set names the same one. Both addresses are tried at the same time, and the hello
 takes precedence. Two controllers find each other if the file or the log of one has the other's current address, because
 the called one calls back. The leader then writes the new addresses to the log.
 
-Each controller sends a hello with its cluster, id, directory id and address. A controller of another cluster, one that
-is not the intended receiver, and one that started a new metadata log under a voter's id get an error that says so.
+Each controller sends a hello with its cluster, id, directory id and addresses. A controller of another cluster, one
+that is not the intended receiver, and one that started a new metadata log under a voter's id get an error that says so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport.channels import OPEN, ChannelSecurity
+from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 from tidelog_quorum.raft.core.messages import Message
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.network.links import PeerLink, Resolve
 from tidelog_quorum.raft.storage.log_format import DIRECTORY_ID_SIZE
+from tidelog_quorum.raft.voters_record import endpoints_from_message, endpoints_to_message, has_valid_endpoints
+
+logger = logging.getLogger(__name__)
 
 ANY_RECEIVER = -1
 """The receiver in a hello to a bootstrap address, whose id is unknown."""
-_MAX_HOST_LENGTH = 255
-_MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """A controller's cluster, ids and address, which its hello announces."""
+    """A controller's cluster, ids and addresses, which its hello announces; ``listener`` names its first listener."""
 
     cluster_id: str
     node_id: int
     directory_id: bytes
-    address: tuple[str, int]
+    endpoints: Endpoints
+    listener: str = ANY_LISTENER
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """The address of the first listener."""
+        return self.endpoints.address(self.listener)
 
     def hello_to(self, receiver_id: int) -> pb.RaftHello:
         """Return the first message of a stream, or the answer to it."""
-        host, port = self.address
         return pb.RaftHello(
             cluster_id=self.cluster_id,
             sender_id=self.node_id,
             receiver_id=receiver_id,
             sender_directory_id=self.directory_id,
-            sender_endpoint=common_pb2.Endpoint(host=host, port=port),
+            sender_endpoints=endpoints_to_message(self.endpoints),
         )
 
 
-def address_in(hello: pb.RaftHello) -> tuple[str, int] | None:
-    """Return the address that the sender announces; None if it is invalid."""
-    host, port = hello.sender_endpoint.host, hello.sender_endpoint.port
-    return (host, port) if 0 < len(host) <= _MAX_HOST_LENGTH and 0 < port <= _MAX_PORT else None
+def endpoints_in(hello: pb.RaftHello) -> Endpoints | None:
+    """Return the addresses that the sender announces; None if there is none, or one is invalid."""
+    if not has_valid_endpoints(hello.sender_endpoints):
+        return None
+    return endpoints_from_message(hello.sender_endpoints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,8 @@ class ConfiguredControllers:
 
     def others(self, me: Introduction) -> list[tuple[int, tuple[str, int]]]:
         """Return the id, or :data:`ANY_RECEIVER`, and address of each controller except the caller."""
-        found = [(v.voter_id, (v.host, v.port)) for v in self.voters if v.voter_id != me.node_id]
+        named = [(v.voter_id, v.endpoints.address(me.listener)) for v in self.voters if v.voter_id != me.node_id]
+        found = [(voter_id, address) for voter_id, address in named if address is not None]
         found += [(ANY_RECEIVER, address) for address in self.bootstrap if address != me.address]
         return list(dict.fromkeys(found))
 
@@ -82,7 +91,7 @@ class ConfiguredControllers:
 class _Caller:
     """A controller that has ``streams`` open to this one; the other fields are from its last hello."""
 
-    address: tuple[str, int]
+    endpoints: Endpoints
     directory_id: bytes
     streams: int
 
@@ -110,6 +119,7 @@ class Peers:
         self._callers: dict[int, _Caller] = {}
         self._configured_links: dict[tuple[int, tuple[str, int]], PeerLink] = {}
         self._bootstrap_answers: dict[tuple[str, int], tuple[int, tuple[str, int] | None]] = {}
+        self._unreachable: dict[int, Endpoints] = {}
         self._tasks: dict[PeerLink, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -129,14 +139,14 @@ class Peers:
         for link in self._configured_links.values():
             link.send(message)
 
-    def address_of(self, node_id: int) -> tuple[str, int]:
-        """Return a controller's address; an empty host if unknown."""
+    def endpoints_of(self, node_id: int) -> Endpoints:
+        """Return a controller's addresses; none if they are unknown."""
         voter = self.voters.get(node_id)
         if voter is not None:
-            return voter.host, voter.port
+            return voter.endpoints
         if node_id == self._me.node_id:
-            return self._me.address
-        return self._callers[node_id].address if node_id in self._callers else ("", 0)
+            return self._me.endpoints
+        return self._callers[node_id].endpoints if node_id in self._callers else Endpoints()
 
     def check_hello(self, hello: pb.RaftHello) -> None:
         """Refuse a caller that must not take part here.
@@ -159,7 +169,7 @@ class Peers:
         self._check_directory(sender_id, hello.sender_directory_id)
         if sender_id in self.voters:
             return
-        if address_in(hello) is None:
+        if endpoints_in(hello) is None:
             raise error_for(
                 ErrorCode.INVALID_REQUEST, f"controller {sender_id} is not a voter and has no valid address"
             )
@@ -172,17 +182,17 @@ class Peers:
 
     def connected(self, hello: pb.RaftHello) -> None:
         """Record that a controller has opened a stream to this one, and link back to it."""
-        address = address_in(hello)
-        if address is not None:
+        endpoints = endpoints_in(hello)
+        if endpoints is not None:
             known = self._callers.get(hello.sender_id)
             streams = 1 if known is None else known.streams + 1
-            self._callers[hello.sender_id] = _Caller(address, hello.sender_directory_id, streams)
+            self._callers[hello.sender_id] = _Caller(endpoints, hello.sender_directory_id, streams)
             self._update_links()
 
     def disconnected(self, hello: pb.RaftHello) -> None:
         """Record that a stream passed to :meth:`connected` has ended."""
         known = self._callers.get(hello.sender_id)
-        if known is None or address_in(hello) is None:
+        if known is None or endpoints_in(hello) is None:
             return
         if known.streams > 1:
             self._callers[hello.sender_id] = replace(known, streams=known.streams - 1)
@@ -198,9 +208,7 @@ class Peers:
 
     def _update_links(self) -> None:
         """Open missing links and close unneeded ones."""
-        wanted = {i: caller.address for i, caller in self._callers.items()}
-        wanted |= {voter.voter_id: self._address_of_voter(voter) for voter in self.voters}
-        wanted.pop(self._me.node_id, None)
+        wanted = self._wanted_addresses()
         for node_id in [i for i, link in self._links.items() if wanted.get(i) != link.address]:
             self._end(self._links.pop(node_id))
         for node_id, address in wanted.items():
@@ -208,11 +216,25 @@ class Peers:
                 self._links[node_id] = self._begin(node_id, address)
         self._update_configured_links()
 
-    def _address_of_voter(self, voter: Voter) -> tuple[str, int]:
+    def _wanted_addresses(self) -> dict[int, tuple[str, int]]:
+        """Return the addresses to link to, by id. Log once which controllers lack this one's first listener."""
+        endpoints = {i: caller.endpoints for i, caller in self._callers.items()}
+        endpoints |= {voter.voter_id: self._endpoints_of_voter(voter) for voter in self.voters}
+        endpoints.pop(self._me.node_id, None)
+        addresses = {i: each.address(self._me.listener) for i, each in endpoints.items()}
+        unreachable = {i: endpoints[i] for i, address in addresses.items() if address is None}
+        for i, each in unreachable.items():
+            if self._unreachable.get(i) != each:
+                text = "cannot call controller %d at %s: it has no listener %s, the first of controller.listener.names"
+                logger.warning(text, i, each, self._me.listener)
+        self._unreachable = unreachable
+        return {i: address for i, address in addresses.items() if address is not None}
+
+    def _endpoints_of_voter(self, voter: Voter) -> Endpoints:
         caller = self._callers.get(voter.voter_id)
         if caller is not None and self.voters.is_voter(voter.voter_id, caller.directory_id):
-            return caller.address
-        return voter.host, voter.port
+            return caller.endpoints
+        return voter.endpoints
 
     def _update_configured_links(self) -> None:
         for node_id, address in self._configured:
@@ -226,11 +248,11 @@ class Peers:
     def _is_needed(self, node_id: int, address: tuple[str, int]) -> bool:
         """Return whether the address in the file leads to a controller that the voter set does not reach."""
         if node_id != ANY_RECEIVER:
-            return self.voters.address(node_id) != address
+            return self.voters.address(node_id, self._me.listener) != address
         if address not in self._bootstrap_answers:
             return True
         known_id, says = self._bootstrap_answers[address]
-        is_linked = known_id in self.voters and says in (None, self.voters.address(known_id))
+        is_linked = known_id in self.voters and says in (None, self.voters.address(known_id, self._me.listener))
         return known_id != self._me.node_id and not is_linked
 
     def _begin(self, node_id: int, address: tuple[str, int]) -> PeerLink:
@@ -258,7 +280,8 @@ class Peers:
             self._check_directory(hello.sender_id, hello.sender_directory_id)
 
     def _note_bootstrap_answer(self, address: tuple[str, int], hello: pb.RaftHello) -> None:
-        answer = hello.sender_id, address_in(hello)
+        endpoints = endpoints_in(hello)
+        answer = hello.sender_id, None if endpoints is None else endpoints.address(self._me.listener)
         if self._bootstrap_answers.get(address) != answer and (ANY_RECEIVER, address) in self._configured_links:
             self._bootstrap_answers[address] = answer
             self._update_links()

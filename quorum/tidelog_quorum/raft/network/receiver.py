@@ -14,14 +14,15 @@ from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport.intake import parse
 from tidelog_foundation.transport.services import Caller, Guard, Identify, Read, RequestStream, Service, anyone
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.messages import Message
 from tidelog_quorum.raft.network.codec import decode_message
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
-from tidelog_quorum.raft.network.peers import Introduction, Peers, address_in
+from tidelog_quorum.raft.network.peers import Introduction, Peers, endpoints_in
 
 logger = logging.getLogger(__name__)
 _HELLO_TIMEOUT_S = 5.0
-_MAX_HELLO_BYTES = 4 * 1024
+_MAX_HELLO_BYTES = 8 * 1024
 _MAX_STREAMS_PER_SENDER = 8
 """A peer has one or two streams; a peer that was cut off may have left some that nobody has noticed yet."""
 
@@ -41,10 +42,10 @@ def add_raft_service(
 class RaftReceiver:
     """The service for other controllers from the engine's start to its stop, on the event loop; else it refuses calls.
 
-    ``deliver`` receives each message with its sender's directory id and address.
+    ``deliver`` receives each message with its sender's directory id and addresses.
     """
 
-    def __init__(self, deliver: Callable[[Message, bytes, tuple[str, int] | None], None]) -> None:
+    def __init__(self, deliver: Callable[[Message, bytes, Endpoints | None], None]) -> None:
         self._deliver = deliver
         self._me: Introduction | None = None
         self._peers: Peers | None = None
@@ -120,14 +121,14 @@ class RaftReceiver:
                 ErrorCode.INVALID_REQUEST,
                 f"controller {hello.sender_id} sent a frame of {size} bytes, above {MAX_FRAME_BYTES}",
             )
-        address = address_in(hello)
+        endpoints = endpoints_in(hello)
         for frame in request.messages:
             if frame.sender_id != hello.sender_id:
                 raise error_for(
                     ErrorCode.INVALID_REQUEST,
                     f"the stream of controller {hello.sender_id} has a message of {frame.sender_id}",
                 )
-            self._deliver(decode_message(frame), hello.sender_directory_id, address)
+            self._deliver(decode_message(frame), hello.sender_directory_id, endpoints)
 
 
 async def _first_of(read: Read) -> pb.ExchangeRequest | None:

@@ -283,12 +283,13 @@ class PySyncObjRaft:
         return self._leader.leader_id
 
     def _describe_replica(self, voter: Voter, view: View) -> QuorumReplica:
-        endpoint = Endpoint(voter.host, voter.port)
+        [address] = endpoints = tuple(voter.endpoints)
+        endpoint = Endpoint(address.host, address.port)
         if voter.voter_id == self._node_id:
-            return QuorumReplica(voter.voter_id, self._last_index, endpoint, b"", 0, 0)
+            return QuorumReplica(voter.voter_id, self._last_index, endpoint, b"", 0, 0, endpoints)
         lag = max(0, view.commit_index - view.match_index.get(voter.voter_id, 0))
         end = max(0, self._last_index - lag)
-        return QuorumReplica(voter.voter_id, end, endpoint, b"", *self._thread.ages_ms(voter.voter_id))
+        return QuorumReplica(voter.voter_id, end, endpoint, b"", *self._thread.ages_ms(voter.voter_id), endpoints)
 
     def _fail_barriers(self, error: TidelogError) -> None:
         for future in self._barriers.values():

@@ -151,9 +151,9 @@ def test_admin_asks_the_new_leader_again_and_takes_what_it_did_before_as_done(
     leader.script = lambda r: next(answers) if isinstance(r, pb.AddRaftVoterRequest) else describe(r)
     admin.add_raft_voter(4, DIRECTORY, "h", 9, request_timeout=5)
     asked = [c for c in leader.calls if isinstance(c, pb.AddRaftVoterRequest)]
-    assert [(r.voter_id, r.directory_id, r.endpoint.host, r.endpoint.port) for r in asked] == [
-        (4, DIRECTORY, "h", 9),
-        (4, DIRECTORY, "h", 9),
+    assert [(r.voter_id, r.directory_id, *((e.host, e.port, e.name) for e in r.endpoints)) for r in asked] == [
+        (4, DIRECTORY, ("h", 9, "")),
+        (4, DIRECTORY, ("h", 9, "")),
     ]
     leader.script = lambda r: (
         (ErrorCode.DUPLICATE_VOTER, None) if isinstance(r, pb.AddRaftVoterRequest) else describe(r)

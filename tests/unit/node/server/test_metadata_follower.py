@@ -281,7 +281,7 @@ def test_follower_learns_new_controllers_and_goes_on_with_them_when_the_old_are_
             new = Controller(log, 256 * 1024)
             new.feed.step(Restored(log.image))
             await new.server.start()
-            old.feed.step(VotersAnnounced(VoterSet([Voter(5, "127.0.0.1", new.port)])))
+            old.feed.step(VotersAnnounced(VoterSet([Voter.at(5, "127.0.0.1", new.port)])))
             await until(lambda: {5: ("127.0.0.1", new.port)} in node.told)
             await old.server.stop(0)
             log.change(*topic(1, 1))
@@ -296,7 +296,7 @@ def test_follower_learns_the_voters_from_bootstrap_controllers_also_where_they_a
         async with cluster(controllers=2, by_bootstrap=True) as (log, node):
             voters = {i: ("127.0.0.1", c.port) for i, c in enumerate(log.controllers, 1)}
             for controller in log.controllers:
-                controller.feed.step(VotersAnnounced(VoterSet(Voter(i, *address) for i, address in voters.items())))
+                controller.feed.step(VotersAnnounced(VoterSet(Voter.at(i, *address) for i, address in voters.items())))
             log.register(1)
             await node.reaches(log.image)
             await until(lambda: node.told == [voters])
