@@ -274,8 +274,8 @@ class LocalCluster:
 
     def _listeners(self, handle: ProcessHandle, module: str) -> str:
         if module == _QUORUM:
-            protocol = self._security.grpc_protocol if self._security else _controller_protocol(self._config)
-            return f"{protocol}://{handle.address}"
+            name = self._security.grpc_protocol if self._security else _controller_listener(self._config)
+            return f"{name}://{handle.address}"
         grpc_name = self._security.grpc_protocol if self._security else GRPC
         kafka_name = self._security.kafka_protocol if self._security else PLAINTEXT
         return f"{grpc_name}://{handle.address},{kafka_name}://{handle.kafka_address}"
@@ -284,11 +284,9 @@ class LocalCluster:
         """Return the security of connections to a process's gRPC listener, as far as ``config`` tells."""
         if self._security is not None:
             return self._client
-        if handle in self.controllers.values():
-            protocol = _controller_protocol(self._config)
-        else:
-            protocols = str(self._config.get("listener.security.protocol.map", DEFAULT_PROTOCOL_MAP))
-            protocol = parse_protocol_map(protocols).get(GRPC, GRPC)
+        name = _controller_listener(self._config) if handle in self.controllers.values() else GRPC
+        protocols = str(self._config.get("listener.security.protocol.map", DEFAULT_PROTOCOL_MAP))
+        protocol = parse_protocol_map(protocols).get(name, GRPC)
         return ClientSecurity(
             self._client.credentials if has_tls(protocol) else None, self._client.login if has_sasl(protocol) else None
         )
@@ -409,7 +407,7 @@ def divide_settings(config: Mapping[str, object]) -> Mapping[str, Mapping[str, o
     per_module = {module: _known_settings(module, config) for module in _MODULES}
     of_listeners = {key: value for key, value in config.items() if is_listener_key(key)}
     per_module[_NODE] |= of_listeners
-    prefix = f"listener.name.{_controller_protocol(config).lower()}."
+    prefix = f"listener.name.{_controller_listener(config).lower()}."
     per_module[_QUORUM] |= {key: value for key, value in of_listeners.items() if key.startswith(prefix)}
     unknown = set(config) - {key for settings in per_module.values() for key in settings}
     if unknown:
@@ -427,8 +425,8 @@ def _internal_topics(nodes: int) -> dict[str, object]:
     }
 
 
-def _controller_protocol(config: Mapping[str, object]) -> str:
-    """Return the protocol of the controllers, which is also the name of their listener."""
+def _controller_listener(config: Mapping[str, object]) -> str:
+    """Return the name of the controllers' listener."""
     return str(config.get("controller.listener.names", GRPC)).upper()
 
 

@@ -99,6 +99,8 @@ class EngineCluster:
         self.voters = VoterSet(Voter.at(i, *self.addresses[i]) for i in range(1, voters + 1))
         self.config = config
         self.options = options
+        self.endpoints: dict[int, Endpoints] = {}
+        """The addresses of engines with several listeners, for their next start."""
         self.running: dict[int, EngineProcess] = {}
 
     async def start(
@@ -109,12 +111,11 @@ class EngineCluster:
         **options: Any,
     ) -> EngineProcess:
         server = grpc.aio.server(options=server_options())
-        host, port = self.addresses[node_id]
-        server.add_insecure_port(f"{host}:{port}")
+        endpoints = self.endpoints.get(node_id, Endpoints.at(*self.addresses[node_id]))
+        for endpoint in endpoints:
+            server.add_insecure_port(f"{endpoint.host}:{endpoint.port}")
         arguments = {"voters": self.voters, "data_dir": self.root / str(node_id), **self.options, **options}
-        engine = TidelogRaft(
-            node_id, cluster_id=cluster_id, config=self.config, advertised=Endpoints.at(host, port), **arguments
-        )
+        engine = TidelogRaft(node_id, cluster_id=cluster_id, config=self.config, advertised=endpoints, **arguments)
         engine.serve_on(server)
         process = EngineProcess(engine, server, RecordingListener())
         prepare(process.listener)
