@@ -22,6 +22,7 @@ import pytest
 import yaml
 from acknowledged import wait_for
 from document_blocks import Block, blocks_of, commands_of, unfenced
+from quick_jvm import write_spark_defaults
 
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.producer.config import ProducerConfig
@@ -77,6 +78,7 @@ def test_page_says_of_each_block_what_language_it_is(page: Path) -> None:
 def test_blocks_of_page_run_as_written(
     page: Path, cluster: LocalCluster, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(write_spark_defaults(tmp_path / "spark-conf")))
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     for block in blocks_of(_with_addresses(page.read_text(), cluster)):

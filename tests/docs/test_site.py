@@ -46,10 +46,10 @@ def test_site_hides_the_comments_of_the_tests(site: Path) -> None:
     assert [page.name for page in site.rglob("*.html") if "<!-- setup" in page.read_text()] == []
 
 
-@pytest.mark.parametrize("link", ["nowhere.md", "client.md#nowhere", "../nowhere.py"])
-def test_site_with_a_link_to_nowhere_does_not_build(tmp_path: Path, link: str) -> None:
+def test_site_with_links_to_nowhere_does_not_build_and_names_each(tmp_path: Path) -> None:
+    links = ("nowhere.md", "client.md#nowhere", "../nowhere.py")
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "client.md").write_text(f"# Page\n\n[text]({link})\n")
+    (tmp_path / "docs" / "client.md").write_text("# Page\n" + "".join(f"\n[text]({link})\n" for link in links))
     validation = "  links: {not_found: warn, anchors: warn, unrecognized_links: warn}\n"
     config = tmp_path / "mkdocs.yml"
     hooks = f"hooks: [{REPOSITORY / 'docs' / 'site_hooks.py'}]\n"
@@ -57,4 +57,5 @@ def test_site_with_a_link_to_nowhere_does_not_build(tmp_path: Path, link: str) -
     config.write_text(f"site_name: Test\nsite_dir: site\n{nav}{hooks}validation:\n{validation}")
     failed = build(tmp_path / "site", config)
     assert failed.returncode != 0
-    assert link in failed.stdout + failed.stderr
+    warnings = [line for line in (failed.stdout + failed.stderr).splitlines() if "WARNING" in line]
+    assert [link for link in links if not any(f"'{link}'" in line for line in warnings)] == []

@@ -6,6 +6,8 @@ A change of the ISR that is stored after it was refused. And one that comes with
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from sim.cluster.bugs_of_hosting import SETTINGS_AFTER_ISRS
 from sim.cluster.bugs_of_replicas import FORGETS_A_REFUSED_EXPAND
@@ -18,9 +20,13 @@ from sim.outcome import NEVER, Outcome
 from sim.planting import planted
 
 Order = tuple[int, int, int]
+SHARE = 1 if "TIDELOG_SIM_SEEDS" in os.environ else 2
+"""`make sim` plays every script, `make test` a share."""
+
+pytestmark = pytest.mark.sim
 
 
-@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("order", ORDERS[::SHARE], ids=str)
 def test_stale_replica_and_one_that_forgot_lose_nothing_together(order: Order) -> None:
     outcome = run(stale_replicas(order, uses_elr=True))
     assert outcome.violated is None, outcome.detail
@@ -29,7 +35,7 @@ def test_stale_replica_and_one_that_forgot_lose_nothing_together(order: Order) -
     assert outcome.counts["void promises"] == 0
 
 
-@pytest.mark.parametrize("order", ORDERS[::4], ids=str)
+@pytest.mark.parametrize("order", ORDERS[:: 4 * SHARE], ids=str)
 def test_stale_replica_and_one_that_forgot_lose_nothing_that_is_promised_without_elr(order: Order) -> None:
     # There the last one in sync may be the one that forgot: when it is fenced later than the other one.
     outcome = run(stale_replicas(order, uses_elr=False))
@@ -37,7 +43,7 @@ def test_stale_replica_and_one_that_forgot_lose_nothing_that_is_promised_without
     assert outcome.counts["logs cut by a crash"] == 1
 
 
-@pytest.mark.parametrize("order", ORDERS[::2], ids=str)
+@pytest.mark.parametrize("order", ORDERS[:: 2 * SHARE], ids=str)
 def test_stale_controller_and_one_that_forgot_lose_nothing_together(order: Order) -> None:
     outcome = run(stale_controllers(order))
     assert outcome.violated is None, outcome.detail
@@ -45,14 +51,14 @@ def test_stale_controller_and_one_that_forgot_lose_nothing_together(order: Order
     assert outcome.counts["acknowledged"] >= 390
 
 
-@pytest.mark.parametrize("order", ORDERS[:2], ids=str)
+@pytest.mark.parametrize("order", ORDERS[: 2 // SHARE], ids=str)
 def test_stale_replica_would_lead_if_a_crash_were_taken_for_a_clean_stop(order: Order) -> None:
     with planted(BY_NAME["takes a crash for a clean stop"]):
         outcome = run(stale_replicas(order, uses_elr=True), check_every=NEVER)
     assert outcome.violated in ("LeaderCompleteness", "LeaderCandidateCompleteness"), outcome
 
 
-@pytest.mark.parametrize("order", ORDERS[:2], ids=str)
+@pytest.mark.parametrize("order", ORDERS[: 2 // SHARE], ids=str)
 def test_stale_controller_would_lead_if_promises_were_given_before_the_disk_has_them(order: Order) -> None:
     with planted(BY_NAME["metadata log sends before it persists"]):
         outcome = run(stale_controllers(order), check_every=NEVER)
@@ -72,7 +78,7 @@ def test_leader_would_commit_alone_if_it_took_over_the_settings_after_the_isr() 
     assert outcome.violated == "LeaderCompleteness", outcome
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3 // SHARE))
 def test_expand_that_is_stored_after_its_refusal_loses_nothing(seed: int) -> None:
     outcome, script = run_late_expand(seed)
     assert outcome.violated is None, outcome.detail
@@ -80,7 +86,7 @@ def test_expand_that_is_stored_after_its_refusal_loses_nothing(seed: int) -> Non
     assert outcome.counts["acknowledged"] > 100
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3 // SHARE))
 def test_expand_that_is_stored_after_its_refusal_would_be_unknown_to_a_leader_that_forgot_it(seed: int) -> None:
     with planted(FORGETS_A_REFUSED_EXPAND):
         outcome, _ = run_late_expand(seed, check_every=NEVER)

@@ -111,12 +111,15 @@ async def longest_share(work):
     return longest / total
 
 
-async def least_of(run):
-    """Return the least share of some runs.
+async def least_of(run, limit):
+    """Return the least share of at most three runs. Stop after one that is below the limit.
 
     The first one creates objects that later ones find, and caches that other processes fill can slow down any of them.
     """
-    return min([await run() for _ in range(3)])
+    shares = []
+    while not shares or (min(shares) >= limit and len(shares) < 3):
+        shares.append(await run())
+    return min(shares)
 
 
 def deletions(count):
@@ -281,7 +284,7 @@ def describe_topics(count):
     ],
 )
 def test_a_long_request_lets_others_have_their_turn(tmp_path, monkeypatch, request_, version):
-    assert longest_share_of(request_, version, tmp_path, monkeypatch) < MOST_OF_IT
+    assert longest_share_of(request_, version, tmp_path, monkeypatch, MOST_OF_IT) < MOST_OF_IT
 
 
 @pytest.mark.parametrize(
@@ -292,10 +295,10 @@ def test_a_long_request_lets_others_have_their_turn(tmp_path, monkeypatch, reque
     ],
 )
 def test_a_long_answer_for_one_topic_lets_others_have_their_turn(tmp_path, monkeypatch, request_, version):
-    assert longest_share_of(request_, version, tmp_path, monkeypatch) < VERY_LITTLE_OF_IT
+    assert longest_share_of(request_, version, tmp_path, monkeypatch, VERY_LITTLE_OF_IT) < VERY_LITTLE_OF_IT
 
 
-def longest_share_of(request_, version, tmp_path, monkeypatch):
+def longest_share_of(request_, version, tmp_path, monkeypatch, limit):
     monkeypatch.setattr("tidelog_foundation.time_slices.SLICE_S", 0.0)
 
     async def run():
@@ -307,7 +310,7 @@ def longest_share_of(request_, version, tmp_path, monkeypatch):
             finally:
                 gc.enable()
 
-    return asyncio.run(least_of(run))
+    return asyncio.run(least_of(run, limit))
 
 
 @pytest.mark.parametrize("version", [0, 13])
@@ -325,7 +328,7 @@ def test_a_long_metadata_request_lets_others_have_their_turn(tmp_path, monkeypat
             finally:
                 gc.enable()
 
-    assert asyncio.run(least_of(run)) < MOST_OF_IT
+    assert asyncio.run(least_of(run, MOST_OF_IT)) < MOST_OF_IT
 
 
 @pytest.mark.parametrize("count", [MANY, 1_500])
@@ -341,7 +344,7 @@ def test_a_long_fetch_lets_others_have_their_turn(tmp_path, monkeypatch, count):
             finally:
                 gc.enable()
 
-    assert asyncio.run(least_of(run)) < MOST_OF_IT
+    assert asyncio.run(least_of(run, MOST_OF_IT)) < MOST_OF_IT
 
 
 def test_a_long_fetch_over_grpc_lets_others_have_their_turn(tmp_path, monkeypatch):
@@ -360,7 +363,7 @@ def test_a_long_fetch_over_grpc_lets_others_have_their_turn(tmp_path, monkeypatc
             finally:
                 gc.enable()
 
-    assert asyncio.run(least_of(run)) < LITTLE_OF_IT
+    assert asyncio.run(least_of(run, LITTLE_OF_IT)) < LITTLE_OF_IT
 
 
 def test_a_long_change_of_a_fetch_session_lets_others_have_their_turn(tmp_path, monkeypatch):
@@ -386,7 +389,7 @@ def test_a_long_change_of_a_fetch_session_lets_others_have_their_turn(tmp_path, 
             finally:
                 gc.enable()
 
-    assert asyncio.run(least_of(run)) < LITTLE_OF_IT
+    assert asyncio.run(least_of(run, LITTLE_OF_IT)) < LITTLE_OF_IT
 
 
 class Committed:
@@ -427,7 +430,7 @@ def test_a_fetch_of_all_offsets_lets_others_have_their_turn(tmp_path, monkeypatc
             finally:
                 gc.enable()
 
-    assert asyncio.run(least_of(run)) < VERY_LITTLE_OF_IT
+    assert asyncio.run(least_of(run, VERY_LITTLE_OF_IT)) < VERY_LITTLE_OF_IT
 
 
 def test_a_long_request_that_is_malformed_does_nothing(tmp_path):
