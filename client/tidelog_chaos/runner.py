@@ -138,13 +138,14 @@ class _Run:
         with contextlib.ExitStack() as stack:
             history = stack.enter_context(HistoryWriter(self._settings.output / HISTORY))
             servers = self._driver.client_settings
+            self._driver.connect_library(self._library)
             admin = stack.enter_context(AdminClient(servers))
             meter = Meter()
             prefix = f"chaos-{self._settings.seed}-{int(time.time())}"
             workload = _WORKLOADS[self._settings.workload](
                 self._settings.queue,
                 self._library,
-                self._driver.kafka_client_settings if self._library.is_kafkas else servers,
+                self._driver.load_settings(self._library),
                 servers,
                 admin,
                 prefix,
@@ -186,6 +187,7 @@ class _Run:
             phase("recovery", "waiting for the cluster to be whole", _RECOVERY_S)
             deadline = Deadline(_ENDS_S)
             self._wait_recovered(watch)
+            self._outcome.problems += self._driver.faults_of_credentials(self._library)
             time.sleep(_CALM_S)
             phase("last-writes", "waiting for the last writes", _ENDS_S)
             self._outcome.problems += workload.stop_writing(deadline)

@@ -113,9 +113,10 @@ class FakeCluster:
             self._gate.resume()
             run_sync(running.stop(), _TIMEOUT_S)
 
-    def reconfigure(self, node_config: Mapping[str, str]) -> None:
-        """Change settings of the node, which count after the next `start`."""
-        self._settings = replace(self._settings, node={**self._settings.node, **node_config})
+    def reconfigure(self, node_config: Mapping[str, str | None]) -> None:
+        """Change settings of the node, or remove them (None), from the next `start` on."""
+        changed = {**self._settings.node, **node_config}
+        self._settings = replace(self._settings, node={k: v for k, v in changed.items() if v is not None})
 
     def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 from tidelog.message import OFFSET_BEGINNING, OFFSET_INVALID, Message, TopicPartition
 from tidelog_chaos.workload.keys import key_of
@@ -241,7 +241,11 @@ class MemoryLibrary(Library):
     """Makes clients of one cluster in memory."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
+        super().__init__()
         self._cluster = cluster
+
+    def session(self, config: Mapping[str, Any]) -> NoReturn:
+        raise AssertionError("clusters in memory have no logins")
 
     def check_producer(self, config: Mapping[str, Any]) -> None:
         pass

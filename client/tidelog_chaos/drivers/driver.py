@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from tidelog_chaos.workload.library import Library
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Member:
@@ -78,6 +80,10 @@ class FaultDriver:
     def kafka_client_settings(self) -> Mapping[str, str]:
         """The settings with which Kafka's clients connect, by librdkafka's names."""
         return {"bootstrap.servers": self.kafka_bootstrap_servers}
+
+    def load_settings(self, library: Library) -> Mapping[str, str]:
+        """Return the settings with which the library's clients, those under load, connect."""
+        return self.kafka_client_settings if library.is_kafkas else self.client_settings
 
     @property
     def members(self) -> Sequence[Member]:
@@ -166,12 +172,20 @@ class FaultDriver:
         """Replace the process's certificate by an ``expired`` or a ``broken`` one, which it must refuse."""
         raise _not_refused("certificates")
 
-    def change_credentials(self, kind: str) -> bool:
-        """Replace the credential of the clients' user by one of the ``same-password``, or that of an ``other-user``.
+    def change_credentials(self, kind: str) -> str | None:
+        """Give the clients' user a ``new-password``, of which the clients are told, or another salt for the
+        ``same-password``, or create and delete an ``other-user``.
 
-        Return False if the cluster did not answer.
+        Return a description, or None if the cluster did not answer.
         """
         raise _not_refused("credentials")
+
+    def connect_library(self, library: Library) -> None:
+        """Tell the library's clients of each new password."""
+
+    def faults_of_credentials(self, library: Library) -> list[str]:
+        """Return what is wrong with users and passwords, as sentences. No fault is active."""
+        return []
 
     def failures(self) -> Mapping[Member, str]:
         """Return how processes ended that this run did not end."""

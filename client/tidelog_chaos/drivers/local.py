@@ -15,12 +15,13 @@ from tidelog.testing.local import LocalCluster, divide_settings
 from tidelog.testing.process import Place, ProcessHandle
 from tidelog_chaos.background import BackgroundThread
 from tidelog_chaos.deadline import Deadline
-from tidelog_chaos.drivers.credentials import change_credentials
 from tidelog_chaos.drivers.disks import SmallDisk
 from tidelog_chaos.drivers.driver import FaultDriver, Member
 from tidelog_chaos.drivers.log_damage import damage_log
+from tidelog_chaos.drivers.users import REAUTHENTICATION_MS, RunUsers
 from tidelog_chaos.isolation import is_isolated, why_not
 from tidelog_chaos.skewed_clock import write_skew
+from tidelog_chaos.workload.library import Library
 
 _STOP_S = 30.0
 _ENDS_OF_A_STOP = (0, -signal.SIGTERM)
@@ -48,7 +49,10 @@ class LocalDriver(FaultDriver):
     ) -> None:
         super().__init__()
         divide_settings(config)
+        if security is not None:
+            config = {"connections.max.reauth.ms": REAUTHENTICATION_MS, **config}
         self._data_dir = data_dir
+        self._users: RunUsers | None = None
         self._cluster = LocalCluster(controllers, nodes, data_dir, config, place=self._place, security=security)
         self._members = [Member("controller", i + 1) for i in range(controllers)]
         self._members += [Member("node", i + 1) for i in range(nodes)]
@@ -78,6 +82,11 @@ class LocalDriver(FaultDriver):
         """The settings of the cluster's administrator."""
         return self._cluster.kafka_client_settings()
 
+    def load_settings(self, library: Library) -> Mapping[str, str]:
+        """Return the settings of the clients' user of a cluster with users."""
+        settings = super().load_settings(library)
+        return settings if self._users is None else self._users.client_settings(settings)
+
     @property
     def members(self) -> Sequence[Member]:
         """All processes."""
@@ -100,9 +109,14 @@ class LocalDriver(FaultDriver):
                 self._disks[member].mount()
         self._cluster.start()
         self._cluster.wait_ready(60)
+        if self._is_secured:
+            self._users = RunUsers(self.client_settings)
+            self._users.create()
 
     def close(self) -> None:
         """End every process at once; the nodes' data on disks in memory is copied to their folders."""
+        if self._users is not None:
+            self._users.close()
         for member in list(self._slowed):
             self.unslow(member)
         for process in self._processes():
@@ -176,9 +190,22 @@ class LocalDriver(FaultDriver):
         """Replace that file by an expired certificate, or by half of the file."""
         self._cluster.security.spoil(_name(member), kind)
 
-    def change_credentials(self, kind: str) -> bool:
+    def change_credentials(self, kind: str) -> str | None:
         """Alter the credentials as the administrator."""
-        return change_credentials(self.client_settings, self._cluster.security.password(), kind)
+        assert self._users is not None
+        return self._users.change(kind)
+
+    def connect_library(self, library: Library) -> None:
+        """Tell the library's clients of each new password of their user."""
+        if self._users is not None:
+            self._users.on_change = library.replace_credentials
+
+    def faults_of_credentials(self, library: Library) -> list[str]:
+        """Try former passwords at each node, and revoke the rights of a connected user."""
+        if self._users is None:
+            return []
+        settings = super().load_settings(library)
+        return self._users.faults(library, settings["bootstrap.servers"].split(","), settings)
 
     def failures(self) -> Mapping[Member, str]:
         """Return how processes ended by themselves, with their last output."""

@@ -28,7 +28,7 @@ KINDS: Mapping[str, Sequence[str]] = {
     "clock": ("leader", "node", "controller-leader", "all"),
     "reassign": ("leader", "follower"),
     "certificates": ("all", "leader", "node", "controller", "expired", "broken"),
-    "credentials": ("same-password", "other-user"),
+    "credentials": ("new-password", "new-password", "same-password", "other-user"),
 }
 """Every fault with its kinds; a kind that is listed twice is drawn twice as often."""
 GROUPS: Mapping[str, Sequence[str]] = {"disk": ("disk-full", "disk-corrupt"), "none": ()}

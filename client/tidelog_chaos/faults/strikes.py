@@ -288,12 +288,9 @@ class Strikes:
         return self._fault(planned, f"renew the certificate of {_names(members)}", members, lambda: None)
 
     def _change_credentials(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
-        """Give the clients' user a new credential for the same password, or another user one, who is then deleted."""
-        done = self._driver.change_credentials(planned.kind)
-        text = (
-            "a new credential of the clients' user" if planned.kind == "same-password" else "another user's credential"
-        )
-        return ActiveFault(planned, text, frozenset(), lambda: None) if done else None
+        """Change the password of the clients' user or its salt, or create another user, who is then deleted."""
+        text = self._driver.change_credentials(planned.kind)
+        return ActiveFault(planned, text, frozenset(), lambda: None) if text is not None else None
 
     def _skew(self, planned: PlannedFault, dice: random.Random) -> ActiveFault | None:
         if any(fault.planned.fault == "clock" for fault in self._active):

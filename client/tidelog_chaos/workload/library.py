@@ -10,11 +10,15 @@ attempts, because an earlier one may have been stored.
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
+from tidelog.admin import AdminClient
 from tidelog.cluster.config import read_settings
 from tidelog.consumer import Consumer
 from tidelog.consumer import config as consumer_settings
@@ -23,7 +27,7 @@ from tidelog.message import Message, TopicPartition
 from tidelog.producer import Producer
 from tidelog.producer import config as producer_settings
 from tidelog_foundation.config import parse_config
-from tidelog_foundation.errors import ConfigError, ErrorCode, KafkaError
+from tidelog_foundation.errors import ConfigError, ErrorCode, KafkaError, TidelogError
 
 TIDELOG, CONFLUENT = "tidelog", "confluent-kafka"
 LIBRARIES = (TIDELOG, CONFLUENT)
@@ -33,6 +37,7 @@ Delivered = Callable[[KafkaError | None, Message], object]
 Rebalanced = Callable[[Any, Sequence[TopicPartition]], object]
 Committed = Callable[[KafkaError | None, Sequence[TopicPartition]], object]
 
+_SESSION_TIMEOUT_S = 5.0
 _SOMEWHERE = {"bootstrap.servers": "localhost:9094"}
 
 
@@ -126,8 +131,65 @@ class RunConsumer(Protocol):
         """The generation or the member epoch, -1 if not a member."""
 
 
+class RunSession(Protocol):
+    """A connected client that can tell whether the cluster lets it in, and what it sees."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def topics(self) -> int | None:
+        """Return the number of topics that the user may see, or None if the login is refused; raise TidelogError."""
+
+
+class WithCredentials(Protocol):
+    """A client with a name and a password."""
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with others from now on."""
+
+
+C = TypeVar("C", bound=WithCredentials)
+
+
+class Logins:
+    """The latest credentials of the clients' user, and the clients that must learn of new ones. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: tuple[str, str] | None = None
+        self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def replace(self, username: str, password: str) -> None:
+        """Tell all clients of a new password."""
+        with self._lock:
+            self._latest = username, password
+            clients = list(self._clients)
+        for client in clients:
+            _tell(client, username, password)
+
+    def opened(self, client: C, config: Mapping[str, Any]) -> C:
+        """Remember a new client, and tell it of the latest password if its settings have a user."""
+        if "sasl.username" not in config:
+            return client
+        with self._lock:
+            self._clients.add(client)
+            latest = self._latest
+        if latest is not None:
+            _tell(client, *latest)
+        return client
+
+
+def _tell(client: WithCredentials, username: str, password: str) -> None:
+    # A client that ends at the same time needs no password any more.
+    with contextlib.suppress(TidelogError, RuntimeError, AttributeError):
+        client.set_sasl_credentials(username, password)
+
+
 class Library(ABC):
-    """Creates producers and consumers from settings with dotted names; stateless and thread-safe."""
+    """Creates producers and consumers from settings with dotted names; thread-safe."""
 
     is_kafkas: ClassVar[bool] = False
     """True if the library speaks Kafka's protocol and needs the addresses of the Kafka listeners."""
@@ -136,9 +198,20 @@ class Library(ABC):
     reorders_commits: ClassVar[bool] = False
     """True if a consumer may repeat an unanswered commit after a later one."""
 
+    def __init__(self) -> None:
+        self._logins = Logins()
+
+    def replace_credentials(self, username: str, password: str) -> None:
+        """Tell all clients, and those to come, of a new password of their user."""
+        self._logins.replace(username, password)
+
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the packages other than Tidelog, by name."""
         return {}
+
+    @abstractmethod
+    def session(self, config: Mapping[str, Any]) -> RunSession:
+        """Return a client that connects as a user."""
 
     @abstractmethod
     def check_producer(self, config: Mapping[str, Any]) -> None:
@@ -174,6 +247,16 @@ class _TidelogConsumer(Consumer):
         AssignedConsumer.close(self)
 
 
+class _TidelogSession(AdminClient):
+    def topics(self) -> int | None:
+        try:
+            return len(self.list_topics(timeout=_SESSION_TIMEOUT_S).topics)
+        except TidelogError as error:
+            if error.code is ErrorCode._AUTHENTICATION:
+                return None
+            raise
+
+
 class TidelogLibrary(Library):
     """Tidelog's own clients, which speak gRPC and execute commits in the order of the calls."""
 
@@ -188,17 +271,22 @@ class TidelogLibrary(Library):
         given = read_settings(consumer_settings.ConsumerConfig, {**_SOMEWHERE, **config}, "C")
         parse_config(consumer_settings.ConsumerConfig, given).resolve(given)
 
+    def session(self, config: Mapping[str, Any]) -> _TidelogSession:
+        """Return an admin client."""
+        return _TidelogSession(config)
+
     def producer(self, config: Mapping[str, Any]) -> Producer:
         """Return a new producer."""
-        return Producer(config)
+        return self._logins.opened(Producer(config), config)
 
     def transactional_producer(self, config: Mapping[str, Any]) -> Producer:
         """Return a new producer."""
-        return Producer(config)
+        return self._logins.opened(Producer(config), config)
 
     def consumer(self, config: Mapping[str, Any], on_commit: Committed | None = None) -> _TidelogConsumer:
         """Return a new consumer."""
-        return _TidelogConsumer({**config, **({} if on_commit is None else {"on_commit": on_commit})})
+        given = {**config, **({} if on_commit is None else {"on_commit": on_commit})}
+        return self._logins.opened(_TidelogConsumer(given), config)
 
     def outcome(self, code: ErrorCode) -> SendOutcome:
         """Return the outcome; the error of Tidelog's producer tells which records certainly were not stored."""

@@ -19,10 +19,10 @@ from typing import NoReturn
 
 from tidelog_foundation.config.providers import resolve_settings
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
+from tidelog_foundation.log_lines import LogLines
 
 EXIT_DISK_FAILURE = 1
 EXIT_CONFIGURATION = 2
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _LAST_STEPS_S = 2.0
 
 
@@ -53,7 +53,9 @@ def run_process(
     program = program or Path(sys.argv[0]).name
     # Suppress gRPC's own reports, which would accompany our one clear line.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(LogLines())
+    logging.basicConfig(handlers=[lines], level=logging.INFO)
     try:
         arguments = _parse_arguments(program, argv)
         _run(main(resolve_settings(load_properties(arguments.file, arguments.override))))

@@ -52,6 +52,7 @@ logger = logging.getLogger(__name__)
 _MAX_LOGINS: Final = 128
 _GENERAL: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 """Kafka's text."""
+_SHOWN_NAME: Final = 64
 _TOKEN_BYTES: Final = 32
 _MAX_TOKENS: Final = 16
 """The most tokens of one exchange. No mechanism needs more than four."""
@@ -154,7 +155,7 @@ class SessionService:
     def _server(self, mechanism: str, host: str) -> SaslServer:
         found = self._mechanisms.get(mechanism)
         if found is None:
-            self._count_failure("", host, f'the mechanism "{mechanism[:64]}" is not enabled')
+            self._count_failure("", host, f"the mechanism {mechanism[:_SHOWN_NAME]!a} is not enabled")
             text = f"the mechanism is not enabled: must be one of {', '.join(self._mechanisms)}"
             raise error_for(ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)
         return found.server(SaslContext(self._settings.listener, host, self._is_encrypted))

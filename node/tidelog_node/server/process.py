@@ -185,6 +185,7 @@ class Node:
         )
         self._broker_id = BrokerId(config.node_id)
         self._authorizer = config.new_authorizer(config.node_id)
+        self._has_warned_of_acls = False
         self._decisions = None if self._authorizer is None else CountedAuthorizer(self._authorizer)
         self._cache = MetadataCache(config.inter_broker_listener.name)
         users = ScramUsers(lambda: self._cache.image.scram_credentials)
@@ -498,6 +499,13 @@ class Node:
         """Apply the settings and quotas of an image."""
         self._settings.follow(image)
         self._quotas.follow(image.client_quotas)
+        if image.acls and self._authorizer is None and not self._has_warned_of_acls:
+            self._has_warned_of_acls = True
+            logger.warning(
+                "The cluster has %d ACLs, but this node has no authorizer.class.name: it lets everybody do everything, "
+                "also at the controllers, which trust it",
+                len(image.acls),
+            )
 
     def _change_settings(self, config: NodeConfig) -> None:
         """Apply settings changed at run time. All other settings of the file are fixed."""

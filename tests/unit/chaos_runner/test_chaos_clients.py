@@ -220,6 +220,7 @@ class FatalLibrary(TidelogLibrary):
     """Its producers are at their end with the first record, its consumers when they subscribe."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.made = self.consumers = 0
 
     def producer(self, config: Mapping[str, Any]) -> FatalProducer:  # type: ignore[override]

@@ -53,6 +53,10 @@ class ConfluentConsumer:
         assert metadata.startswith(_METADATA), metadata
         return int(_GENERATION.unpack_from(metadata, len(_METADATA))[0])
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with others from now on. Thread-safe."""
+        self._consumer.set_sasl_credentials(username, password)
+
     def subscribe(self, topics: list[str], on_assign: Rebalanced, on_revoke: Rebalanced, on_lost: Rebalanced) -> None:
         """Subscribe to topics in the group."""
         consumer = self._consumer

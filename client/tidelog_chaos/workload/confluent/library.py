@@ -32,6 +32,7 @@ import confluent_kafka
 
 from tidelog_chaos.workload.confluent.consumer import ConfluentConsumer
 from tidelog_chaos.workload.confluent.producers import ConfluentProducer, ConfluentTransactions
+from tidelog_chaos.workload.confluent.session import ConfluentSession
 from tidelog_chaos.workload.library import Committed, Library, SendOutcome, send_outcome_of_last_attempt
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
 
@@ -62,15 +63,19 @@ class ConfluentLibrary(Library):
 
     def producer(self, config: Mapping[str, Any]) -> ConfluentProducer:
         """Return a new producer."""
-        return ConfluentProducer(config)
+        return self._logins.opened(ConfluentProducer(config), config)
+
+    def session(self, config: Mapping[str, Any]) -> ConfluentSession:
+        """Return an admin client."""
+        return ConfluentSession(config)
 
     def transactional_producer(self, config: Mapping[str, Any]) -> ConfluentTransactions:
         """Return a new producer."""
-        return ConfluentTransactions(config)
+        return self._logins.opened(ConfluentTransactions(config), config)
 
     def consumer(self, config: Mapping[str, Any], on_commit: Committed | None = None) -> ConfluentConsumer:
         """Return a new consumer."""
-        return ConfluentConsumer(config, on_commit)
+        return self._logins.opened(ConfluentConsumer(config, on_commit), config)
 
     def outcome(self, code: ErrorCode) -> SendOutcome:
         """Return the outcome; librdkafka may report any error for a record that is possibly persisted."""

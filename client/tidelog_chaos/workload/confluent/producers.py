@@ -23,6 +23,10 @@ class ConfluentProducer:
         with translated():
             self._producer = confluent_kafka.Producer({**silence(config), **config})
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with others from now on. Thread-safe."""
+        self._producer.set_sasl_credentials(username, password)
+
     def produce(self, topic: str, value: str, *, partition: int, on_delivery: Delivered) -> None:
         """Queue a record."""
 
