@@ -45,7 +45,7 @@ def why_not(*, network: bool) -> str | None:
     if is_isolated():
         return None
     probe = [*_unshare(network=network), "mount", "-t", "tmpfs", "-o", "size=64k", "tidelog", "/mnt"]
-    done = subprocess.run(probe, capture_output=True, text=True)
+    done = subprocess.run(probe, capture_output=True, text=True, timeout=_COMMAND_S)
     return None if done.returncode == 0 else f"no namespaces here: {' '.join(done.stderr.split()) or 'refused'}"
 
 

@@ -51,7 +51,6 @@ class DelayLine:
             return self._process.communicate(timeout=_ANSWER_S)[1].strip()
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.communicate()
             return f"the process did not end in {_ANSWER_S:.0f} s"
 
 
@@ -68,12 +67,16 @@ def main() -> None:
     real = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
     # A socket bound to the interface uses its route, and not the tunnel's.
     real.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _DEVICE.encode())
-    subprocess.run(["ip", "link", "set", _TUNNEL, "up"], check=True)
+    _run("ip", "link", "set", _TUNNEL, "up")
     subnet = host.rpartition(".")[0]
     for half in (f"{subnet}.0/25", f"{subnet}.128/25"):
-        subprocess.run(["ip", "route", "add", half, "dev", _TUNNEL, "src", host], check=True)
+        _run("ip", "route", "add", half, "dev", _TUNNEL, "src", host)
     print("ready", flush=True)
     _pass_on(tunnel, real, delay_s, jitter_s, loss)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, timeout=_ANSWER_S)
 
 
 def _pass_on(tunnel: int, real: socket.socket, delay_s: float, jitter_s: float, loss: float) -> None:

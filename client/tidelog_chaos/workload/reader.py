@@ -96,7 +96,7 @@ class FinalRead(BackgroundThread):
         self._behind: list[str] | None = None
         self._error: Exception | None = None
 
-    def wait(self) -> list[str]:
+    def finish(self) -> list[str]:
         """Return the keys whose end was not reached; all if the reader makes no progress and does not end.
 
         Raises:
@@ -113,5 +113,5 @@ class FinalRead(BackgroundThread):
     def _run(self) -> None:
         try:
             self._behind = self._reader.read_everything(self._ends)
-        except Exception as error:  # noqa: BLE001  # the outermost loop of the thread: wait() raises it
+        except Exception as error:  # noqa: BLE001  # the outermost loop of the thread: finish() raises it
             self._error = error

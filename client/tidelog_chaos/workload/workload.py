@@ -121,7 +121,7 @@ class Workload(ABC):
         reads = [FinalRead(reader, ends) for reader in self._final_readers()]
         for read in reads:
             read.start()
-        return ends, sorted({key for read in reads for key in read.wait()})
+        return ends, sorted({key for read in reads for key in read.finish()})
 
     @abstractmethod
     def _make_readers(self) -> Sequence[Client]:
