@@ -65,6 +65,8 @@ _ENDS_S = 180.0
 """The limit of everything between the faults and the final reads; each wait in between has one of its own."""
 _HEALS_S = 180.0
 """The limits of the nemesis: ending its thread, the active faults and the moves."""
+_CLOSES_S = 120.0
+"""The limit of closing the clients and ending all processes."""
 _MARGIN_S = 60.0
 _CALM_S = 3.0
 _TICK_S = 0.25
@@ -103,13 +105,16 @@ def run_chaos(settings: RunSettings, driver: FaultDriver, console: Console) -> R
     library = load_library(settings.client)
     plan = draw_plan(settings.seed, settings.faults, settings.duration_s, settings.interval_s)
     progress = RunProgress(console, settings.duration_s)
-    with progress, _signals_interrupt(), contextlib.closing(driver):
-        try:
-            driver.start()
-            _Run(settings, driver, library, plan, progress, outcome).run()
-        finally:
-            _write_run(settings, library, plan, outcome, started)
-            _keep_logs(settings)
+    try:
+        with progress, _signals_interrupt(), contextlib.closing(driver):
+            try:
+                driver.start()
+                _Run(settings, driver, library, plan, progress, outcome).run()
+            finally:
+                _write_run(settings, library, plan, outcome, started)
+                _keep_logs(settings)
+    finally:
+        _end_process_after(None)
     return outcome
 
 
@@ -164,6 +169,7 @@ class _Run:
                 lambda: watch.view,
                 lambda: nemesis.active,
             )
+            stack.callback(_end_process_after, _CLOSES_S)
             self._run_phases(history, workload, watch, nemesis, recorder)
 
     def _run_phases(
