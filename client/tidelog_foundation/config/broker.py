@@ -179,7 +179,8 @@ class DynamicBrokerConfig:
 
     max_connections: int = dynamic_int_setting(
         _INT32_MAX,
-        "The maximum number of connections of all Kafka listeners; further ones are closed immediately. If "
+        "The maximum number of connections of all Kafka listeners; further ones are closed immediately. "
+        "Each gRPC listener has the limit that was set at the start, for itself. If "
         "the inter-broker listener is one of several, connections of nodes are accepted nevertheless, in "
         "place of the connection of another listener that has been idle for longest. Of the process's file "
         "descriptors, 256, but at most an eighth, are reserved for logs.",
@@ -187,7 +188,8 @@ class DynamicBrokerConfig:
     )
     max_connections_per_ip: int = dynamic_int_setting(
         _INT32_MAX,
-        "The maximum number of connections from one address; further ones are closed immediately.",
+        "The maximum number of connections from one address; further ones are closed immediately. Connections of "
+        "gRPC are counted by themselves while they have calls; calls of further ones are refused.",
         between(0, _INT32_MAX),
     )
     max_connections_per_ip_overrides: str = dynamic_setting(
@@ -199,7 +201,8 @@ class DynamicBrokerConfig:
     max_connection_creation_rate: int = dynamic_int_setting(
         _INT32_MAX,
         "The maximum rate of new connections of all Kafka listeners except the inter-broker listener, per second. "
-        "Further ones wait to be accepted. The quota connection_creation_rate limits that of an address.",
+        "Further ones wait to be accepted. Logins over gRPC count as connections. The quota connection_creation_rate "
+        "limits the rate of an address.",
         between(1, _INT32_MAX),
     )
 

@@ -152,14 +152,17 @@ def _credentials_of(certificates: CertificateStore | None) -> grpc.ChannelCreden
     return channel_credentials(certificates)
 
 
-def server_options(max_request_bytes: int = MAX_MESSAGE_BYTES) -> list[tuple[str, int | str]]:
+def server_options(
+    max_request_bytes: int = MAX_MESSAGE_BYTES, *, max_connections: int = _INT32_MAX, max_idle_ms: int = _INT32_MAX
+) -> list[tuple[str, int | str]]:
     """Return the options of a gRPC server: the same limits, and permission to ping every 5 s.
 
     gRPC rejects a request larger than ``max_request_bytes`` once it knows its length. A connection has up to
     ``_MAX_CALLS_PER_CONNECTION`` calls; its client queues more until there is room. A server holds at most
     ``_UNREAD_BYTES`` of unread requests per call. By default, gRPC would let a fast connection send megabytes ahead,
     which no budget of the server would count. Connections get half of the process's file descriptors and leave the rest
-    for data; more connections are closed at once.
+    for data, at most ``max_connections``; more connections are closed at once. A connection without a call for
+    ``max_idle_ms`` is closed; its client opens another one for its next call.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = _INT32_MAX if files == resource.RLIM_INFINITY else min(files // 2, _INT32_MAX)
@@ -171,7 +174,8 @@ def server_options(max_request_bytes: int = MAX_MESSAGE_BYTES) -> list[tuple[str
         ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.max_allowed_incoming_connections", min(connections, max_connections)),
+        ("grpc.max_connection_idle_ms", min(max_idle_ms, _INT32_MAX)),
         # Two processes on one port are a visible error, not load balancing.
         ("grpc.so_reuseport", 0),
     ]

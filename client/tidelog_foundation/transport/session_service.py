@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -69,8 +69,13 @@ class SessionService:
         is_encrypted: bool,
         limits: SessionLimits | None = None,
         max_logins: int = _MAX_LOGINS,
+        admit: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """``mechanisms`` has the enabled ones of ``settings`` by name."""
+        """``mechanisms`` has the enabled ones of ``settings`` by name.
+
+        ``admit`` waits until a login of a host may begin, or raises TidelogError.
+        """
+        self._admit = admit
         self._settings = settings
         self._mechanisms = mechanisms
         self._is_encrypted = is_encrypted
@@ -123,6 +128,8 @@ class SessionService:
         else:
             exchange = self._exchanges.begin(caller.host, request)
         try:
+            if self._admit is not None and exchange.server is None and not self._prolongs(exchange.first):
+                await exchange.wait(self._admit(exchange.host))
             response = await self._advance(exchange, request)
         except BaseException:
             self._exchanges.end(exchange)
@@ -132,6 +139,11 @@ class SessionService:
             return response
         self._exchanges.keep(exchange)
         return replace(response, exchange_id=exchange.id)
+
+    def _prolongs(self, first: AuthenticateRequest) -> bool:
+        """Return whether a login is of a client that has a session, and therefore no new connection."""
+        token = first.session_token
+        return bool(token) and self._table.find(_digest(token), _monotonic_ms()) is not None
 
     async def _advance(self, exchange: Exchange, request: AuthenticateRequest) -> AuthenticateResponse:
         first, host = exchange.first, exchange.host

@@ -30,8 +30,8 @@ class KafkaListenerConfig(TransactionCoordinatorConfig):
     )
     connections_max_idle_ms: int = setting(
         600_000,
-        "The time after which a Kafka client's connection is closed if it is idle, or if the client does not "
-        "read responses that are ready, in milliseconds.",
+        "The time after which a connection is closed if it is idle, or if a Kafka client does not read responses "
+        "that are ready, in milliseconds.",
         at_least(1),
     )
     socket_send_buffer_bytes: int = int_setting(

@@ -34,7 +34,6 @@ from tidelog_foundation.sasl.token_hmacs import TokenAccounts
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.security.mechanisms import Accounts
 from tidelog_foundation.security.metrics import certificate_families
-from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import ChannelSecurity, bind_port
@@ -79,6 +78,7 @@ from tidelog_node.partitions.housekeeping import (
 )
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.quotas.client_quotas import ClientQuotas
+from tidelog_node.quotas.connection_rates import ConnectionRates
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.server.authorization import RULES, STREAMS
 from tidelog_node.server.call_quotas import CallQuotas
@@ -86,6 +86,7 @@ from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
+from tidelog_node.server.grpc_connections import GrpcConnections, grpc_server_options, protected_listener
 from tidelog_node.server.grpc_node_calls import GrpcNodeCalls
 from tidelog_node.server.grpc_replica_transport import GrpcReplicaTransport
 from tidelog_node.server.lifecycle import BrokerLifecycle, LivenessConnection
@@ -119,11 +120,11 @@ async def serve(properties: dict[str, str]) -> None:
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     raise_open_files_limit()
-    max_request_bytes = min(config.socket_request_max_bytes, config.queued_max_request_bytes)
     certificates = listener_certificates(settings)
     servers: dict[str, BoundServer] = {}
     for listener in config.grpc_listeners:
-        server = grpc.aio.server(options=server_options(max_request_bytes), maximum_concurrent_rpcs=MAX_CALLS)
+        options = grpc_server_options(settings, listener)
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
         credentials = grpc_credentials(certificates.get(listener.name))
         servers[listener.name] = BoundServer(server, bind_port(server, listener.host, listener.port, credentials))
     with KafkaListeners.bind(
@@ -191,7 +192,9 @@ class Node:
         users = ScramUsers(lambda: self._cache.image.scram_credentials)
         token_key = settings.current.delegation_token_secret_key
         tokens = TokenAccounts(token_key, lambda: self._cache.image.delegation_tokens)
-        self._sasl = NodeSasl(settings, Accounts(users, tokens))
+        self._rates = ConnectionRates(self._quotas.now_ms, self._quotas.windows)
+        self._grpc = GrpcConnections(settings.listener_limits, self._rates, self._quotas, protected_listener(settings))
+        self._sasl = NodeSasl(settings, Accounts(users, tokens), self._grpc.admit_login)
         to_controllers = certificates.get(config.controller_listener.name)
         to_nodes = certificates.get(config.inter_broker_listener.name)
         self._controller = ControllerClient(
@@ -427,7 +430,7 @@ class Node:
         await self._health_port.start()
         kafka_guard = None if authorizer is None else KafkaGuard(authorizer, self._cache)
         node = KafkaNode(context, self._groups, kafka_guard)
-        await self._kafka.serve(node, all_apis(), requests, self._sasl.listeners)
+        await self._kafka.serve(node, all_apis(), requests, self._sasl.listeners, self._rates)
         self._lifecycle.note_serving()
         listeners = (*self._config.grpc_listeners, *self._config.kafka_listeners)
         logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, listeners)))
@@ -457,7 +460,7 @@ class Node:
             group_service(context, self._groups, self._transactions),
             transaction_service(context),
         ):
-            service.add_to(server, intake, identify, guard, gate)
+            service.add_to(server, intake, self._grpc.limited(listener.name, identify), guard, gate)
         # Callers that have not logged in must not send messages; the node as a whole is the only service.
         of_all = intake if sessions is None else None
         add_servicer(server, of_all, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
@@ -516,6 +519,7 @@ class Node:
         )
         self._cleaner.change(config)
         self._kafka.change_limits(self._settings.listener_limits)
+        self._grpc.change_limits(self._settings.listener_limits)
 
     def _clean_logs(self, settings: CleanerSettings) -> Coroutine[None, None, None]:
         return clean_logs(self._registry, self._directories, settings, self._clock, self._directories.files)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.metrics import Family
@@ -21,13 +22,21 @@ _SECOND_MS = 1_000
 class NodeSasl:
     """The mechanisms of all listeners with SASL. They work from :meth:`start` to :meth:`stop`."""
 
-    def __init__(self, settings: DynamicNodeConfig, accounts: Accounts) -> None:
+    def __init__(
+        self,
+        settings: DynamicNodeConfig,
+        accounts: Accounts,
+        admit: Callable[[str, str], Awaitable[None]] | None = None,
+    ) -> None:
         """Build the mechanisms, which look up ``accounts`` at each login.
+
+        ``admit`` waits until a login over gRPC may begin, by the names of its listener and host, or refuses it.
 
         Raises:
             ConfigError: A listener's mechanism is not supported, or its settings are invalid.
         """
         self._accounts = accounts
+        self._admit = admit
         self._served: list[ServedMechanism] = []
         self.listeners: dict[str, ListenerSasl] = {}
         """The SASL of each Kafka listener with it, by the listener's name."""
@@ -81,7 +90,8 @@ class NodeSasl:
         if sasl is None:
             return None
         mechanisms = {name: each.mechanism for name, each in self._mechanisms(sasl).items()}
-        return SessionService(sasl, mechanisms, is_encrypted=listener.has_tls)
+        admit = None if self._admit is None else partial(self._admit, listener.name)
+        return SessionService(sasl, mechanisms, is_encrypted=listener.has_tls, admit=admit)
 
     def _mechanisms(self, sasl: ListenerSaslSettings) -> dict[str, ListenerMechanism]:
         found = {}

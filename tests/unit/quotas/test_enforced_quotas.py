@@ -7,7 +7,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import grpc
@@ -409,7 +409,7 @@ def test_connections_of_an_address_over_its_quota_are_held_and_closed(cluster: F
 
 
 def test_a_listener_over_its_rate_accepts_later_and_refuses_none(cluster: FakeCluster) -> None:
-    resource = ConfigResource("BROKER", "1", incremental_configs=[_rate("2")])
+    resource = ConfigResource("BROKER", "1", incremental_configs=[_setting("max.connection.creation.rate", "2")])
     with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         admin.incremental_alter_configs([resource])[resource].result(10)
         try:
@@ -419,12 +419,55 @@ def test_a_listener_over_its_rate_accepts_later_and_refuses_none(cluster: FakeCl
                     client.ask(MetadataRequest(topics=None), 8)
             assert 0.3 <= time.monotonic() - begin <= 5
         finally:
-            back = ConfigResource("BROKER", "1", incremental_configs=[_rate("2147483647")])
+            back = ConfigResource(
+                "BROKER", "1", incremental_configs=[_setting("max.connection.creation.rate", "2147483647")]
+            )
             admin.incremental_alter_configs([back])[back].result(10)
 
 
-def _rate(value: str) -> ConfigEntry:
-    return ConfigEntry("max.connection.creation.rate", value, incremental_operation=AlterConfigOpType.SET)
+def test_an_address_has_no_more_grpc_connections_with_calls_than_the_limit(cluster: FakeCluster) -> None:
+    def alter(admin: AdminClient, value: str) -> None:
+        resource = ConfigResource("BROKER", "1", incremental_configs=[_setting("max.connections.per.ip", value)])
+        admin.incremental_alter_configs([resource])[resource].result(10)
+
+    partition = pb.FetchPartition(index=0, fetch_offset=0, partition_max_bytes=10**6)
+    waiting = pb.FetchRequest(max_wait_ms=5_000, min_bytes=10**9, max_bytes=10**9)
+    waiting.topics.add(name="many", partitions=[partition])
+    everything = pb.GetMetadataRequest(all_topics=True)
+    own = [("grpc.use_local_subchannel_pool", 1)]
+    with (
+        AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
+        grpc.insecure_channel(cluster.bootstrap_servers, own) as first,
+        grpc.insecure_channel(cluster.bootstrap_servers, own) as second,
+    ):
+        stubs = [log_service_pb2_grpc.LogServiceStub(channel) for channel in (first, second)]
+        alter(admin, "1")
+        try:
+            pending = stubs[0].Fetch.future(waiting)
+            deadline = time.monotonic() + 10
+            refusal = None
+            while refusal is None:
+                assert time.monotonic() < deadline
+                if pending.done():
+                    # The administrator's call had not ended yet, or no refusal came while it waited.
+                    pending = stubs[0].Fetch.future(waiting)
+                try:
+                    stubs[1].GetMetadata(everything, timeout=5)
+                except grpc.RpcError as error:
+                    refusal = str(error)
+            assert "max.connections.per.ip" in refusal
+            stubs[0].GetMetadata(everything, timeout=5)
+            pending.cancel()
+            while True:
+                with suppress(grpc.RpcError):
+                    stubs[1].GetMetadata(everything, timeout=5)
+                    break
+        finally:
+            alter(admin, "2147483647")
+
+
+def _setting(key: str, value: str) -> ConfigEntry:
+    return ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
 
 
 @pytest.mark.parametrize("library", ["tidelog", "confluent_kafka"])

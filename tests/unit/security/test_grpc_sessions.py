@@ -431,6 +431,29 @@ def test_token_above_the_limit_is_refused_before_its_rest_is_received() -> None:
     run(main)
 
 
+def test_login_begins_once_it_is_admitted_and_one_that_prolongs_a_session_needs_no_admission() -> None:
+    admitted: list[str] = []
+
+    async def admit(host: str) -> None:
+        admitted.append(host)
+        if len(admitted) > 1:
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "too many")
+
+    async def main() -> None:
+        settings = listener_sasl_settings("GRPC", {"sasl.enabled.mechanisms": "PLAIN"}, {})
+        sessions = SessionService(settings, {"PLAIN": StepMechanism()}, is_encrypted=False, admit=admit)
+        async with door(sessions) as at, open_channel(at.address) as channel:
+            session = (await authenticate(channel, b"again", b"user alice"))[-1].session_token
+            assert (await authenticate(channel, b"user alice", token=session))[-1].session_token == session
+            assert admitted == ["127.0.0.1"]
+            for token in ("", "invented"):
+                error = await failure(authenticate(channel, b"user alice", token=token))
+                assert (error.code, error.message) == (ErrorCode.REQUEST_TIMED_OUT, "too many")
+            assert len(sessions._exchanges) == 0
+
+    run(main)
+
+
 def test_abandoned_login_ends_with_its_time_and_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog_foundation.transport.login_exchanges.LOGIN_TIMEOUT_S", 0.2)
 
