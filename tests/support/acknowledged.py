@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 from collections import Counter
@@ -40,7 +39,7 @@ class Load:
     topic: str
     keys: int = 7
     producers: int = 1
-    records_per_s: float = math.inf
+    records_per_s: float = 2_000
     value_size: int = 0
     sent: int = 0
     acknowledged: dict[int, Place] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
 
 T = TypeVar("T")
 BROKER_ID = 1
+_BETWEEN_TOPICS_S = 0.01
 _DEADLINE_S = 30.0
 _ATTEMPT_S = 2.0
 _PAUSE_S = 0.02
@@ -236,3 +237,5 @@ class TopicLoad:
             except (TidelogError, TimeoutError, AssertionError) as error:
                 self.failed.append(error)
                 return
+            # As fast as possible, the load would leave no processor to elections.
+            await asyncio.sleep(_BETWEEN_TOPICS_S)
