@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator
 
 import pytest
+from durations import Durations
 from forked_processes import ForkedProcesses
 from hypothesis import HealthCheck, settings
 from long_first import Needs, long_first, turned
@@ -96,6 +97,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
 def _needs(item: pytest.Item) -> Needs:
     is_long = any(item.get_closest_marker(name) is not None for name in ("slow", "chaos"))
     return Needs(str(item.path), is_long, "spark" in getattr(item, "fixturenames", ()))
+
+
+_durations = Durations()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--durations-by-file", action="store_true", help="show the sum of the durations of each file")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Collect the durations where all reports arrive: not in a worker."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        _durations.add(report.nodeid, report.when, report.duration, report.keywords)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the long tests that no mark announces and, with --durations-by-file, the files that take most time."""
+    lines = [*_durations.lines(files=bool(terminalreporter.config.getoption("durations_by_file")))]
+    if lines:
+        terminalreporter.section("durations")
+    for line in lines:
+        terminalreporter.line(line)
 
 
 @pytest.hookimpl(wrapper=True)
