@@ -59,6 +59,8 @@ class Toy:
             return None
         if word == b"principal":
             return [str(request.caller.principal).encode()]
+        if word == b"token":
+            return [str(request.caller.has_token).encode()]
         _raise(word)
         return [body]
 

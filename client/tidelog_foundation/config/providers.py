@@ -165,7 +165,7 @@ def _directory_provider(parameter: str, allowed_paths: str) -> _Provider:
         folder = _allowed(path, allowed, parameter)
         if not key or "/" in key or key in (".", ".."):
             raise ConfigError(f'"{key}" is not the name of a file')
-        return _read(folder / key)
+        return _read(_allowed(str(folder / key), allowed, parameter))
 
     return get
 
@@ -190,7 +190,7 @@ def _environment_provider(parameter: str, allowlist_pattern: str) -> _Provider:
 
 
 def _allowed_paths(parameter: str, text: str) -> list[Path] | None:
-    """Return the paths of ``allowed.paths``, None for all paths."""
+    """Return the normal paths of ``allowed.paths``, None for all paths."""
     if not text.strip():
         return None
     paths = [Path(os.path.normpath(part.strip())) for part in text.split(",")]
@@ -205,10 +205,15 @@ def _allowed_paths(parameter: str, text: str) -> list[Path] | None:
 def _allowed(path: str, allowed: list[Path] | None, parameter: str) -> Path:
     if not path:
         raise ConfigError("a reference to a file has a path and a key: ${file:/path:key} or ${dir:/path:file}")
-    normal = Path(os.path.normpath(path))
-    if allowed is not None and not any(normal.is_relative_to(each) for each in allowed):
+    normal, real = Path(os.path.normpath(path)), Path(os.path.realpath(path))
+    if allowed is None:
+        return normal
+    if not any(normal.is_relative_to(each) for each in allowed):
         raise ConfigError(f"{parameter} does not allow {path}")
-    return normal
+    # Stricter than Kafka's AllowedPaths, which follows links to anywhere.
+    if not any(real.is_relative_to(os.path.realpath(each)) for each in allowed):
+        raise ConfigError(f"{parameter} does not allow {path}, which is a link to {real}")
+    return real
 
 
 def _read(path: Path) -> str:

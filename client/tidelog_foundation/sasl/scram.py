@@ -102,7 +102,9 @@ class ScramServer:
             if self._pending is None:
                 return self._begin(ClientFirst.parse(token))
             pending, self._pending = self._pending, None
-            return pending.verify(self._mechanism, ClientFinal.parse(token), now_ms)
+            accounts = self._tokens if pending.is_token else self._users
+            current = accounts.find(self._mechanism, pending.message.name)
+            return pending.verify(self._mechanism, ClientFinal.parse(token), current, now_ms)
         except MalformedMessage as error:
             raise AuthenticationFailed(str(error)) from error
 
@@ -129,8 +131,13 @@ class _PendingProof:
     credential: ScramCredential
     is_token: bool
 
-    def verify(self, mechanism: ScramMechanism, final: ClientFinal, now_ms: int) -> Authenticated:
+    def verify(
+        self, mechanism: ScramMechanism, final: ClientFinal, current: ScramAccount | None, now_ms: int
+    ) -> Authenticated:
         """Return the success that the client's final message proves.
+
+        ``current`` is the account as it is now. Kafka accepts a login that began before the user was removed or got
+        another password.
 
         Raises:
             AuthenticationFailed: It does not prove it.
@@ -146,11 +153,13 @@ class _PendingProof:
             raise AuthenticationFailed(f"there is no {who} with a credential for {mechanism.sasl_name}")
         if not is_proven:
             raise AuthenticationFailed(f"wrong password of {who}")
-        expires_at_ms = self.account.expires_at_ms
+        if current is None or current.credential != self.account.credential:
+            raise AuthenticationFailed(f"the credential of {who} was removed or changed during the login")
+        expires_at_ms = current.expires_at_ms
         if expires_at_ms is not None and expires_at_ms <= now_ms:
             raise AuthenticationFailed(f"{who} has expired")
         signature = hmac.digest(self.credential.server_key, signed, mechanism.digest)
-        return Authenticated(self.account.principal, server_final(signature), expires_at_ms, self.is_token)
+        return Authenticated(current.principal, server_final(signature), expires_at_ms, self.is_token)
 
     def _fault_of(self, nonce: str) -> str:
         if nonce == self.message.nonce + self.challenge.nonce:

@@ -32,6 +32,7 @@ from tidelog_foundation.transport.elements import UNCOUNTED_BYTES
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.status import SessionEndedError, abort_with
+from tidelog_foundation.unexpected import report_unexpected
 
 if TYPE_CHECKING:
     from tidelog_foundation.authorization import Access
@@ -295,8 +296,7 @@ class Service:
         while isinstance(cause, ExceptionGroup):
             cause = cause.exceptions[0]
         if not isinstance(cause, TidelogError):
-            logger.error("%s failed with an unexpected error", method.full_name, exc_info=error)
-            cause = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(cause).__name__}: {cause}")
+            cause = report_unexpected(logger, error, "%s failed with an unexpected error", method.full_name)
         # The traceback refers to frames with the request.
         await abort_with(rpc, cause.detached(), self._error_details(cause))
 

@@ -26,6 +26,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.acls import AclOperation
 from tidelog_foundation.time_slices import TimeSlices
+from tidelog_foundation.unexpected import report_unexpected
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.handlers.context import NodeContext, leader_hint
@@ -422,10 +423,10 @@ class _Fetch:
         except TidelogError as error:
             item.fail(error)
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # logged
             # An error in one partition never stops the fetch of the others.
-            logger.exception("Reading %s-%d failed with an unexpected error", self._name(item), item.key[1])
-            item.fail(error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
+            text = "Reading %s-%d failed with an unexpected error"
+            item.fail(report_unexpected(logger, error, text, self._name(item), item.key[1]))
             return
         if not is_first and len(item.read.records) > remaining:
             item.read = dataclasses.replace(item.read, records=b"", aborted=() if self._is_read_committed else None)

@@ -15,6 +15,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.time_slices import TimeSlices
+from tidelog_foundation.unexpected import report_unexpected
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import CurrentLeader
 from tidelog_node.handlers.context import NodeContext, leader_hint
@@ -233,11 +234,10 @@ class PendingProduce:
                     self._append_one(acks, name, checks.get(place) or item.records, outcome, guard)
                 except TidelogError as error:
                     self._fail(outcome, name, error)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  # logged
                     # An error in one partition never stops the appends to the others.
-                    logger.exception("Appending to %s-%d failed with an unexpected error", name, item.index)
-                    text = f"{type(error).__name__}: {error}"
-                    self._fail(outcome, name, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+                    text = "Appending to %s-%d failed with an unexpected error"
+                    self._fail(outcome, name, report_unexpected(logger, error, text, name, item.index))
                 yield
 
     def _append_one(

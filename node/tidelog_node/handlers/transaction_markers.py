@@ -10,6 +10,7 @@ Partitions whose replicas are slow do not delay the answer of the others for lon
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,12 +18,14 @@ from typing import Final
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.records import ControlType, control_batch
 from tidelog_foundation.time_slices import TimeSlices
+from tidelog_foundation.unexpected import report_unexpected
 from tidelog_node.coordination import OFFSETS_TOPIC
 from tidelog_node.handlers.context import DEFAULT_TIMEOUT_MS, NodeContext
 from tidelog_node.handlers.requests import transactions as requests
 from tidelog_node.partitions import Partition, create_folders
 from tidelog_node.transactions.states import MAX_PRODUCER_EPOCH
 
+logger = logging.getLogger(__name__)
 SLOW_MS: Final = 500
 """The time that the replicas of a partition have left when another partition of the request has its marker."""
 
@@ -156,5 +159,5 @@ def _end_wait(appended: _Appended) -> None:
     if isinstance(error, TidelogError):
         appended.error = error.detached()
     elif error is not None:
-        text = f"{type(error).__name__}: {error}"
-        appended.error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+        text = "The replication of a marker to %s failed with an unexpected error"
+        appended.error = report_unexpected(logger, error, text, partition)

@@ -17,6 +17,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_foundation.transport.channels import OPEN, ChannelSecurity
 from tidelog_foundation.transport.services import Guard, Identify, anyone
+from tidelog_foundation.unexpected import report_unexpected
 from tidelog_quorum.raft.core import commands, events, messages
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
@@ -274,9 +275,8 @@ class TidelogRaft:
         if isinstance(error, TidelogError):
             self._failure = error
         else:
-            logger.error("the Raft engine of controller %s failed unexpectedly", self._me.node_id, exc_info=error)
-            text = f"the Raft engine failed unexpectedly: {error!r}"
-            self._failure = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+            text = "the Raft engine of controller %s failed unexpectedly"
+            self._failure = report_unexpected(logger, error, text, self._me.node_id)
         logger.critical("controller %s has left the quorum: %s", self._me.node_id, self._failure)
         self._failed.set()
         self._timer.cancel()

@@ -15,6 +15,7 @@ from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, erro
 from tidelog_quorum.metadata.batches import encode_batches, frame_batches, read_frames
 from tidelog_quorum.metadata.codec import decode_batch
 from tidelog_quorum.metadata.records import MetadataRecord
+from tidelog_quorum.raft.storage.private_folder import FILE_MODE, make_private_folder
 
 _NAME = "bootstrap.records"
 _LOGS = ("CURRENT", "pysyncobj")
@@ -35,9 +36,9 @@ def write_bootstrap_records(directory: Path, records: Iterable[MetadataRecord]) 
     path = directory / _NAME
     temporary = path.with_suffix(".writing")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
         temporary.unlink(missing_ok=True)
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
             file.writelines(frame_batches(encode_batches(records)))
             file.flush()
             os.fsync(file.fileno())

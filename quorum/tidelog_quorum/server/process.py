@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import tempfile
 import time
 import uuid
@@ -33,6 +34,7 @@ from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.metadata.records import MetadataRecord
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.protocol import RaftEngine
+from tidelog_quorum.raft.storage.private_folder import PRIVATE_UMASK, make_private_folder
 from tidelog_quorum.server.authorization import ControllerGuard, controller_guards
 from tidelog_quorum.server.bootstrap_file import read_bootstrap_records
 from tidelog_quorum.server.broker_connections import BrokerConnections
@@ -58,6 +60,7 @@ async def serve(config: QuorumConfig, properties: Mapping[str, str] = MappingPro
         ConfigError: a port is in use, or the folder cannot be written.
         TidelogError: KAFKA_STORAGE_ERROR, the disk failed or is full; or the metadata log is damaged.
     """
+    os.umask(PRIVATE_UMASK)
     stop = asyncio.Event()
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -224,7 +227,7 @@ def _leaderless(engine: RaftEngine) -> Mapping[Hashable, str]:
 def _check_writable(path: str) -> None:
     directory = Path(path)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:

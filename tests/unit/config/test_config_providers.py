@@ -105,6 +105,27 @@ def test_file_outside_of_the_allowed_paths_is_not_read(secrets: Path, path: str)
         resolve_settings({**declared, "a": f"${{file:{path}:key}}"})
 
 
+@pytest.mark.parametrize("kind", ["file", "dir"])
+def test_link_to_a_file_outside_of_the_allowed_paths_is_not_read(tmp_path: Path, secrets: Path, kind: str) -> None:
+    allowed = tmp_path / "allowed"
+    allowed.mkdir()
+    (allowed / "own.properties").write_text("password=own")
+    (allowed / "inside").symlink_to(allowed / "own.properties")
+    (allowed / "outside").symlink_to(secrets / "secrets.properties")
+    (allowed / "folder").symlink_to(secrets)
+    declared = {"config.providers": kind, f"config.providers.{kind}.param.allowed.paths": str(allowed)}
+
+    def resolved(name: str) -> str:
+        path = f"{allowed}/{name}"
+        reference = f"{path}:password" if kind == "file" else ":".join(path.rsplit("/", 1))
+        return resolve_settings({**declared, "a": f"${{{kind}:{reference}}}"})["a"]
+
+    assert "own" in resolved("inside")
+    for name in ("outside", "folder/secrets.properties"):
+        with pytest.raises(ConfigError, match=f"allowed.paths does not allow .*, which is a link to {secrets}"):
+            resolved(name)
+
+
 def test_variable_outside_of_the_allowlist_is_not_read(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = {"config.providers": "env", "config.providers.env.param.allowlist.pattern": "^TIDELOG_"}
     monkeypatch.setenv("TIDELOG_A", "1")

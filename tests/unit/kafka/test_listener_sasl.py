@@ -336,6 +336,27 @@ def test_reauthentication_extends_the_session() -> None:
     run(main)
 
 
+@pytest.mark.parametrize(
+    ("first", "then"), [(b"user alice", b"until alice 60000"), (b"until alice 60000", b"user alice")]
+)
+def test_reauthentication_may_change_between_a_password_and_a_token_of_the_same_principal(
+    first: bytes, then: bytes
+) -> None:
+    async def main() -> None:
+        async with open_sasl(max_session_ms=60_000) as listener:
+            client = await logged_in(listener, "STEPS", first)
+            await client.send(request(METADATA, 4, b"token"))
+            assert (await client.receive())[1] == str(first.startswith(b"until")).encode()
+            await client.send(prefixed(handshake("STEPS")) + prefixed(authenticate(then)))
+            for _ in range(2):
+                await client.receive()
+            await client.send(request(METADATA, 4, b"token"))
+            assert (await client.receive())[1] == str(then.startswith(b"until")).encode()
+            assert await principal_of(client) == b"User:alice"
+
+    run(main)
+
+
 def test_reauthentication_waits_for_requests_in_progress_and_later_ones_for_it() -> None:
     async def main() -> None:
         async with open_sasl(max_session_ms=60_000) as listener:

@@ -16,10 +16,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tidelog.v1 import admin_service_pb2 as admin
-from tidelog.v1 import common_pb2
+from tidelog.v1 import common_pb2, quorum_service_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
+from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_quorum.metadata.codec import decode_batch
 from tidelog_quorum.metadata.records import PartitionRecord
 
@@ -53,7 +54,8 @@ class Server:
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command(), stderr=log)
+            # The umask must not give others access to the keys of users.
+            self.process = subprocess.Popen(self.command(), stderr=log, umask=0)
         self.wait_until_leading()
 
     def end(self, number: signal.Signals) -> int:
@@ -121,6 +123,19 @@ def test_process_keeps_an_acknowledged_topic_over_a_kill(
         records = decode_batch(snapshot.entries[0].batch)
         assert sum(isinstance(r, PartitionRecord) for r in records) == 3
         stream.cancel()
+
+
+def test_process_keeps_others_out_of_its_folder_whatever_the_umask(server: Server) -> None:
+    folder = Path(server.settings["metadata.log.dir"])
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    (folder / "of-an-earlier-version").touch(0o644)
+    server.start()
+    with server.channel() as channel:
+        QuorumServiceStub(channel).TakeSnapshot(quorum_service_pb2.TakeSnapshotRequest(), timeout=5)
+    found = [folder, *folder.rglob("*")]
+    assert any(path.suffix == ".checkpoint" for path in found)
+    assert {(path.is_dir(), oct(path.stat().st_mode & 0o777)) for path in found} == {(True, "0o700"), (False, "0o600")}
 
 
 def test_process_serves_health_and_stops_when_told_to(server: Server) -> None:

@@ -153,6 +153,48 @@ def test_scram_finds_a_credential_after_its_change() -> None:
     assert "there is no user" in refused_login(accounts, "alice", "new")[1].reason
 
 
+@pytest.mark.parametrize("password", [None, "new", "secret"])
+def test_scram_refuses_a_credential_that_was_removed_or_changed_during_the_login(password) -> None:
+    stored = [{CredentialKey("alice", SHA_256): credential()}]
+    made, peer = server(ScramUsers(lambda: stored[-1])), client()
+    challenge = made.evaluate(peer.first(), 0)
+    changed = (
+        {} if password is None else {CredentialKey("alice", SHA_256): credential(password=password, salt=SALT[1:])}
+    )
+    stored.append(changed)
+    refused = refusal(made, peer.evaluate(challenge.token))
+    assert refused.reason == "the credential of user 'alice' was removed or changed during the login"
+    assert refused.public is None
+
+
+def test_scram_accepts_a_user_when_others_change_during_the_login() -> None:
+    stored = [{CredentialKey("alice", SHA_256): credential()}]
+    made, peer = server(ScramUsers(lambda: stored[-1])), client()
+    challenge = made.evaluate(peer.first(), 0)
+    stored.append({**stored[0], CredentialKey("bob", SHA_256): credential()})
+    assert made.evaluate(peer.evaluate(challenge.token), 0).principal == ALICE
+
+
+def shapes(accounts, names):
+    found = [accounts.decoy(SHA_256, name) for name in names]
+    return [(len(each.salt), each.iterations) for each in found]
+
+
+def test_scram_decoys_have_the_shapes_of_users_in_their_proportion() -> None:
+    """Neither a frequent nor a rare shape tells users from unknown names."""
+    stored = {CredentialKey(f"user-{i}", SHA_256): credential() for i in range(30)}
+    stored |= {CredentialKey(f"rare-{i}", SHA_256): credential(iterations=8_192) for i in range(10)}
+    names = [f"name-{i}" for i in range(2_000)]
+    found = shapes(ScramUsers(lambda: stored), names)
+    assert set(found) == {(20, 4_096), (20, 8_192)}
+    assert 0.2 < found.count((20, 8_192)) / len(found) < 0.3
+    reordered = dict(reversed(stored.items()))
+    assert shapes(ScramUsers(lambda: reordered), names) == found, "the same on each server"
+    added = stored | {CredentialKey("user-30", SHA_256): credential()}
+    changed = [old != new for old, new in zip(found, shapes(ScramUsers(lambda: added), names), strict=True)]
+    assert sum(changed) / len(names) < 1 / len(stored)
+
+
 def test_scram_distinguishes_mechanisms() -> None:
     accounts = users(SHA_512, alice="secret")
     assert refused_login(accounts, "alice", "secret")[1].reason.endswith("for SCRAM-SHA-256")

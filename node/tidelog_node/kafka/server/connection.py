@@ -61,6 +61,10 @@ class Served:
 class Reauthentication(Protocol):
     """The SASL session of a connection (KIP-368)."""
 
+    @property
+    def has_token(self) -> bool:
+        """True if the client has logged in with a delegation token, which a re-authentication may change."""
+
     def takes(self, api_key: int) -> bool:
         """Return whether a request belongs to a re-authentication.
 
@@ -115,13 +119,10 @@ class Connection(asyncio.BufferedProtocol):
         listener: str,
         principal: Principal = ANONYMOUS,
         session: Reauthentication | None = None,
-        *,
-        has_token: bool = False,
     ) -> None:
         self.listener = listener
         self._principal = principal
         self._session = session
-        self._has_token = has_token
         self.host = ""
         """The client's address."""
         self.file = -1
@@ -158,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         self.host = peer[0] if peer else ""
         self.file = transport.get_extra_info("socket").fileno()
         opened_us = time.monotonic_ns() // 1_000
-        self._callers = _Callers(self.listener, self.host, opened_us, self._principal, has_token=self._has_token)
+        self._callers = _Callers(self.listener, self.host, opened_us, self._principal)
         if not peer or not self._owner.admit(self):
             self.abort()
 
@@ -316,7 +317,8 @@ class Connection(asyncio.BufferedProtocol):
             reader = Reader(memoryview(frame), end)
             if is_flexible:
                 reader.skip_tagged_fields()
-            answer = self._call(api, exchange, Request(self._callers.caller_of(header), correlation_id, reader))
+            caller = self._callers.caller_of(header, has_token=self._session is not None and self._session.has_token)
+            answer = self._call(api, exchange, Request(caller, correlation_id, reader))
         if answer is None or isinstance(answer, (list, tuple)):
             self._answer(exchange, answer)
         elif isinstance(answer, Pending):
@@ -451,23 +453,28 @@ class _Callers:
 
     __slots__ = ("_client", "_client_id", "_has_token", "_listener", "_of_versions", "_opened_us", "_principal")
 
-    def __init__(self, listener: str, host: str, opened_us: int, principal: Principal, *, has_token: bool) -> None:
+    def __init__(self, listener: str, host: str, opened_us: int, principal: Principal) -> None:
         self._listener = listener
         self._opened_us = opened_us
         self._principal = principal
-        self._has_token = has_token
+        self._has_token = False
         self._client_id: bytes | None = None
         self._client = ClientIdentity("", "/" + host)
         self._of_versions: dict[int, Caller] = {}
 
-    def caller_of(self, header: RequestHeader) -> Caller:
+    def caller_of(self, header: RequestHeader, *, has_token: bool) -> Caller:
         """Return the caller of a request of a supported version. A client without an id has an empty one.
+
+        ``has_token`` is true if the client's last login was with a delegation token.
 
         Raises:
             MalformedMessageError: The client id is not UTF-8.
         """
         if header.client_id != self._client_id:
             self._take_client_id(header.client_id)
+        if has_token != self._has_token:
+            self._has_token = has_token
+            self._of_versions.clear()
         caller = self._of_versions.get(header.version)
         if caller is None:
             caller = Caller(

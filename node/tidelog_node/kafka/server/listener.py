@@ -215,7 +215,7 @@ def _authenticating(
 
     def connect(session: Session, host: str) -> Connection:
         of_client = ClientSession(session, sasl, logins, listener, host)
-        return Connection(served, connections, listener, session.principal, of_client, has_token=session.is_token)
+        return Connection(served, connections, listener, session.principal, of_client)
 
     return SaslConnection(sasl, listener, logins, handshakes, served.scratch, connect)
 

@@ -28,6 +28,14 @@ class ClientSession:
         self._exchange: Authentication | None = None
         self._begun_ms: int | None = None
 
+    @property
+    def has_token(self) -> bool:
+        """True if the last login was with a delegation token.
+
+        As in Kafka, a re-authentication may go from a password to a token of the same principal, and back.
+        """
+        return self.current.is_token
+
     def takes(self, api_key: int) -> bool:
         """Return whether a request is for :meth:`begin`: it begins a re-authentication, or one is in progress.
 

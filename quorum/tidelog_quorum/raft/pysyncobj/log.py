@@ -17,6 +17,7 @@ import crc32c
 
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_quorum.raft.protocol import CommittedEntry
+from tidelog_quorum.raft.storage.private_folder import make_private_folder
 
 _FRAME = struct.Struct(">BqiQ")
 _DUMP = struct.Struct(">8sIQqi")
@@ -98,7 +99,7 @@ def check_identity(directory: Path, cluster_id: str, node_id: int) -> None:
     """
     path = directory / _IDENTITY
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
         if not path.exists():
             path.write_text(f"{node_id} {cluster_id}", encoding="utf-8")
             return

@@ -36,6 +36,7 @@ from tidelog_quorum.raft.storage.log_format import (
     seal,
     unseal,
 )
+from tidelog_quorum.raft.storage.private_folder import make_private_folder
 from tidelog_quorum.raft.storage.snapshot_files import (
     SnapshotReceiver,
     check_snapshot,
@@ -248,7 +249,7 @@ def _write_synced(database: Rdict, directory: Path, batch: WriteBatch) -> None:
 
 def _make_directory(directory: Path) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
     except OSError as error:
         raise storage_error("make the metadata log folder", directory, error) from error
     # The folder itself must survive a crash, or a voter forgets its votes with it.

@@ -21,6 +21,7 @@ import crc32c
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.messages import Snapshot
+from tidelog_quorum.raft.storage.private_folder import FILE_MODE
 
 logger = logging.getLogger(__name__)
 SUFFIX = ".checkpoint"
@@ -49,7 +50,7 @@ def write_snapshot(
     path = snapshot_path(directory, last_index, last_term)
     temporary = path.with_name(path.name.removesuffix(SUFFIX) + _WRITING_SUFFIX)
     size = checksum = 0
-    with _storage_errors("write", temporary), open(temporary, "wb", buffering=0) as file:
+    with _storage_errors("write", temporary), open(temporary, "wb", 0, opener=_open_private) as file:
         for chunk in chunks:
             if should_stop():
                 os.unlink(temporary)
@@ -131,7 +132,7 @@ class SnapshotReceiver:
         if position == 0:
             self.close()
             with _storage_errors("write", path):
-                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
                 self._path = path
         if path != self._path:
             return
@@ -224,6 +225,10 @@ class SnapshotReader:
         if len(self._open) > _MAX_OPEN:
             os.close(self._open.pop(next(iter(self._open))))
         return descriptor
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def storage_error(what: str, path: Path, error: OSError) -> TidelogError:

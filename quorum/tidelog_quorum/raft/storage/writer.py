@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.unexpected import report_unexpected
 from tidelog_quorum.raft.core.commands import StoreChunk
 from tidelog_quorum.raft.storage.raft_storage import RaftStorage, Write, Written
 from tidelog_quorum.raft.storage.stored_log import StoredState
@@ -109,9 +110,8 @@ class StorageWriter:
                 self._chunk_bytes_out += sum(len(w.chunk) for w in writes if isinstance(w, StoreChunk))
             except TidelogError as raised:
                 error = raised
-            except Exception as raised:
-                logger.exception("the Raft storage failed unexpectedly")
-                error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the Raft storage failed unexpectedly: {raised!r}")
+            except Exception as raised:  # noqa: BLE001  # logged
+                error = report_unexpected(logger, raised, "the Raft storage failed unexpectedly")
             else:
                 _call(loop, self._on_written, written)
             self._is_writing = False
