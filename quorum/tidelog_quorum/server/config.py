@@ -25,10 +25,11 @@ from tidelog_foundation.config.endpoints import (
 )
 from tidelog_foundation.config.health import HealthSettings
 from tidelog_foundation.config.settings import config_key, setting_of
+from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.monitoring.settings import MonitoringSettings
 from tidelog_foundation.requests.addresses import ControllerEndpoint
 from tidelog_foundation.sasl.settings import SaslSettings
-from tidelog_foundation.security.ssl_settings import SslSettings, with_listener_settings
+from tidelog_foundation.security.ssl_settings import SslSettings, is_listener_key, with_listener_settings
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.core.endpoints import Endpoints
@@ -36,8 +37,6 @@ from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 TIDELOG = "tidelog"
 PYSYNCOBJ = "pysyncobj"
-_ANY_ADDRESS = "GRPC://:0"
-"""Listeners for the search for prefixed keys if there are none, which is an error later."""
 _NO_HOSTS = (ANY_HOST, "0.0.0.0", "::")
 
 
@@ -47,8 +46,12 @@ def parse_quorum_config(properties: Mapping[str, str]) -> QuorumConfig:
     Raises:
         ConfigError: A setting is missing or invalid.
     """
-    listeners = [x.name for x in parse_listeners(properties.get("listeners", _ANY_ADDRESS))]
-    preferred = parse_listener_names(properties.get("controller.listener.names", ",".join(listeners)))
+    try:
+        listeners = [x.name for x in parse_listeners(properties.get("listeners", ""))]
+        preferred = parse_listener_names(properties.get("controller.listener.names", ",".join(listeners)))
+    except ConfigError:
+        # The parser of all settings names the one that is wrong, and does not show it if it is secret.
+        return parse_config(QuorumConfig, {key: value for key, value in properties.items() if not is_listener_key(key)})
     first = [name for name in preferred if name in listeners]
     return parse_config(QuorumConfig, with_listener_settings(properties, *first, *listeners, HTTPS))
 
