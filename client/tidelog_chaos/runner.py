@@ -35,6 +35,7 @@ from tidelog_chaos.faults import Nemesis, PlannedFault, draw_plan
 from tidelog_chaos.history import HistoryWriter
 from tidelog_chaos.metrics import Meter, Recorder
 from tidelog_chaos.moves import Moves
+from tidelog_chaos.node_views import AskedNodes
 from tidelog_chaos.progress import RunProgress
 from tidelog_chaos.settings import RunSettings
 from tidelog_chaos.watch import Watch
@@ -67,6 +68,7 @@ _HEALS_S = 180.0
 """The limits of the nemesis: ending its thread, the active faults and the moves."""
 _CLOSES_S = 120.0
 """The limit of closing the clients and ending all processes."""
+_STAYS_WHOLE_S = 60.0
 _MARGIN_S = 60.0
 _CALM_S = 3.0
 _TICK_S = 0.25
@@ -159,7 +161,8 @@ class _Run:
                 self._settings.seed,
             )
             factor = self._settings.queue.replication_factor
-            watch = Watch(admin, lambda: workload.keys.written, lambda: workload.topics, factor)
+            nodes = stack.enter_context(contextlib.closing(AskedNodes(servers)))
+            watch = Watch(admin, nodes, lambda: workload.keys.written, lambda: workload.topics, factor)
             moves = Moves(admin, lambda: workload.keys.written, factor)
             nemesis = Nemesis(self._driver, self._plan, watch, moves, self._noted(history))
             recorder = Recorder(
@@ -199,6 +202,7 @@ class _Run:
             self._outcome.problems += workload.stop_writing(deadline)
             phase("final-reads", "reading everything", None)
             self._read_everything(workload)
+            is_whole = self._is_whole(watch)
         except BaseException:
             workload.give_up()
             raise
@@ -210,7 +214,15 @@ class _Run:
             self._outcome.records_polled = recorder.records
         phase("replicas", "comparing the replicas", None)
         self._note_failures(nemesis)
-        self._compare_replicas(workload)
+        if is_whole:
+            self._compare_replicas()
+
+    def _is_whole(self, watch: Watch) -> bool:
+        """Return whether the replicas can be compared: one that is not in sync may lack records."""
+        missing = watch.wait_whole(_STAYS_WHOLE_S)
+        if missing is not None:
+            self._problem(f"the replicas were not compared, for not all were in sync in the end: {missing}")
+        return missing is None
 
     def _stop(self, *threads: BackgroundThread) -> None:
         for thread in threads:
@@ -264,7 +276,7 @@ class _Run:
             if member not in nemesis.damaged:
                 self._problem(failure)
 
-    def _compare_replicas(self, workload: Workload) -> None:
+    def _compare_replicas(self) -> None:
         ends = self._outcome.high_watermarks
         if not ends or not self._driver.replica_folders(next(iter(ends))):
             return
