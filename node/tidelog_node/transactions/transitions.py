@@ -160,7 +160,7 @@ def end(
     if current.state.is_prepared:
         if not is_repeated:
             # With this epoch the client can begin its next transaction, and has nothing to end yet.
-            raise _fenced(request.transactional_id, request.producer, current.client)
+            raise _nothing_to_end(request)
         return IN_PROGRESS if request.committed == _is_commit(current) else _raise_illegal(current, request)
     if is_repeated and current.state is not TransactionState.ONGOING:
         is_done = current.state is not TransactionState.EMPTY and request.committed == _is_commit(current)
@@ -308,6 +308,12 @@ def _raise_illegal(current: TransactionMetadata, request: EndTxnRequest) -> Lite
 
 def _fenced(transactional_id: str, producer: Producer, current: Producer) -> TidelogError:
     text = f"{transactional_id!r} has producer {current.id} with epoch {current.epoch}, not epoch {producer.epoch}"
+    return error_for(ErrorCode.PRODUCER_FENCED, text)
+
+
+def _nothing_to_end(request: EndTxnRequest) -> TidelogError:
+    epoch = request.producer.epoch
+    text = f"the transaction of {request.transactional_id!r} before epoch {epoch} is still ending, and {epoch} has none"
     return error_for(ErrorCode.PRODUCER_FENCED, text)
 
 
