@@ -18,9 +18,9 @@ from tidelog_foundation.config.settings import HIDDEN, ProvidedText, SettingInfo
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.listener_settings import listener_security
 from tidelog_foundation.security.ssl_settings import is_listener_key
-from tidelog_node.kafka.server.limits import ListenerLimits
+from tidelog_node.kafka.server.limits import ListenerLimits, OwnLimits
 from tidelog_node.server.config import NodeConfig
-from tidelog_node.server.listener_limits import LIMIT_KEYS, own_limits
+from tidelog_node.server.listener_limits import LIMIT_KEYS, listener_limits, own_limits
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
 
@@ -53,7 +53,7 @@ class DynamicNodeConfig:
             self.current.controller_listener,
             *self.current.monitoring_listeners,
         )
-        self._own_limits = own_limits(properties, self.current.all_listeners)
+        self._own_limits: Mapping[str, OwnLimits] = own_limits(self.file, self.current.all_listeners)
         self.listener_security = listener_security(properties, listeners, LIMIT_KEYS)
         """The security settings of each listener by name, with those for the controllers' and the monitoring port's."""
         self._node_id = self.current.node_id
@@ -78,9 +78,11 @@ class DynamicNodeConfig:
         value would lose records.
         """
         everywhere, here = broker_settings(image), broker_settings(image, self._node_id)
-        self._warn_of({*everywhere, *here} - DYNAMIC_BROKER_KEYS)
+        of_listeners = listener_limits({**everywhere, **here}, self.current.all_listeners)
+        self._warn_of({*everywhere, *here} - DYNAMIC_BROKER_KEYS - of_listeners.keys())
+        limits = self._limits_with(of_listeners)
         dynamic = (with_effect(everywhere), with_effect(here))
-        if dynamic == self._dynamic:
+        if (dynamic, limits) == (self._dynamic, self._own_limits):
             return
         self._dynamic = dynamic
         settings = override_broker_settings(override_broker_settings(self._own_file, dynamic[0]), dynamic[1])
@@ -90,11 +92,22 @@ class DynamicNodeConfig:
             logger.error("The dynamic settings are invalid on this node and are ignored: %s", error.message)
             changed = dataclasses.replace(self.current, min_insync_replicas=_min_insync_replicas(settings))
         before, self.current = self.current, changed
-        if changed == before:
+        differences = _differences(before, changed, settings)
+        if limits != self._own_limits:
+            self._own_limits = limits
+            differences.append(f"limits of listeners: {limits}")
+        if not differences:
             return
-        logger.info("Settings have changed: %s", ", ".join(_differences(before, changed, settings)))
+        logger.info("Settings have changed: %s", ", ".join(differences))
         for user in self._users:
             user(changed)
+
+    def _limits_with(self, of_listeners: Mapping[str, str]) -> Mapping[str, OwnLimits]:
+        try:
+            return own_limits({**self.file, **of_listeners}, self.current.all_listeners)
+        except ConfigError as error:
+            logger.error("The dynamic limits of listeners are invalid on this node and are ignored: %s", error.message)
+            return self._own_limits
 
     def _warn_of(self, without_effect: Set[str]) -> None:
         for key in sorted(without_effect - self._without_effect):

@@ -8,6 +8,7 @@ from typing import Final
 
 from tidelog_foundation.config import at_least, between, int_setting, setting
 from tidelog_foundation.config.endpoints import NamedListener
+from tidelog_foundation.config.foreign import LISTENER_PREFIX, listener_limit
 from tidelog_foundation.config.settings import config_keys, parse_config
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.ssl_settings import is_listener_key, split_listener_key
@@ -48,6 +49,17 @@ def own_limits(properties: Mapping[str, str], listeners: Iterable[NamedListener]
             if own in LIMIT_KEYS:
                 given.setdefault(names[name], {})[own] = value
     return {name: _parsed(name, values) for name, values in given.items()}
+
+
+def listener_limits(settings: Mapping[str, str], listeners: Iterable[NamedListener]) -> dict[str, str]:
+    """Return the settings that are limits of these listeners and can change at run time, by their prefixed keys."""
+    names = tuple(listener.name.lower() for listener in listeners)
+    return {
+        key: value
+        for key, value in settings.items()
+        if (limit := listener_limit(key)) is not None
+        and key.removeprefix(LISTENER_PREFIX).removesuffix(f".{limit}") in names
+    }
 
 
 def _parsed(name: str, values: Mapping[str, str]) -> OwnLimits:

@@ -147,6 +147,10 @@ def test_only_lists_are_appended_to_and_subtracted_from(one: Any, kind: int) -> 
             "INVALID_REQUEST",
             "reads changed certificates again from their files",
         ),
+        (BROKER, "1", "listener.name.a.max.connections", "0", "INVALID_REQUEST", "must be from 1"),
+        (BROKER, "", "listener.name.a.max.connection.creation.rate", "x", "INVALID_REQUEST", "must be a whole number"),
+        (BROKER, "", "listener.name.max.connections", "5", "INVALID_REQUEST", "cannot change at run time"),
+        (BROKER, "", "listener.name.a.connections.max.idle.ms", "5", "INVALID_REQUEST", "cannot change at run time"),
         (BROKER, "1", "sasl.jaas.config", "secret", "INVALID_REQUEST", "in plain text"),
         (BROKER, "", "sasl.kerberos.min.time.before.relogin", "1", "INVALID_REQUEST", "only on a single broker"),
         (BROKER, "1", "num.io.threads", "x", "INVALID_REQUEST", "must be a whole number"),
@@ -205,7 +209,13 @@ def test_settings_of_a_group_are_within_the_controllers_limits(new_driver: Any) 
 
 @pytest.mark.parametrize("broker", ["", "1"])
 def test_settings_that_brokers_do_not_have_are_kept_beside_those_that_they_have(one: Any, broker: str) -> None:
-    kept = {"my.custom.key": "v", "cleanup.policy": "compact", "num.io.threads": "7", "": "x"}
+    kept = {
+        "listener.name.a.max.connections": "9",
+        "my.custom.key": "v",
+        "cleanup.policy": "compact",
+        "num.io.threads": "7",
+        "": "x",
+    }
     given = {**kept, "log.retention.ms": "5"}
     assert alter(one, BROKER, broker, *(operation(k, v) for k, v in given.items())) == ("NONE", "")
     assert broker_settings(one.image, int(broker) if broker else None) == given

@@ -109,6 +109,10 @@ def test_connections_of_a_listener_have_a_limit_of_their_own_and_so_have_those_o
             clients[0].close()
             await until(lambda: listener.listeners.connection_count == 3)
             await is_served(await listener.connect("CLIENTS"))
+            listener.listeners.change_limits(ListenerLimits(of_listeners={"CLIENTS": OwnLimits(3)}))
+            await is_served(await listener.connect("CLIENTS"))
+            assert await (await listener.connect("CLIENTS")).is_closed()
+            await is_served(await listener.connect("NODES"))
 
     run(main)
 

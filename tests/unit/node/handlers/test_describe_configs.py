@@ -150,7 +150,11 @@ def test_settings_that_nodes_do_not_have_are_described_as_kafka_does(cluster_of)
                 (BROKER, "1", "my.key", "secret"),
                 (BROKER, "", "my.key", "s"),
                 (BROKER, "1", "num.io.threads", "7"),
+                (BROKER, "1", "listener.name.a.max.connections", "9"),
             )
+            [limit] = (await ask(node, BROKER, "1", "listener.name.a.max.connections", documentation=True)).configs
+            assert (limit.value, limit.is_sensitive, limit.is_read_only, limit.type) == ("9", False, False, "INT")
+            assert limit.documentation == "max.connections of one listener."
             [mine] = (await ask(node, BROKER, "1", "my.key", documentation=True)).configs
             assert (mine.source, mine.is_sensitive, mine.is_read_only, mine.type) == (ON_NODE, True, True, "UNKNOWN")
             assert mine.value is None

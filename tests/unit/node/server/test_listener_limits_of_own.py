@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.requests.configs import ConfigResourceType
 from tidelog_node.kafka.server.limits import OwnLimits
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import ConfigRecord
 
 REQUIRED = {
     "node.id": "1",
@@ -31,6 +34,32 @@ def test_limits_of_a_listener_are_its_own_where_it_has_them() -> None:
     assert limits.of_listeners == {"OUTSIDE": OwnLimits(10, 5), "GRPC": OwnLimits(max_idle_s=1)}
     assert (limits.own("INSIDE"), limits.max_connections) == (OwnLimits(), 100)
     assert [limits.idle_s(name) for name in ("OUTSIDE", "INSIDE", "GRPC")] == [60, 60, 1]
+
+
+def image(settings: dict[str, str], own: dict[str, str]) -> MetadataImage:
+    records = [ConfigRecord(ConfigResourceType.BROKER, "", *pair) for pair in settings.items()]
+    records += [ConfigRecord(ConfigResourceType.BROKER, "1", *pair) for pair in own.items()]
+    return MetadataImage().apply(1, 1, records)
+
+
+def test_limits_of_a_listener_change_at_run_time_and_back_to_those_of_the_file(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    connections, rate = (f"listener.name.outside.{x}" for x in ("max.connections", "max.connection.creation.rate"))
+    settings = DynamicNodeConfig(REQUIRED | {connections: "10"})
+    seen: list[OwnLimits] = []
+    settings.subscribe(lambda _: seen.append(settings.listener_limits.own("OUTSIDE")))
+    settings.follow(image({connections: "20", rate: "7"}, {connections: "30"}))
+    settings.follow(image({connections: "20", rate: "7"}, {connections: "30"}))
+    settings.follow(image({connections: "20", "max.connections": "99"}, {}))
+    settings.follow(image({}, {}))
+    assert seen == [OwnLimits(30, 7), OwnLimits(20), OwnLimits(10)]
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    settings.follow(image({"listener.name.other.max.connections": "1"}, {}))
+    assert "listener.name.other.max.connections" in caplog.text, "it has no effect"
+    settings.follow(image({connections: "x"}, {}))
+    assert "limits of listeners are invalid" in caplog.text
+    assert settings.listener_limits.own("OUTSIDE") == OwnLimits(10)
 
 
 @pytest.mark.parametrize(
