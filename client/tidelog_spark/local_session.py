@@ -63,7 +63,7 @@ def register(spark: SparkSession) -> SparkSession:
     ``spark.pyspark.python``, this function chooses the running one.
     """
     context = spark.sparkContext
-    is_local = context.master.startswith("local")
+    is_local = (context.master or "").startswith("local")
     is_chosen = _WORKER_PYTHON in os.environ or spark.conf.get("spark.pyspark.python", None) is not None
     if is_local and not is_chosen:
         context.pythonExec = sys.executable

@@ -112,7 +112,16 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
         ConfigError: a key is unknown (the nearest is named), missing or given twice, a value is out of its limits, or a
             reference to a config provider has no value.
     """
-    spelling = {key.lower(): key for key in config_keys(SourceOptions)}
+    return parse_config(SourceOptions, spelled(raw, SourceOptions))
+
+
+def spelled(raw: Mapping[str, str], cls: type[SecurityConfig]) -> dict[str, str]:
+    """Return Spark's options with the spelling of the settings of ``cls``, whose security settings lose ``kafka.``.
+
+    Raises:
+        ConfigError: a security setting is given twice, or a reference to a config provider has no value.
+    """
+    spelling = {key.lower(): key for key in config_keys(cls)}
     spelling |= {f"{_KAFKA}{key}": key for key in config_keys(SecurityConfig)}
     named: dict[str, str] = {}
     for key, value in resolve_client_settings(raw).items():
@@ -120,7 +129,7 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
         if name in named:
             raise ConfigError(f"both {name} and {_KAFKA}{name} are given; they mean the same")
         named[name] = value
-    return parse_config(SourceOptions, named)
+    return named
 
 
 def batch_plan(options: SourceOptions) -> ReadPlan:

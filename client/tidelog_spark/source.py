@@ -9,14 +9,18 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_spark.options import batch_plan, parse_options, stream_plan
 from tidelog_spark.reader import TidelogReader, TidelogStreamReader
 from tidelog_spark.schema import spark_schema
+from tidelog_spark.sink.options import sink_plan
+from tidelog_spark.sink.writer import TidelogBatchWriter, TidelogStreamWriter
 
 
 class TidelogDataSource(DataSource):
-    """A batch and streaming source with the options and columns of Spark's Kafka source.
+    """A source and a sink for batch and streaming queries, with the options and columns of Spark's for Kafka.
 
     ::
 
-        spark.read.format("tidelog").option("bootstrap.servers", "host:9092").option("subscribe", "flights").load()
+        servers = {"bootstrap.servers": "host:9094"}
+        spark.read.format("tidelog").options(**servers).option("subscribe", "flights").load()
+        rows.write.format("tidelog").options(**servers).option("topic", "delays").mode("append").save()
 
     A batch DataFrame ends at the high watermarks of its first action: later actions read the same records, and another
     ``load()`` reads newer ones. Spark recreates the source from its options wherever it needs one.
@@ -29,11 +33,12 @@ class TidelogDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._options = parse_options(options)
+        # Spark does not tell whether it will read or write.
+        self._raw = dict(options)
 
     def schema(self) -> StructType:
         """Return the columns; ``headers`` only with ``includeHeaders=true``."""
-        return spark_schema(self._options.include_headers)
+        return spark_schema(parse_options(self._raw).include_headers)
 
     def reader(self, schema: StructType) -> TidelogReader:
         """Return the reader of a batch query.
@@ -42,7 +47,7 @@ class TidelogDataSource(DataSource):
             ConfigError: an option does not apply to batch queries, or the user gave a schema.
         """
         self._check_schema(schema)
-        return TidelogReader(batch_plan(self._options), schema)
+        return TidelogReader(batch_plan(parse_options(self._raw)), schema)
 
     def streamReader(self, schema: StructType) -> TidelogStreamReader:  # noqa: N802
         """Return the reader of a streaming query.
@@ -51,7 +56,24 @@ class TidelogDataSource(DataSource):
             ConfigError: an option does not apply to streaming queries, or the user gave a schema.
         """
         self._check_schema(schema)
-        return TidelogStreamReader(stream_plan(self._options), schema)
+        return TidelogStreamReader(stream_plan(parse_options(self._raw)), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TidelogBatchWriter:
+        """Return the writer of a batch query.
+
+        Raises:
+            ConfigError: an option or a column is not valid, the mode is not append, or the cluster does not permit
+                exactly once.
+        """
+        return TidelogBatchWriter(sink_plan(self._raw), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TidelogStreamWriter:  # noqa: N802
+        """Return the writer of a streaming query.
+
+        Raises:
+            ConfigError: as `writer`.
+        """
+        return TidelogStreamWriter(sink_plan(self._raw), schema, overwrite)
 
     def _check_schema(self, schema: StructType) -> None:
         own = self.schema()
