@@ -32,6 +32,8 @@ def certificate(
 ) -> None:
     """Create or renew a certificate; the first one also creates the authority.
 
+    A renewed certificate keeps its hosts, unless --host names others.
+
     NAME.pem has the private key and the certificate, ca.pem the certificate of the authority. Keep ca-key.pem, the
     authority's private key, away from the machines of the cluster.
 
@@ -40,16 +42,19 @@ def certificate(
     if not _FILE_NAME.fullmatch(name) or name in (_AUTHORITY, _AUTHORITY_KEY):
         raise ConfigError(f'the name has 1 to 64 letters, digits, ".", "-" and "_", and is not ca or ca-key: {name!r}')
     try:
-        from tidelog_foundation.security.authority import Authority
+        from tidelog_foundation.security.authority import Authority, hosts_in
     except ModuleNotFoundError as error:
         raise error_for(ErrorCode._STATE, f"{error.name} is not installed: pip install 'tidelog[tls]'") from error
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = Authority.open(folder / f"{_AUTHORITY_KEY}.pem")
     trusted = authority.write_pem(folder / f"{_AUTHORITY}.pem")
-    issued = authority.issue(name, hosts or (), timedelta(days=days))
-    store = issued.write_pem(folder / f"{name}.pem")
+    store = folder / f"{name}.pem"
+    hosts = hosts or hosts_in(store)
+    issued = authority.issue(name, hosts, timedelta(days=days))
+    issued.write_pem(store)
     if as_json:
-        shown = {"name": name, "hosts": hosts or [], "key_store": str(store), "ca": str(trusted)}
+        shown = {"name": name, "hosts": hosts, "key_store": str(store), "ca": str(trusted)}
         print_json({**shown, "expires": issued.certificate.not_valid_after_utc.isoformat()})
     else:
-        typer.echo(f"{store} is signed by {trusted} and expires in {days} days")
+        of = f" for {', '.join(hosts)}" if hosts else ""
+        typer.echo(f"{store}{of} is signed by {trusted} and expires in {days} days")

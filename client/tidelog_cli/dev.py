@@ -57,6 +57,8 @@ _DataDir = Annotated[
     typer.Option(
         "--data-dir",
         file_okay=False,
+        # Files and printed commands refer to it, and are used in other folders.
+        resolve_path=True,
         metavar="FOLDER",
         help="Keep the data in this folder. Default: a temporary folder, removed at the end.",
     ),

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Annotated, Any
 
 import typer
 
-from tidelog.admin import AclBinding, AclBindingFilter
+from tidelog.admin import AclBinding, AclBindingFilter, AclOperation
 from tidelog_cli.options.completion import complete_topic
 from tidelog_cli.options.connection import Session, Yes, connected
-from tidelog_cli.output.printing import command_group, confirm, error_document, fail, settle
+from tidelog_cli.output.printing import command_group, confirm, error_document, fail, print_warning, settle
 
 app = command_group("Create, list and delete access control lists (ACLs).")
 
 _COLUMNS = ("principal", "host", "resource", "name", "pattern", "operation", "permission")
 _CLUSTER_NAME = "kafka-cluster"
+_Grant = tuple[str, str | None, str | None]
+"""A permission, a principal and a host; None matches all."""
 
 _Topics = Annotated[
     list[str] | None,
@@ -70,6 +73,14 @@ _DeniedHosts = Annotated[
 ]
 
 
+_Principals = Annotated[
+    list[str] | None,
+    typer.Option("--principal", metavar="PRINCIPAL", help="Whom an ACL allows or denies: User:alice or alice."),
+]
+_NOT_CREATED = ("UNKNOWN", "ANY")
+_NOT_FILTERED = ("UNKNOWN",)
+
+
 @app.command()
 @connected
 def create(
@@ -95,7 +106,7 @@ def create(
       tidelog acl create --deny-principal bob --operation all --group billing
     """
     resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
-    wanted_operations = _split(operations)
+    wanted_operations = _split(operations, _NOT_CREATED)
     for option, given in (("--operation", wanted_operations), ("--topic", resources)):
         if not given:
             more = ", or another resource," if option == "--topic" else ""
@@ -110,6 +121,7 @@ def create(
         _made(AclBinding, kind, name, pattern, principal, host, operation, permission)
         for (kind, name), operation, (permission, principal, host) in product(resources, wanted_operations, grants)
     ]
+    _warn_of_useless(resources, pattern, [*(allowed_hosts or ()), *(denied_hosts or ())])
     with session.admin() as admin:
         created, errors = settle(admin.create_acls(wanted, request_timeout=session.timeout_s))
     documents: list[dict[str, Any]] = [_record(acl) | {"created": True} for acl in created]
@@ -130,6 +142,7 @@ def list_acls(
     users: _Users = None,
     cluster: _Cluster = False,
     pattern: _PatternFilter = "any",
+    principals: _Principals = None,
     allowed: _Allowed = None,
     denied: _Denied = None,
     allowed_hosts: _AllowedHosts = None,
@@ -143,7 +156,8 @@ def list_acls(
       tidelog acl list --topic orders --pattern match
     """
     resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
-    filters = _filters(resources, pattern, _split(operations), allowed, allowed_hosts, denied, denied_hosts)
+    grants = _grants(principals, allowed, allowed_hosts, denied, denied_hosts)
+    filters = _filters(resources, pattern, _split(operations, _NOT_FILTERED), grants)
     with session.admin() as admin:
         pending = [admin.describe_acls(each, request_timeout=session.timeout_s) for each in filters]
         found = sorted({acl for future in pending for acl in future.result()})
@@ -162,6 +176,7 @@ def delete(
     users: _Users = None,
     cluster: _Cluster = False,
     pattern: _PatternFilter = "literal",
+    principals: _Principals = None,
     allowed: _Allowed = None,
     denied: _Denied = None,
     allowed_hosts: _AllowedHosts = None,
@@ -173,9 +188,10 @@ def delete(
     Example: tidelog acl delete --allow-principal alice --topic orders --yes
     """
     resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
-    if not any((resources, operations, allowed, denied, allowed_hosts, denied_hosts)):
+    if not any((resources, operations, principals, allowed, denied, allowed_hosts, denied_hosts)):
         raise typer.BadParameter("name the ACLs by a resource, an operation, a principal or a host")
-    filters = _filters(resources, pattern, _split(operations), allowed, allowed_hosts, denied, denied_hosts)
+    grants = _grants(principals, allowed, allowed_hosts, denied, denied_hosts)
+    filters = _filters(resources, pattern, _split(operations, _NOT_FILTERED), grants)
     confirm("delete all ACLs that match", yes)
     with session.admin() as admin:
         found, errors = settle(admin.delete_acls(filters, request_timeout=session.timeout_s))
@@ -206,21 +222,26 @@ def _resources(
     return [(kind, name) for kind, names in named.items() for name in names or ()]
 
 
-def _filters(
-    resources: Sequence[tuple[str, str]],
-    pattern: str,
-    operations: Sequence[str],
+def _grants(
+    principals: Sequence[str] | None,
     allowed: Sequence[str] | None,
     allowed_hosts: Sequence[str] | None,
     denied: Sequence[str] | None,
     denied_hosts: Sequence[str] | None,
-) -> list[AclBindingFilter]:
-    """Return one filter per combination; what is not given matches everything."""
-    grants: list[tuple[str, str | None, str | None]] = []
+) -> list[_Grant]:
+    """Return the permissions, principals and hosts of filters."""
+    grants: list[_Grant] = [("ANY", _principal(name), None) for name in principals or ()]
     if allowed or allowed_hosts:
         grants += product(["ALLOW"], _or_any(map(_principal, allowed or ())), _or_any(allowed_hosts or ()))
     if denied or denied_hosts:
         grants += product(["DENY"], _or_any(map(_principal, denied or ())), _or_any(denied_hosts or ()))
+    return grants
+
+
+def _filters(
+    resources: Sequence[tuple[str, str]], pattern: str, operations: Sequence[str], grants: Sequence[_Grant]
+) -> list[AclBindingFilter]:
+    """Return one filter per combination; what is not given matches everything."""
     named: Sequence[tuple[str, str | None]] = resources or [("ANY", None)]
     return [
         _made(
@@ -243,8 +264,33 @@ def _made(kind: type[Any], *parts: Any) -> Any:
         raise typer.BadParameter(str(error)) from error
 
 
-def _split(operations: Sequence[str] | None) -> list[str]:
-    return [name.strip().replace("-", "_") for text in operations or () for name in text.split(",") if name.strip()]
+def _split(operations: Sequence[str] | None, excluded: Sequence[str]) -> list[str]:
+    names = [name.strip() for text in operations or () for name in text.split(",") if name.strip()]
+    found = [name.replace("-", "_").upper() for name in names]
+    known = [operation.name for operation in AclOperation if operation.name not in excluded]
+    for name, operation in zip(names, found, strict=True):
+        if operation not in known:
+            shown = ", ".join(known).lower()
+            raise typer.BadParameter(f'the operation must be one of {shown}, not "{name}"', param_hint="--operation")
+    return found
+
+
+def _warn_of_useless(resources: Sequence[tuple[str, str]], pattern: str, hosts: Sequence[str]) -> None:
+    """Warn of names and hosts that Kafka's rules accept, although they hardly mean what was meant."""
+    for _, name in resources:
+        if pattern.lower() == "literal" and name.endswith("*") and name != "*":
+            print_warning(f"{name} is the name itself; for names that begin with {name[:-1]} pass --pattern prefixed")
+    for host in hosts:
+        if host != "*" and not _is_address(host):
+            print_warning(f"the host {host} is not an IP address, and no client matches it")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _principal(name: str) -> str:

@@ -113,7 +113,7 @@ class SecurityOptions:
             return login
         username = self.username or others.get("sasl.username")
         if not username:
-            raise UsageError(f"--sasl-mechanism {mechanism} needs --username.")
+            raise UsageError(f"{mechanism} logins need --username.")
         login["sasl.username"] = username
         if "sasl.password" not in others:
             login["sasl.password"] = self._password(username)

@@ -29,6 +29,13 @@ _CODES: dict[ErrorCode, str] = {
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "tidelog transaction list shows the transactional ids",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "tidelog topic describe __consumer_offsets __transaction_state shows whether "
     "their partitions have leaders",
+    ErrorCode._AUTHENTICATION: "check the user and the password: tidelog profile show shows the settings of a profile",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "an administrator allows it with tidelog acl create",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "an administrator allows it with tidelog acl create",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "an administrator allows it with tidelog acl create --cluster",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "an administrator allows it with tidelog acl create",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "set delegation.token.secret.key on all nodes",
+    ErrorCode.SECURITY_DISABLED: "set authorizer.class.name on all nodes and controllers",
     ErrorCode.LOG_DIR_NOT_FOUND: "tidelog log-dirs describe shows the log directories",
 }
 

@@ -18,7 +18,7 @@ from tidelog_cli.options.completion import complete_topic
 from tidelog_cli.options.connection import Acks, Compression, Rate, Session, connected
 from tidelog_cli.output.printing import UsageError, counted, print_json, print_warning
 from tidelog_cli.records.line_format import InvalidLineError, LineFormat, ProducedRecord
-from tidelog_foundation.errors import ErrorCode, KafkaError, error_for
+from tidelog_foundation.errors import INSECURE, ErrorCode, KafkaError, error_for
 
 _PROGRESS_INTERVAL_S = 1.0
 _INTERRUPTED_FLUSH_S = 2.0
@@ -219,12 +219,14 @@ class _Upload:
         self._summarize()
         if self._first_error is not None:
             lost = self._sent - self._acknowledged
-            text = f"{lost} of {counted(self._sent, 'record')} were not acknowledged: {self._first_error.str()}"
+            text = f"{lost} of {counted(self._sent, 'record')} not acknowledged: {self._first_error.str()}"
             raise error_for(self._first_error.error_code(), text)
 
 
 def _warn(error: KafkaError) -> None:
-    print_warning(error.str())
+    """Print a failure of TLS or a refused login while the producer retries; the end reports all other errors."""
+    if error.error_code() in INSECURE:
+        print_warning(error.str())
 
 
 def _headers(texts: list[str] | None) -> tuple[tuple[str, bytes | None], ...]:

@@ -137,6 +137,25 @@ class Authority:
         return Issued(key, builder.sign(self._key, hashes.SHA256()), self.certificate)
 
 
+def hosts_in(store: Path) -> list[str]:
+    """Return the hosts of the certificate in a PEM file; none if it is a client's, or there is no such file.
+
+    Raises:
+        ConfigError: The file has no certificate.
+    """
+    if not store.exists():
+        return []
+    try:
+        certificate = x509.load_pem_x509_certificate(store.read_bytes())
+    except ValueError as error:
+        raise ConfigError(f"{store} has no certificate: remove it to create another one") from error
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [str(name.value) for name in names]
+
+
 _BOTH_SIDES: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
 _CLIENT_SIDE: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
 _AUTHORITY_USAGE: Final = x509.KeyUsage(

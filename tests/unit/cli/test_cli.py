@@ -166,7 +166,7 @@ def test_cli_says_how_many_records_were_not_acknowledged(cluster: FakeCluster) -
     cluster.create_topic("t", 1, configs={"max.message.bytes": "200"})
     result = run(cluster, "produce", "t", "-X", "batch.num.messages=1", stdin="short\n" + "x" * 300 + "\nshort\n")
     assert result.exit_code == 1
-    assert "tidelog: error: 1 of 3 records were not acknowledged" in result.stderr
+    assert "tidelog: error: 1 of 3 records not acknowledged" in result.stderr
     assert len(cluster.records("t")) == 2
 
 

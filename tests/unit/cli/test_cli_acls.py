@@ -62,6 +62,8 @@ def test_acls_are_created_listed_and_deleted(run_json: Callable[..., Any], run: 
         expected
     ]
     assert "User:a" in run("acl", "list").stdout
+    assert expected in listed(run_json, "--principal", "a")
+    assert listed(run_json, "--principal", "nobody") == []
     assert len(run_json("acl", "delete", "--cluster", "--yes")["acls"]) == 4
     assert len(listed(run_json)) == 4
     assert run("acl", "delete", "--topic", "none", "--yes").stdout == "no ACL matches\n"
@@ -73,7 +75,8 @@ def test_acls_are_created_listed_and_deleted(run_json: Callable[..., Any], run: 
         (("create", "--operation", "read", "--topic", "t"), "--allow-principal or --deny-principal is required"),
         (("create", "--allow-principal", "a", "--topic", "t"), "--operation is required"),
         (("create", "--allow-principal", "a", "--operation", "read"), "--topic, or another resource, is required"),
-        (("create", "--allow-principal", "a", "--operation", "fly", "--topic", "t"), "operation must be one of"),
+        (("create", "--allow-principal", "a", "--operation", "fly", "--topic", "t"), 'not "fly"'),
+        (("create", "--allow-principal", "a", "--operation", "any", "--topic", "t"), 'not "any"'),
         (("delete", "--yes"), "name the ACLs by a resource, an operation, a principal or a host"),
     ],
 )
@@ -81,3 +84,22 @@ def test_what_is_missing_or_unknown_is_named(run: Callable[..., Result], args: t
     result = run("acl", *args)
     assert result.exit_code == 2
     assert text in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (("--topic", "ord*"), "ord* is the name itself; for names that begin with ord pass --pattern prefixed"),
+        (("--topic", "*", "--allow-host", "db.example"), "the host db.example is not an IP address"),
+        (("--topic", "ord*", "--pattern", "prefixed"), ""),
+        (("--topic", "*", "--allow-host", "10.0.0.1"), ""),
+    ],
+)
+def test_acl_that_hardly_matches_what_was_meant_is_created_with_a_warning(
+    run: Callable[..., Result], args: tuple[str, ...], text: str
+) -> None:
+    result = run("acl", "create", "--allow-principal", "warned", "--operation", "read", *args)
+    assert result.exit_code == 0
+    assert text in result.stderr
+    assert bool(result.stderr) is bool(text)
+    assert run("acl", "delete", "--principal", "warned", "--yes").exit_code == 0

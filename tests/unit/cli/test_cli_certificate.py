@@ -43,3 +43,15 @@ def test_name_that_is_no_name_of_a_store_is_refused(tmp_path: Path, name: str) -
     assert result.exit_code == 1
     assert "the name has 1 to 64 letters" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_renewed_certificate_keeps_its_hosts_unless_others_are_named(tmp_path: Path) -> None:
+    def hosts(*args: str) -> list[str]:
+        found: list[str] = json.loads(create(tmp_path, "node-1", "--json", *args).stdout)["hosts"]
+        return found
+
+    assert hosts("--host", "node1.example", "--host", "10.0.0.1") == ["node1.example", "10.0.0.1"]
+    assert hosts() == ["node1.example", "10.0.0.1"]
+    assert hosts("--host", "other.example") == ["other.example"]
+    (tmp_path / "node-1.pem").write_text("not a certificate")
+    assert "has no certificate: remove it" in create(tmp_path, "node-1").stderr

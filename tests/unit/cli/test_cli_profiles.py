@@ -203,7 +203,7 @@ def test_profile_refers_to_the_variable_of_the_password() -> None:
         (("--ca", "ca.pem"), "--ca needs --security ssl or sasl_ssl."),
         (("--security", "sasl_plaintext", "--ca", "ca.pem"), "--ca needs --security ssl or sasl_ssl."),
         (("--security", "ssl", "--username", "u"), "--username needs --security sasl_ssl or sasl_plaintext."),
-        (("--security", "sasl_ssl"), "--sasl-mechanism SCRAM-SHA-512 needs --username."),
+        (("--security", "sasl_ssl"), "SCRAM-SHA-512 logins need --username."),
         (("--security", "ssl", "--key", "k.pem"), "--certificate and --key belong together."),
         (("--security", "ssl", "--ca", "/nowhere/ca.pem"), "cannot read /nowhere/ca.pem"),
         (("--security", "sasl_ssl", "--username", "u"), "There is no terminal to ask for the password"),
