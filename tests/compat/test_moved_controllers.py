@@ -27,6 +27,7 @@ class Move:
 
     def __init__(self, cluster: LocalCluster, folder: Path) -> None:
         self.cluster = cluster
+        self.leaders: dict[int, int] = {}
         self.opened = {i: controller.address for i, controller in cluster.controllers.items()}
         self.secured = {i: f"127.0.0.1:{free_port()}" for i in cluster.controllers}
         authority = Authority()
@@ -65,9 +66,11 @@ class Move:
     def quorum(self, addresses: dict[int, str], settings: dict[str, str]) -> QuorumInfo | None:
         try:
             with QuorumAdmin({"bootstrap.controllers": ",".join(addresses.values()), **settings}) as admin:
-                return admin.describe_metadata_quorum(request_timeout=5)
+                quorum = admin.describe_metadata_quorum(request_timeout=5)
         except KafkaException:
             return None
+        assert self.leaders.setdefault(quorum.leader_epoch, quorum.leader_id) == quorum.leader_id, "two leaders"
+        return quorum
 
     def has_voters(self, node_id: int, names: set[str], *, is_secured: bool) -> Callable[[], bool]:
         """Return whether the leader knows the listeners of a controller, which has all of its log."""

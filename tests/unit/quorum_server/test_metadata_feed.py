@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.requests.addresses import ControllerEndpoint
 from tidelog_quorum.controller.feed import FeedLimits, LeaderAnnounced, Published, Restored, VotersAnnounced
 from tidelog_quorum.metadata.batches import image_from_batches
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import FeatureLevelRecord, MetadataRecord
+from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.raft.voters_record import voters_from_message
@@ -266,6 +268,20 @@ def test_feed_lets_an_observer_wait_that_is_ahead_of_this_controller(monkeypatch
         while not entries:
             entries = [e.offset for e in (await observer.next()).entries]
         assert entries == [3]
+
+    asyncio.run(run())
+
+
+def test_feed_names_the_addresses_of_the_listener_that_a_node_follows() -> None:
+    async def run() -> None:
+        log = Log()
+        both = Endpoints([ControllerEndpoint("a", 1, "OPEN"), ControllerEndpoint("a", 2, "TLS")])
+        log.feed.step(VotersAnnounced(VoterSet([Voter(1, both), Voter.at(2, "b", 1, listener="OPEN")])))
+        for listener, expected in (("OPEN", [("a", 1), ("b", 1)]), ("TLS", [("a", 2)])):
+            stream = log.feed.follow(0, listener)
+            response = await asyncio.wait_for(anext(stream), 5)
+            assert [(e.host, e.port) for v in response.voters.voters for e in v.endpoints] == expected
+            await stream.aclose()
 
     asyncio.run(run())
 

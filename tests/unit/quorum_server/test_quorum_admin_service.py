@@ -15,7 +15,7 @@ from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
-from tidelog_foundation.requests.addresses import Endpoint
+from tidelog_foundation.requests.addresses import ControllerEndpoint, Endpoint
 from tidelog_foundation.requests.quorum import BrokerProgress, DescribeQuorumResponse, QuorumReplica
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
 from tidelog_foundation.transport.budget import ByteBudget
@@ -45,7 +45,8 @@ class ScriptedEngine:
             QuorumReplica(1, 9, Endpoint("a", 1), DIRECTORY, 0, 0),
             QuorumReplica(2, 0, Endpoint("b", 2), b"", -1, -1),
         )
-        observers = (QuorumReplica(7, 5, Endpoint("o", 3), DIRECTORY, 40, 1500),)
+        endpoints = ControllerEndpoint("o", 3, "OPEN"), ControllerEndpoint("o", 4, "TLS")
+        observers = (QuorumReplica(7, 5, Endpoint("o", 3), DIRECTORY, 40, 1500, endpoints),)
         return DescribeQuorumResponse(1, 3, 8, voters, observers, snapshot_offset=-1, log_start_offset=1)
 
     async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
@@ -84,13 +85,13 @@ class KnownQuorum:
 Test = Callable[[Any, ScriptedEngine], Awaitable[None]]
 
 
-def serve(test: Test) -> None:
+def serve(test: Test, listener: str = "OPEN") -> None:
     async def run() -> None:
         server, engine = grpc.aio.server(options=server_options()), ScriptedEngine()
         port = bind_port(server, "127.0.0.1", 0)
         quorum: Any = KnownQuorum()
         raft: Any = engine
-        quorum_service("c1", raft, quorum).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
+        quorum_service("c1", raft, quorum, listener).add_to(server, Intake(Charge(ByteBudget(1 << 20))))
         await server.start()
         try:
             async with open_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(10):
@@ -122,6 +123,18 @@ def test_quorum_service_describes_after_a_read_barrier() -> None:
         assert (observer.directory_id, observer.log_end_offset, observer.last_caught_up_age_ms) == (DIRECTORY, 5, 1500)
 
     serve(test)
+
+
+@pytest.mark.parametrize(("listener", "address"), [("OPEN", ("o", 3)), ("TLS", ("o", 4)), ("OTHER", ("", 0))])
+def test_quorum_service_describes_the_addresses_of_the_listener_that_is_called(
+    listener: str, address: tuple[str, int]
+) -> None:
+    async def test(stub: Any, _: ScriptedEngine) -> None:
+        [observer] = (await stub.DescribeQuorum(pb.DescribeQuorumRequest())).observers
+        assert (observer.endpoint.host, observer.endpoint.port) == address
+        assert [(e.name, e.host, e.port) for e in observer.endpoints] == [("OPEN", "o", 3), ("TLS", "o", 4)]
+
+    serve(test, listener)
 
 
 def test_quorum_service_passes_changes_on() -> None:

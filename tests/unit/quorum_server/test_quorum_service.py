@@ -17,6 +17,7 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.requests.addresses import ControllerEndpoint
 from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.channels import bind_port
@@ -26,6 +27,7 @@ from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.metadata.codec import decode_batch
 from tidelog_quorum.metadata.records import RegisterBrokerRecord
+from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.server.broker_connections import BrokerConnections
 from tidelog_quorum.server.metadata_feed import MetadataFeed
@@ -62,11 +64,17 @@ class Client:
         return await self.admin.CreateTopics(admin.CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms))
 
 
+def named(voter_id: int, **ports: int) -> Voter:
+    """Return a voter with these listeners."""
+    host = f"10.0.0.{voter_id}"
+    return Voter(voter_id, Endpoints(ControllerEndpoint(host, port, name) for name, port in ports.items()))
+
+
 @pytest.fixture
 def serve(
     new_raft: Callable[[], Any], features: list[common_pb2.FeatureRange]
 ) -> Callable[[Callable[[Client], Awaitable[None]]], None]:
-    async def run(test: Callable[[Client], Awaitable[None]]) -> None:
+    async def run(test: Callable[[Client], Awaitable[None]], listener: str = ANY_LISTENER) -> None:
         raft, feed = new_raft(), MetadataFeed()
         quorum = QuorumController(
             Controller(ControllerConfig("c1"), SequentialTopicIds()), raft, feed, 9_000, lambda: 0
@@ -74,7 +82,8 @@ def serve(
         server = grpc.aio.server(options=server_options())
         port = bind_port(server, "127.0.0.1", 0)
         connections = BrokerConnections(quorum, lambda: 0)
-        for service in (controller_service("c1", quorum, feed, connections), admin_service("c1", quorum)):
+        services = controller_service("c1", quorum, feed, connections, listener), admin_service("c1", quorum, listener)
+        for service in services:
             service.add_to(server, Intake(Charge(ByteBudget(1 << 20))))
         await raft.start(quorum)
         quorum.on_voters_change(VOTERS)
@@ -85,7 +94,7 @@ def serve(
         finally:
             await server.stop(0)
 
-    return lambda test: asyncio.run(run(test))
+    return lambda test, *listener: asyncio.run(run(test, *listener))
 
 
 async def failure(call: Awaitable[object]) -> grpc.aio.AioRpcError:
@@ -177,6 +186,25 @@ def test_service_describes_a_partition_without_leader(serve: Any) -> None:
         assert list(partition.offline_replicas) == [7]
 
     serve(test)
+
+
+@pytest.mark.parametrize(("listener", "port"), [("OPEN", 1), ("TLS", 2)])
+def test_service_names_the_addresses_of_the_listener_that_is_called(serve: Any, listener: str, port: int) -> None:
+    async def test(client: Client) -> None:
+        client.raft.elect(2)
+        voters = VoterSet([named(1, OPEN=1, TLS=2), named(2, OPEN=1, TLS=2), named(3, OPEN=1)])
+        client.raft.listener.on_voters_change(voters)
+        error = await failure(client.register())
+        assert trailing_value(error, "tidelog-leader-endpoint") == f"10.0.0.2:{port}"
+        view = await client.admin.DescribeCluster(admin.DescribeClusterRequest())
+        reachable = [1, 2, 3] if listener == "OPEN" else [1, 2]
+        expected = [(i, f"10.0.0.{i}", port) for i in reachable]
+        assert [(v.voter_id, v.endpoint.host, v.endpoint.port) for v in view.voters] == expected
+        if listener == "TLS":
+            client.raft.elect(3)
+            assert trailing_value(await failure(client.register()), "tidelog-leader-endpoint") is None
+
+    serve(test, listener)
 
 
 def test_service_describes_the_cluster_on_any_controller(serve: Any) -> None:

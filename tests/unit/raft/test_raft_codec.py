@@ -28,6 +28,7 @@ from tidelog_quorum.raft.core.messages import (
 )
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.network.codec import MAX_CHUNK_BYTES, MAX_ENTRY_BYTES, decode_message, encode_message
+from tidelog_quorum.raft.voters_record import decode_voters
 
 NODES = st.integers(0, 2**31 - 1)
 TERMS = st.integers(0, 2**31 - 1)
@@ -191,6 +192,12 @@ def test_voters_that_cannot_be_are_refused_in_entries_and_snapshots(voters: list
     snapshot = pb.RaftSnapshot(last_index=1, last_term=1, voters=record)
     with pytest.raises(TidelogError, match="voter"):
         decode_message(chunk_of(snapshot, 0, b""))
+
+
+def test_voters_of_an_earlier_version_have_one_address_for_every_listener() -> None:
+    endpoint = common_pb2.Endpoint(host="a", port=9).SerializeToString()
+    voter = b"\x08\x01" + b"\x1a" + bytes([len(endpoint)]) + endpoint
+    assert decode_voters(b"\x0a" + bytes([len(voter)]) + voter) == VoterSet([Voter.at(1, "a", 9)])
 
 
 def test_first_entry_of_a_term_with_a_payload_is_refused() -> None:

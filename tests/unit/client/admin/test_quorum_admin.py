@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint, EntryPoints
@@ -222,6 +223,18 @@ def test_command_shows_the_lag_and_unknown_directories(controllers: list[Scripte
     human = invoke(controllers, "describe", "--replication", "--human-readable").stdout
     assert "never" in human
     assert " ms ago" in human
+
+
+def test_command_shows_the_listeners_of_a_controller_with_several(controllers: list[ScriptedController]) -> None:
+    leader, described = lead(controllers), quorum_of(controllers)
+    named = {"OPEN": 1, "TLS": 2}
+    described.voters[1].endpoints.extend(
+        common_pb2.ControllerEndpoint(host="::1", port=port, name=name) for name, port in named.items()
+    )
+    leader.script = lambda _: described
+    assert "OPEN://[::1]:1,TLS://[::1]:2" in invoke(controllers, "describe").stdout
+    [_, voter] = json.loads(invoke(controllers, "describe", "--json").stdout)["voters"]
+    assert voter["endpoints"] == [{"name": name, "host": "::1", "port": port} for name, port in named.items()]
 
 
 def test_command_ends_with_one_line_for_an_error(controllers: list[ScriptedController]) -> None:
