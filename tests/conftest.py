@@ -96,7 +96,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
 
 def _needs(item: pytest.Item) -> Needs:
     is_long = any(item.get_closest_marker(name) is not None for name in ("slow", "chaos"))
-    return Needs(str(item.path), is_long, "spark" in getattr(item, "fixturenames", ()))
+    is_spark = "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark") is not None
+    return Needs(str(item.path), is_long, is_spark)
 
 
 _durations = Durations()

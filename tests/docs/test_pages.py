@@ -73,6 +73,7 @@ def test_page_says_of_each_block_what_language_it_is(page: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [p for p in PAGES if list(blocks_of(p.read_text()))], ids=lambda page: page.stem)
 def test_blocks_of_page_run_as_written(

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 _ROOT = Path(__file__).parents[3]
 _PACKAGES = ("client/tidelog", "node/tidelog_node", "quorum/tidelog_quorum")
 _GENERATED = _ROOT / "client/tidelog/v1"
@@ -23,6 +25,7 @@ def _functions() -> Iterator[tuple[str, int]]:
                     yield f"{path.relative_to(_ROOT)}: {node.name}", lines
 
 
+@pytest.mark.costly
 def test_function_has_at_most_70_lines() -> None:
     lengths = list(_functions())
     assert len(lengths) > 1_000, "the packages were found"

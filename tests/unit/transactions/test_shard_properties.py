@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from example_counts import examples, steps
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -174,4 +175,6 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=60, stateful_step_count=60, deadline=None, derandomize=True)
+TestTransactions.settings = settings(
+    max_examples=examples(60), stateful_step_count=steps(60), deadline=None, derandomize=True
+)

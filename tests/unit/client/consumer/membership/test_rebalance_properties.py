@@ -20,7 +20,7 @@ from seeds import environment_number
 from tidelog.consumer.membership.events import Key
 from tidelog_foundation.errors import ErrorCode
 
-EXAMPLES = environment_number("TIDELOG_SIM_SEEDS") or examples(12)
+EXAMPLES = environment_number("TIDELOG_SIM_SEEDS") or examples(8)
 TOPICS = ("a", "b", "c")
 PROTOCOLS = {
     "range": ("classic", ("range",)),
