@@ -93,8 +93,8 @@ class Family:
     values: Mapping[Labels, float | Snapshot]
 
 
-Source: TypeAlias = Callable[[], Iterable[Family]]
+Source: TypeAlias = Callable[[], Iterable[Family | None]]
 """Reads the current values of some metrics on the event loop of its components.
 
-It may be a generator: other tasks can run between two families, but not while one is read.
+It may be a generator. Other tasks can run after each value, which is None where nothing but a pause is due.
 """

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
@@ -42,6 +42,14 @@ class Answer:
     content_type: str = _TEXT
 
 
+@dataclass(slots=True)
+class Sources:
+    """The sources of a process. Those that are ``blocking`` are read in a thread, for example of the disk's state."""
+
+    on_loop: list[Source] = field(default_factory=list)
+    blocking: list[Source] = field(default_factory=list)
+
+
 class MonitoringApplication:
     """Answers the requests of monitoring systems and supervisors.
 
@@ -49,7 +57,7 @@ class MonitoringApplication:
     result, so that many of them cost little more than one.
     """
 
-    def __init__(self, loop: LoopAccess, sources: Sequence[Source], readiness: Readiness, *, has_debug: bool) -> None:
+    def __init__(self, loop: LoopAccess, sources: Sources, readiness: Readiness, *, has_debug: bool) -> None:
         self._loop = loop
         self._sources = sources
         self._readiness = readiness
@@ -105,7 +113,8 @@ class MonitoringApplication:
             now = time.monotonic()
             self._rendered = {key: kept for key, kept in self._rendered.items() if now - kept[0] < _MAX_AGE_S}
             if accept not in self._rendered:
-                families = self._loop.collect(self._sources, _COLLECT_TIMEOUT_S)
+                families = self._loop.collect(self._sources.on_loop, _COLLECT_TIMEOUT_S)
+                families += (family for source in self._sources.blocking for family in source() if family is not None)
                 content_type, text = self._exposition.render(families, accept)
                 self._rendered[accept] = time.monotonic(), Answer("200 OK", text, content_type)
             return self._rendered[accept][1]

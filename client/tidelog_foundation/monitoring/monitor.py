@@ -32,7 +32,8 @@ class Monitor:
         self._settings = settings
         self._certificates = certificates
         self._readiness = readiness
-        self._sources: list[Source] = []
+        self._on_loop: list[Source] = []
+        self._blocking: list[Source] = []
         self._port: MonitoringPort | None = None
         self._probe: asyncio.Task[None] | None = None
 
@@ -43,7 +44,11 @@ class Monitor:
 
     def add(self, *sources: Source) -> None:
         """Serve further metrics, also after the start."""
-        self._sources += sources
+        self._on_loop += sources
+
+    def add_blocking(self, *sources: Source) -> None:
+        """Serve further metrics that are read in a thread, because reading them may block."""
+        self._blocking += sources
 
     async def start(self) -> None:
         """Listen and serve.
@@ -56,6 +61,7 @@ class Monitor:
             return
         # The libraries take a moment to import, which processes without the port save.
         await asyncio.to_thread(importlib.import_module, "tidelog_foundation.monitoring.port")
+        from tidelog_foundation.monitoring.application import Sources
         from tidelog_foundation.monitoring.port import MonitoringPort
 
         probe = EventLoopProbe()
@@ -63,7 +69,11 @@ class Monitor:
         self.add(probe.families)
         has_debug = self._settings.metrics_debug_enable
         self._port = await MonitoringPort.open(
-            listeners, self._certificates, self._sources, self._readiness, has_debug=has_debug
+            listeners,
+            self._certificates,
+            Sources(self._on_loop, self._blocking),
+            self._readiness,
+            has_debug=has_debug,
         )
         logger.info("Metrics and health are served on %s", ", ".join(map(str, listeners)))
 

@@ -14,8 +14,7 @@ from cheroot.wsgi import Server
 
 from tidelog_foundation.config.endpoints import ANY_HOST, NamedListener, format_address
 from tidelog_foundation.errors import ConfigError
-from tidelog_foundation.metrics import Source
-from tidelog_foundation.monitoring.application import MonitoringApplication
+from tidelog_foundation.monitoring.application import MonitoringApplication, Sources
 from tidelog_foundation.monitoring.checks import Readiness
 from tidelog_foundation.monitoring.loop_access import LoopAccess
 from tidelog_foundation.security.certificate_store import CertificateStore
@@ -41,7 +40,7 @@ class MonitoringPort:
         cls,
         listeners: Sequence[NamedListener],
         certificates: Mapping[str, CertificateStore],
-        sources: Sequence[Source],
+        sources: Sources,
         readiness: Readiness,
         *,
         has_debug: bool,

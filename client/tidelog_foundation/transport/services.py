@@ -28,6 +28,7 @@ from tidelog_foundation.sasl.logins import Login, Logins
 from tidelog_foundation.sasl.sessions import Session
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.time_slices import TimeSlices
+from tidelog_foundation.transport.call_times import CallTimes
 from tidelog_foundation.transport.elements import UNCOUNTED_BYTES
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.message_codec import MessageCodec
@@ -239,12 +240,16 @@ class Service:
         identify: Identify = anyone,
         guard: Guard | None = None,
         gate: Gate | None = None,
+        times: CallTimes | None = None,
     ) -> None:
         """Serve the calls of ``server``. ``intake`` receives all requests except those of request streams.
 
-        Without a guard, everybody may do everything.
+        Without a guard, everybody may do everything. ``times`` counts the calls.
         """
-        handlers = {m.name: self._handler_of(m, e, c, intake, identify, guard, gate) for m, e, c in self._methods}
+        times = times or CallTimes()
+        handlers = {
+            m.name: self._handler_of(m, e, c, intake, identify, guard, gate, times) for m, e, c in self._methods
+        }
         _register(server, self._descriptor, handlers)
 
     def _handler_of(
@@ -256,9 +261,11 @@ class Service:
         identify: Identify,
         guard: Guard | None,
         gate: Gate | None,
+        times: CallTimes,
     ) -> _Handler:
         async def answer(_: object, rpc: RpcContext) -> Any:
             assert isinstance(entry, Call | MetadataCall)
+            begun_ns = time.perf_counter_ns()
             try:
                 caller = Caller(rpc, identify(rpc))
                 if isinstance(entry, MetadataCall):
@@ -272,7 +279,9 @@ class Service:
                     return await gate.run(method.name, caller, partial(_answer, entry, codecs, intake, rpc, handle))
                 return await _answer(entry, codecs, intake, rpc, handle)
             except Exception as error:  # noqa: BLE001  # _abort logs it
-                await self._abort(method, rpc, error)
+                await self._abort(method, rpc, error, times)
+            finally:
+                times.observe(method.name, time.perf_counter_ns() - begun_ns)
 
         async def answer_all(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
             assert not isinstance(entry, Call | MetadataCall)
@@ -285,18 +294,19 @@ class Service:
                     async for response in responses:
                         yield response
             except Exception as error:  # noqa: BLE001  # _abort logs it
-                await self._abort(method, rpc, error)
+                await self._abort(method, rpc, error, times)
 
         if method.server_streaming:
             return grpc.stream_stream_rpc_method_handler(answer_all, None, _serialize)
         return grpc.stream_unary_rpc_method_handler(answer, None, _serialize)
 
-    async def _abort(self, method: MethodDescriptor, rpc: RpcContext, error: Exception) -> NoReturn:
+    async def _abort(self, method: MethodDescriptor, rpc: RpcContext, error: Exception, times: CallTimes) -> NoReturn:
         cause = error
         while isinstance(cause, ExceptionGroup):
             cause = cause.exceptions[0]
         if not isinstance(cause, TidelogError):
             cause = report_unexpected(logger, error, "%s failed with an unexpected error", method.full_name)
+        times.fail(method.name, cause.code)
         # The traceback refers to frames with the request.
         await abort_with(rpc, cause.detached(), self._error_details(cause))
 

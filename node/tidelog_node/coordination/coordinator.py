@@ -15,13 +15,14 @@ from typing import Generic, Protocol
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.metrics import Histogram
 from tidelog_foundation.requests.addresses import Endpoint
 from tidelog_foundation.waiting import watch_waits
 from tidelog_node.coordination.calls import CallBounds
 from tidelog_node.coordination.internal_topics import partition_for
 from tidelog_node.coordination.rocks_view import ViewFailedError
 from tidelog_node.coordination.shard_driver import ShardDriver, ShardEnvironment
-from tidelog_node.coordination.shard_kind import CommandT, NewsT, RequestT, ResponseT, ShardKind
+from tidelog_node.coordination.shard_kind import CommandT, NewsT, RequestT, ResponseT, ShardCore, ShardKind
 from tidelog_node.coordination.views import ShardViews, View
 from tidelog_node.event_loop import Clock
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry
@@ -173,6 +174,15 @@ class ShardCoordinator(Generic[RequestT, ResponseT, NewsT, CommandT]):
     def is_coordinating(self) -> bool:
         """True if this node coordinates a shard."""
         return self._tasks is not None and bool(self._drivers)
+
+    @property
+    def load_times(self) -> Histogram:
+        """The times of loading shards."""
+        return self._environment.load_times
+
+    def cores(self) -> list[ShardCore[RequestT, ResponseT, NewsT, CommandT] | None]:
+        """Return the shards that this node leads, None for one that is loading."""
+        return [driver.core for driver in self._drivers.values() if driver.is_leading]
 
     def shards(self) -> list[int]:
         """Return the shards that this node leads, including those that are loading."""

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic
+from dataclasses import dataclass, field
+from typing import Final, Generic
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.metrics import Histogram, Kind, Metric
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.coordination.calls import WaitingCalls
@@ -56,6 +58,18 @@ from tidelog_node.shards.events import (
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
+LOAD_TIME: Final = Metric(
+    "tidelog_coordinator_load_duration_seconds",
+    Kind.HISTOGRAM,
+    "The time from the beginning of a leadership until the coordinator of a shard serves.",
+    unit="seconds",
+    labels=("coordinator",),
+    kafka=(
+        "kafka.server:type=group-coordinator-metrics: partition-load-time-max, partition-load-time-avg",
+        "kafka.server:type=transaction-coordinator-metrics: partition-load-time-max, partition-load-time-avg",
+    ),
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
 _MAX_UNCOMMITTED_BYTES = 16 * 1024**2
 
 
@@ -69,6 +83,7 @@ class ShardEnvironment:
     """Returns whether this node still hosts a partition."""
     compression: str
     commit_timeout_ms: int
+    load_times: Histogram = field(default_factory=LOAD_TIME.histogram)
 
 
 class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
@@ -102,6 +117,11 @@ class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
     def leader_epoch(self) -> int:
         """The epoch in which this node leads the partition."""
         return self._leader.leader_epoch
+
+    @property
+    def core(self) -> ShardCore[RequestT, ResponseT, NewsT, CommandT] | None:
+        """The shard, None while it is loaded."""
+        return self._core
 
     @property
     def is_leading(self) -> bool:
@@ -214,7 +234,9 @@ class ShardDriver(Generic[RequestT, ResponseT, NewsT, CommandT]):
     async def _load_and_serve(self, view: View) -> None:
         environment = self._environment
         loader = ShardLoader(self.partition, lambda: self.is_leading, self._woken, environment.views, environment.clock)
+        begun_ns = time.monotonic_ns()
         store = await loader.load(view)
+        environment.load_times.observe(time.monotonic_ns() - begun_ns)
         self._core = core = self._kind.new_core(store)
         self._news = self._kind.news()
         self.tell_news()

@@ -32,11 +32,8 @@ def listing(loaded: LoadedGroup, request: messages.ListGroupsRequest) -> message
     """Return a group's entry, or None if the filters exclude it or it does not exist (KIP-518, KIP-848)."""
     if not loaded.exists:
         return None
-    group = loaded.group
-    if isinstance(group, ClassicGroup):
-        kind, state, protocol_type = _CLASSIC, str(group.state), group.protocol_type or ""
-    else:
-        kind, state, protocol_type = _CONSUMER, group.state_name, CONSUMER_PROTOCOL_TYPE
+    group, kind, state = loaded.group, loaded.protocol, loaded.state_name
+    protocol_type = (group.protocol_type or "") if isinstance(group, ClassicGroup) else CONSUMER_PROTOCOL_TYPE
     if not _passes(state, request.states_filter) or not _passes(kind, request.types_filter):
         return None
     return messages.GroupListing(loaded.group_id, protocol_type, state, kind)

@@ -49,6 +49,16 @@ class LoadedGroup:
         return self.is_recorded or bool(self.open_writes) or self.is_used or self.offsets.has_any
 
     @property
+    def protocol(self) -> str:
+        """The group's protocol: classic or consumer."""
+        return "classic" if isinstance(self.group, ClassicGroup) else "consumer"
+
+    @property
+    def state_name(self) -> str:
+        """Kafka's name of the group's state."""
+        return str(self.group.state) if isinstance(self.group, ClassicGroup) else self.group.state_name
+
+    @property
     def is_used(self) -> bool:
         """True if the group has members or pending joins, which are in memory only or about to be written."""
         if isinstance(self.group, ClassicGroup):

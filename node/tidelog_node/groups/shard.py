@@ -9,7 +9,7 @@ memory is lost with it, as in Kafka, and live members join again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -120,6 +120,10 @@ class GroupShard:
             case _:
                 assert_never(event)
         return self._finish(step)
+
+    def loaded_groups(self) -> Iterator[LoadedGroup]:
+        """Yield the groups in memory."""
+        return iter(self._groups)
 
     def check_invariants(self) -> None:
         """Assert the shard's invariants."""

@@ -515,6 +515,8 @@ class _Fetch:
             return self._refusal(item, item.error)
         assert read is not None, "a partition that was not read"
         item.entry.tell(read.high_watermark, read.log_start_offset)
+        if item.size:
+            self._measure(item)
         return FetchResult(
             index,
             None,
@@ -527,6 +529,13 @@ class _Fetch:
             None,
             item.preferred_replica,
         )
+
+    def _measure(self, item: FetchItem) -> None:
+        assert item.partition is not None, "records come from a partition"
+        if self._follower is None:
+            item.partition.traffic.bytes_out += item.size
+        else:
+            item.partition.traffic.replicated_out += item.size
 
     def _refusal(self, item: FetchItem, error: TidelogError) -> FetchResult:
         result = FetchResult(item.key[1], error)

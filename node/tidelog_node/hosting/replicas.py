@@ -89,6 +89,11 @@ class HostedReplicas:
             text = f"{key[0]}-{key[1]} is offline on node {self._broker_id}: {offline.error.message}"
             raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
+    @property
+    def offline_count(self) -> int:
+        """The number of replicas of this node that are offline."""
+        return sum(self.offline(key) is not None for key in self._replicas)
+
     def offline_states(self) -> Iterator[tuple[PartitionKey, Offline]]:
         """Yield the replicas that may come online again when their disk accepts their files."""
         for key in self._replicas:

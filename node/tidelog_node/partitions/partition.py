@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import LeaderEpoch, TopicId
+from tidelog_foundation.ids import BrokerId, LeaderEpoch, TopicId
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.event_loop import Clock, DecodingThread, Pending
 from tidelog_node.log import NO_GUARD, AppendInfo, CheckedBatch, PartitionLog, TimestampAndOffset, TimestampSearch
 from tidelog_node.log.disk.files import Buffer
 from tidelog_node.log.segments.segment import Segment
 from tidelog_node.partitions.effects import DiskWatch, PartitionEffects
+from tidelog_node.partitions.measurements import Measurements
 from tidelog_node.partitions.purgatory import PartitionWaiters
 from tidelog_node.partitions.reads import (
     FollowerIdentity,
@@ -63,6 +65,7 @@ class Partition:
         state: PartitionState,
         effects: PartitionEffects,
         clock: Clock,
+        measured: Measurements | None = None,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -74,6 +77,10 @@ class Partition:
         self.truncated_to: int | None = None
         """The lowest offset of a truncation since the last :meth:`forget_truncation`; None without a truncation."""
         self.throttled = ThrottledSides.of(log.config, index, state.local_id)
+        self._measured = measured or Measurements()
+        self.traffic = self._measured.traffic_of(topic)
+        self._isr: frozenset[BrokerId] | None = None
+        """The confirmed ISR while this replica leads."""
         self._effects = effects
         self._clock = clock
         self._disk_watch = DiskWatch(self, effects)
@@ -141,6 +148,9 @@ class Partition:
         if not info.is_duplicate:
             self.step(events.RecordsAppended(self.log.log_end_offset))
             self.waiters.log_end.wake()
+            traffic = self.traffic
+            traffic.bytes_in += info.size_in_bytes
+            traffic.messages_in += info.last_offset - info.first_offset + 1
         return info
 
     def append_marker(self, batch: bytes, transaction_version: int) -> AppendInfo:
@@ -299,6 +309,7 @@ class Partition:
         if records:
             with self._disk_watch:
                 self.log.append_as_follower(records, self._clock.wall_ms())
+            self.traffic.replicated_in += len(records)
             self.waiters.log_end.wake()
         self.step(
             events.RecordsReplicated(
@@ -337,8 +348,11 @@ class Partition:
     async def flush(self) -> int:
         """Flush the log to the disk in a thread, and return the new recovery point."""
         async with self.disk:
+            begun_ns = time.perf_counter_ns()
             with self._disk_watch:
-                return await asyncio.to_thread(self.log.flush)
+                recovery_point = await asyncio.to_thread(self.log.flush)
+            self._measured.flushes.observe(time.perf_counter_ns() - begun_ns)
+            return recovery_point
 
     def needs_flush(self) -> bool:
         """Return whether ``flush.ms`` has passed since a record was appended that is not on the disk."""
@@ -403,6 +417,7 @@ class Partition:
                 self._execute(command)
         if isinstance(event, _MARKING_READERS):
             self.waiters.mark_readers()
+            self._measure_isr()
         if len(self.waiters.deletions):
             self.waiters.complete_deletions(self.state.leader, self.log.log_start_offset)
 
@@ -446,6 +461,15 @@ class Partition:
                 self.waiters.mark_readers()
             case _:
                 assert_never(command)
+
+    def _measure_isr(self) -> None:
+        """Count a change of the confirmed ISR of a leader."""
+        leader, before = self.state.leader, self._isr
+        self._isr = members = None if leader is None else leader.isr.committed.members
+        if before is None or members is None or before is members:
+            return
+        self._measured.isr_shrinks += not before <= members
+        self._measured.isr_expands += not members <= before
 
     def _appended(self) -> None:
         self.step(events.RecordsAppended(self.log.log_end_offset))

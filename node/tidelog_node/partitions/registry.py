@@ -37,6 +37,7 @@ from tidelog_node.partitions.directories.relocation import Relocations
 from tidelog_node.partitions.directories.replica_logs import OpenedLog, ReplicaLogs
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
+from tidelog_node.partitions.measurements import Measurements
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.replica_events import append_refused, change_registration, key_of, replica_refused
 from tidelog_node.replication import PartitionState
@@ -67,8 +68,10 @@ class PartitionRegistry:
         clock: Clock,
         on_storage_failure: Callable[[TidelogError], None],
         max_move_bytes_per_second: float = math.inf,
+        measured: Measurements | None = None,
     ) -> None:
         self.broker_id = broker_id
+        self.measured = measured or Measurements()
         self.relocations = Relocations(
             directories.files, max_move_bytes_per_second, clock.wall_ms, self._note_moved, self.fail_directory
         )
@@ -113,6 +116,11 @@ class PartitionRegistry:
     def check_online(self, topic: str, index: int) -> None:
         """Raise KAFKA_STORAGE_ERROR when this node's replica is in a directory that is offline."""
         self._hosted.check_online((topic, index))
+
+    @property
+    def offline_count(self) -> int:
+        """The number of replicas of this node whose log cannot be used."""
+        return self._hosted.offline_count
 
     def change_defaults(self, defaults: TopicConfig) -> None:
         """Change the default topic settings; partitions receive them with the next :meth:`apply`."""
@@ -382,7 +390,7 @@ class PartitionRegistry:
             self._max_lag_ms,
             command.leadership,
         )
-        partition = Partition(topic, command.topic_id, index, log, state, self, self._clock)
+        partition = Partition(topic, command.topic_id, index, log, state, self, self._clock, self.measured)
         self._partitions[command.key] = partition
         if not log.has_folder:
             self.folder_creation.add(partition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Coroutine, Generator
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from tidelog_node.quotas.client_quotas import ClientQuotas, QuotaKind
 
@@ -131,12 +131,22 @@ class RequestUsage:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + delay_ms)
 
 
+class Measured(Protocol):
+    """The receiver of the beginnings and ends of a coroutine's steps."""
+
+    def enter(self) -> None:
+        """Begin a step."""
+
+    def leave(self) -> None:
+        """End a step."""
+
+
 class MeasuredSteps(Coroutine[Any, Any, T]):
     """A coroutine whose steps count for a request. Waits between them do not."""
 
     __slots__ = ("_steps", "_usage")
 
-    def __init__(self, steps: Coroutine[Any, Any, T], usage: RequestUsage) -> None:
+    def __init__(self, steps: Coroutine[Any, Any, T], usage: Measured) -> None:
         self._steps = steps
         self._usage = usage
 

@@ -201,6 +201,17 @@ class NodeConfig(
         600_000, "The interval between checks for producers to forget, in milliseconds.", at_least(1)
     )
 
+    metrics_group_offsets_max: int = int_setting(
+        1_000,
+        "The number of committed offsets of groups with metrics: a partition of a group each.",
+        at_least(0),
+    )
+    metrics_topics_max: int = int_setting(
+        1_000,
+        "The number of topics with metrics of their own. All others share the label (other).",
+        at_least(0),
+    )
+
     def __post_init__(self) -> None:
         if not self.controller_quorum_voters and not self.bootstrap:
             raise ValueError("controller.quorum.voters or controller.quorum.bootstrap.servers must be set")

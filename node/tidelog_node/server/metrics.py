@@ -9,11 +9,17 @@ from tidelog_foundation.metrics import Metric
 from tidelog_foundation.monitoring import event_loop
 from tidelog_foundation.sasl import login_counts
 from tidelog_foundation.security import metrics as security
-from tidelog_node.kafka.server import connection_counts
+from tidelog_foundation.transport import call_times
+from tidelog_node.coordination import metrics as coordination
+from tidelog_node.kafka.server import connection_counts, request_times
+from tidelog_node.partitions import metrics as partitions
 from tidelog_node.quotas import throttle_counts
 
 DECLARED: Final[tuple[tuple[str, tuple[Metric, ...]], ...]] = (
     ("Event loop", event_loop.METRICS),
+    ("Partitions and logs", partitions.METRICS),
+    ("Groups and coordinators", coordination.METRICS),
+    ("Requests", (*request_times.METRICS, *call_times.METRICS)),
     ("Connections of Kafka clients", connection_counts.METRICS),
     ("Security", (*security.METRICS, *login_counts.METRICS, *counted.METRICS)),
     ("Quotas", throttle_counts.METRICS),

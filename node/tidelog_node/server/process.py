@@ -36,6 +36,7 @@ from tidelog_foundation.security.mechanisms import Accounts
 from tidelog_foundation.security.metrics import certificate_families
 from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.call_times import CallTimes
 from tidelog_foundation.transport.channels import ChannelSecurity, bind_port
 from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
@@ -45,6 +46,7 @@ from tidelog_node import handlers
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
 from tidelog_node.coordination.coordinator import CoordinatorEnvironment
+from tidelog_node.coordination.metrics import CoordinatorMetrics
 from tidelog_node.coordination.views import OpenView, open_rocks_view
 from tidelog_node.event_loop import DecodingThread, SystemClock
 from tidelog_node.fetching import ReplicaTransport
@@ -77,6 +79,8 @@ from tidelog_node.partitions.housekeeping import (
     write_log_start_offsets,
 )
 from tidelog_node.partitions.isr_changes import IsrChanges
+from tidelog_node.partitions.measurements import Measurements
+from tidelog_node.partitions.metrics import PartitionMetrics
 from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.quotas.connection_rates import ConnectionRates
 from tidelog_node.replication import ReplicaSelector
@@ -211,6 +215,7 @@ class Node:
         self._node_calls = _node_calls(config, between_nodes)
         self._health = health.aio.HealthServicer()
         self._health_port = HealthPort(config.health_listener, self._health)
+        self._calls = CallTimes()
         self.monitor = Monitor(config, certificates, self._readiness)
         self.monitor.add(*self._sources())
         self._storage_failure: TidelogError | None = None
@@ -258,7 +263,11 @@ class Node:
             self._clock,
             self._fail_storage,
             self._config.replica_alter_log_dirs_io_max_bytes_per_second,
+            Measurements(self._config.metrics_topics_max),
         )
+        partitions = PartitionMetrics(self._registry, self._directories)
+        self.monitor.add(partitions.families)
+        self.monitor.add_blocking(partitions.spaces)
         self._follower = MetadataFollower(
             self._broker_id,
             self._lifecycle.incarnation_id,
@@ -298,6 +307,8 @@ class Node:
             self._broker_id, self._cache, self._coordinator_of, self._node_calls, self._add_partitions
         )
         self._settings.subscribe(self._change_settings)
+        limit = self._config.metrics_group_offsets_max
+        self.monitor.add(CoordinatorMetrics(self._groups, self._transactions, self._registry, limit).families)
         self._sasl.start()
         try:
             with ungrouped():
@@ -460,7 +471,7 @@ class Node:
             group_service(context, self._groups, self._transactions),
             transaction_service(context),
         ):
-            service.add_to(server, intake, self._grpc.limited(listener.name, identify), guard, gate)
+            service.add_to(server, intake, self._grpc.limited(listener.name, identify), guard, gate, self._calls)
         # Callers that have not logged in must not send messages; the node as a whole is the only service.
         of_all = intake if sessions is None else None
         add_servicer(server, of_all, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
@@ -547,6 +558,7 @@ class Node:
         yield self._sasl.families
         yield self._kafka.families
         yield self._quotas.throttled.families
+        yield self._calls.families
         if self._decisions is not None:
             yield self._decisions.families
 

@@ -19,7 +19,7 @@ import enum
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_type_hints
 
-from tidelog_foundation.ids import TopicId
+from tidelog_foundation.ids import NO_BROKER, TopicId
 from tidelog_foundation.requests.request import Request
 from tidelog_quorum.controller.acls import create_acls, delete_acls
 from tidelog_quorum.controller.alter_partition import alter_partition
@@ -42,7 +42,7 @@ from tidelog_quorum.controller.state import ControllerState
 from tidelog_quorum.controller.topics import create_topics, delete_topics
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import MetadataImage
-from tidelog_quorum.metadata.records import MetadataRecord, RegisterBrokerRecord
+from tidelog_quorum.metadata.records import MetadataRecord, PartitionChangeRecord, RegisterBrokerRecord
 
 R = TypeVar("R")
 
@@ -95,6 +95,10 @@ class Controller(ControllerState):
             config.leader_imbalance_check_interval_seconds * 1_000, config.leader_imbalance_per_broker_percentage
         )
         self._active_epoch: int | None = None
+        self.elections = 0
+        """The number of elections of partition leaders by this controller."""
+        self.unclean_elections = 0
+        """The number of those whose leader may lack committed records."""
 
     @property
     def next_offset(self) -> int:
@@ -129,9 +133,12 @@ class Controller(ControllerState):
         """
         assert epoch == self._active_epoch, f"epoch {epoch} is not led: {self._active_epoch}"
         assert offset >= self.next_offset, f"entry {offset} written, {self.next_offset} expected"
-        self._pending.append(self.latest.apply(offset, epoch, records))
+        before = self.latest
+        self._pending.append(before.apply(offset, epoch, records))
         for record in records:
-            if isinstance(record, RegisterBrokerRecord):
+            if isinstance(record, PartitionChangeRecord):
+                self._count_election(before, record)
+            elif isinstance(record, RegisterBrokerRecord):
                 self.sessions.note_registered(record.broker_id, offset)
 
     def replay(self, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> None:
@@ -191,6 +198,16 @@ class Controller(ControllerState):
             image.check_invariants()
         if self.is_active:
             check_settled(self.latest, self.queue.waiting())
+
+    def _count_election(self, before: MetadataImage, change: PartitionChangeRecord) -> None:
+        topic = before.topic_by_id(change.topic_id)
+        partition = None if topic is None else topic.partitions.get(change.partition_id)
+        if change.leader is None or change.leader == NO_BROKER or partition is None:
+            return
+        if change.leader != partition.leader:
+            self.elections += 1
+            has_all = change.leader in partition.isr or change.leader in partition.eligible_leader_replicas
+            self.unclean_elections += not has_all
 
 
 def check_settled(image: MetadataImage, waiting: Container[tuple[TopicId, int]] = ()) -> None:

@@ -9,6 +9,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,9 +22,11 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.ids import TopicId
 from tidelog_foundation.monitoring.checks import Check
 from tidelog_foundation.monitoring.monitor import Monitor
+from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.call_times import CallTimes
 from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
@@ -39,6 +42,7 @@ from tidelog_quorum.server.authorization import ControllerGuard, controller_guar
 from tidelog_quorum.server.bootstrap_file import read_bootstrap_records
 from tidelog_quorum.server.broker_connections import BrokerConnections
 from tidelog_quorum.server.config import QuorumConfig
+from tidelog_quorum.server.controller_metrics import ControllerMetrics
 from tidelog_quorum.server.engines import RaftServer, build_engine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
@@ -108,12 +112,14 @@ class ControllerServer:
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
         security.follow(lambda: self.quorum.controller.committed.scram_credentials)
         self._guards = guards
+        self._calls = CallTimes()
         checks = health.aio.HealthServicer()
         for name in servers:
             self._add_services(name, feed, intake, checks)
         self._health_port = HealthPort(config.health_listener, checks)
         self.monitor = Monitor(config, security.monitoring_certificates, self._readiness)
-        self.monitor.add(security.families)
+        metrics = ControllerMetrics(controller, engine, self.quorum.commits, self._describe)
+        self.monitor.add(security.families, metrics.families, self._calls.families)
         for guard in list(guards.values())[:1]:
             # All guards count together.
             self.monitor.add(guard.decisions.families)
@@ -164,6 +170,10 @@ class ControllerServer:
         self._security.stop()
         logger.info("controller %s has stopped", self._config.node_id)
 
+    def _describe(self) -> DescribeQuorumResponse:
+        """Return the quorum with the progress of the nodes, as the leader sees it."""
+        return replace(self._engine.describe(), brokers=tuple(self.quorum.broker_progress()))
+
     def _readiness(self) -> Sequence[Check]:
         reports = _leaderless(self._engine)
         return [Check("leader", not reports, next(iter(reports.values()), ""))]
@@ -182,7 +192,7 @@ class ControllerServer:
             admin_service(cluster_id, quorum, listener),
             quorum_service(cluster_id, self._engine, quorum, listener),
         ):
-            service.add_to(server, intake, security.identify, guard)
+            service.add_to(server, intake, security.identify, guard, times=self._calls)
         security.add_to(server)
         # Callers that have not logged in must not send messages; the controller as a whole is the only service.
         of_all = None if security.has_logins else intake

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar, assert_never
@@ -31,6 +32,7 @@ from tidelog_quorum.metadata.records import MetadataRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
+from tidelog_quorum.server.controller_metrics import CommitTimes
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
 logger = logging.getLogger(__name__)
@@ -67,6 +69,7 @@ class QuorumController:
         self._calls: dict[int, asyncio.Future[Any]] = {}
         self._lasting = LastingObjects()
         self._topic_names = controller.committed.topic_names
+        self.commits = CommitTimes()
         self._failed = asyncio.Event()
         self._failure: Exception | None = None
 
@@ -151,6 +154,7 @@ class QuorumController:
 
     def on_commit(self, entries: Sequence[CommittedEntry]) -> None:
         """Apply committed entries in order, and let the answers go that waited for them."""
+        self.commits.commit(entries[-1].index, time.monotonic_ns())
         self._step(events.Committed(entries))
 
     def reader_of(self, entry: CommittedEntry) -> Callable[[], Callable[[], None]] | None:
@@ -174,6 +178,8 @@ class QuorumController:
         """Begin or cease to lead."""
         if leader.leader_id is not None:
             logger.info("the quorum is led by controller %s in epoch %s", leader.leader_id, leader.epoch)
+        if not leader.is_self:
+            self.commits.forget()
         self._feed.step(LeaderAnnounced(-1 if leader.leader_id is None else leader.leader_id))
         self._step(events.LeaderChanged(leader))
 
@@ -251,7 +257,9 @@ class QuorumController:
     def _propose(self, payload: bytes, epoch: int) -> None:
         """Propose an entry; its fate is the next event."""
         try:
-            self._events.appendleft(events.Proposed(self._engine.propose(payload, epoch)))
+            index = self._engine.propose(payload, epoch)
+            self.commits.propose(index, time.monotonic_ns())
+            self._events.appendleft(events.Proposed(index))
         except TidelogError as error:
             self._events.appendleft(events.ProposalFailed(error))
 

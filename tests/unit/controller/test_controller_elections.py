@@ -43,6 +43,15 @@ def test_unclean_election_happens_at_once_where_the_topic_allows_it(driver: Any)
     driver.alter(1, [1])
     driver.heartbeat(1, want_fence=True)
     assert driver.state() == (2, (2,))
+    assert (driver.controller.elections, driver.controller.unclean_elections) == (1, 1)
+
+
+def test_election_from_the_isr_is_counted_as_a_clean_one(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[1, 2]])
+    driver.heartbeat(1, want_fence=True)
+    assert driver.state() == (2, (2,))
+    assert (driver.controller.elections, driver.controller.unclean_elections) == (1, 0)
 
 
 def test_unclean_election_does_not_happen_where_the_topic_does_not_allow_it(new_driver: Callable[..., Any]) -> None:

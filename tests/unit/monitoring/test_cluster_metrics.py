@@ -9,7 +9,7 @@ from acknowledged import wait_for
 from authorized_cluster import DEADLINE_S, ROOT, authorized_cluster, settings_of
 from support.scrapes import MONITORED, ask, controller_port, node_port, scrape
 
-from tidelog import AdminClient, KafkaException
+from tidelog import AdminClient, Consumer, KafkaException, Producer, TopicPartition
 from tidelog.admin import NewTopic
 from tidelog.testing import FakeCluster
 from tidelog_foundation.metrics import Metric
@@ -54,6 +54,25 @@ def test_denied_decision_is_measured(cluster: FakeCluster) -> None:
     with AdminClient(settings_of(cluster, "alice")) as admin, pytest.raises(KafkaException):
         admin.create_topics([NewTopic("forbidden", 1, 1)])["forbidden"].result(DEADLINE_S)
     wait_for(lambda: denied() >= 1, "the decision is measured")
+
+
+def test_offsets_of_a_group_and_its_lag_are_measured_on_its_coordinator(cluster: FakeCluster) -> None:
+    with Producer(settings_of(cluster, ROOT)) as producer:
+        for value in (b"a", b"b", b"c"):
+            producer.produce("t", value)
+        assert producer.flush(DEADLINE_S) == 0
+    settings = {"group.id": "readers", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    with Consumer(settings_of(cluster, ROOT) | settings) as consumer:
+        consumer.subscribe(["t"])
+        consumer.consume(1, DEADLINE_S)
+        consumer.commit(offsets=[TopicPartition("t", 0, 2)], asynchronous=False)
+        wait_for(lambda: scrape(node_port(cluster)).value("tidelog_group_lag_records", group="readers") == 1, "the lag")
+        seen = scrape(node_port(cluster))
+        assert seen.value("tidelog_group_committed_offset", group="readers", topic="t", partition="0") == 2
+        assert seen.value("tidelog_groups", protocol="classic") + seen.value("tidelog_groups", protocol="consumer") == 1
+        assert seen.value("tidelog_topic_received_records_total", topic="t") == 3
+        assert seen.value("tidelog_topic_sent_bytes_total", topic="t") > 0
+        assert seen.value("tidelog_grpc_request_duration_seconds_count", api="OffsetCommit") == 1
 
 
 def test_processes_that_serve_are_ready(cluster: FakeCluster) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter_ns
 from typing import Final, Protocol, cast
 
 from tidelog_foundation.log_limit import LogLimit
@@ -24,6 +25,7 @@ from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessa
 from tidelog_node.kafka.served import Api, Body, Caller, CloseConnection, KafkaNode, Request, is_of_nodes
 from tidelog_node.kafka.server.limits import ConnectionTimeouts, ListenerLimits, RequestBudgets, Reservation
 from tidelog_node.kafka.server.outbox import Outbox
+from tidelog_node.kafka.server.request_times import RequestTimer, RequestTimes
 from tidelog_node.quotas.usage import MeasuredSteps, RequestUsage
 from tidelog_node.shards.events import ClientIdentity
 
@@ -56,6 +58,7 @@ class Served:
     """Log lines that clients cause."""
     failures: LogLimit
     """Log lines of internal errors, which clients must not be able to suppress."""
+    times: RequestTimes
 
 
 class Reauthentication(Protocol):
@@ -83,11 +86,21 @@ class Reauthentication(Protocol):
 class _Begun(Exchange):
     """An exchange with its resources: the memory of its request, its usage of quotas, and its task or future."""
 
-    __slots__ = ("memory", "usage", "work")
+    __slots__ = ("memory", "timer", "usage", "work")
 
-    def __init__(self, correlation_id: int, *, overlaps: bool, has_tags: bool, memory: Reservation | None) -> None:
+    def __init__(
+        self,
+        correlation_id: int,
+        *,
+        overlaps: bool,
+        has_tags: bool,
+        memory: Reservation | None,
+        timer: RequestTimer | None,
+    ) -> None:
         super().__init__(correlation_id, overlaps=overlaps, has_tags=has_tags)
         self.memory = memory
+        self.timer = timer
+        """None if the request is not measured."""
         self.usage: RequestUsage | None = None
         self.work: asyncio.Future[Body | None] | Pending[Body | None] | None = None
 
@@ -138,6 +151,10 @@ class Connection(asyncio.BufferedProtocol):
         self._mute: asyncio.TimerHandle | None = None
         """The end of the delay by quotas."""
         self._muted_until_ms = 0
+        self._received_ns = 0
+        """The time at which bytes last arrived, on the clock of the request times."""
+        self._unsent: list[RequestTimer] = []
+        """The timers of the responses that the kernel has not taken."""
         self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False
 
     @property
@@ -172,6 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closed:
             return
         self._timeouts.has_received(self._loop.time())
+        self._received_ns = perf_counter_ns()
         self._frames.received(nbytes)
         self._pump()
 
@@ -184,6 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         """Record that no response waits any more."""
         self._timeouts.has_answered(self._loop.time())
         self._outbox.resume()
+        self._count_sent()
         self._schedule()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -304,7 +323,8 @@ class Connection(asyncio.BufferedProtocol):
             )
         is_flexible = is_served and version >= api.flexible
         has_tags = response_has_tags(header.api_key, is_flexible=is_flexible)
-        exchange = _Begun(correlation_id, overlaps=api.overlaps, has_tags=has_tags, memory=self._memory)
+        timer = self._served.times.of[header.api_key].timer(self._received_ns)
+        exchange = _Begun(correlation_id, overlaps=api.overlaps, has_tags=has_tags, memory=self._memory, timer=timer)
         self._memory = None
         self._pipeline.begin(exchange)
         if not is_served:
@@ -319,6 +339,8 @@ class Connection(asyncio.BufferedProtocol):
                 reader.skip_tagged_fields()
             caller = self._callers.caller_of(header, has_token=self._session is not None and self._session.has_token)
             answer = self._call(api, exchange, Request(caller, correlation_id, reader))
+        if timer is not None:
+            timer.leave()
         if answer is None or isinstance(answer, (list, tuple)):
             self._answer(exchange, answer)
         elif isinstance(answer, Pending):
@@ -344,6 +366,8 @@ class Connection(asyncio.BufferedProtocol):
         if inspect.iscoroutine(answer):
             if exchange.usage is not None:
                 answer = MeasuredSteps(answer, exchange.usage)
+            if exchange.timer is not None:
+                answer = MeasuredSteps(answer, exchange.timer)
             work: asyncio.Future[Body | None] = self._loop.create_task(answer, name="kafka-request")
         else:
             work = asyncio.ensure_future(answer)
@@ -398,6 +422,8 @@ class Connection(asyncio.BufferedProtocol):
         if exchange.usage is not None:
             exchange.usage.end()
             self._delay(exchange.usage)
+        if exchange.timer is not None:
+            exchange.timer.answer()
         self._pipeline.answer(exchange, body)
         self._outbox.count(exchange.size)
         if exchange.size >= _LARGE_BYTES:
@@ -421,7 +447,16 @@ class Connection(asyncio.BufferedProtocol):
             answered = self._pipeline.take_answered()
             if answered:
                 self._timeouts.has_answered(self._loop.time())
+                self._unsent += [timer for each in answered if (timer := cast(_Begun, each).timer) is not None]
                 self._outbox.send(answered)
+                if self._unsent and not self._outbox.is_paused:
+                    self._count_sent()
+
+    def _count_sent(self) -> None:
+        now_ns, sent = perf_counter_ns(), self._unsent
+        self._unsent = []
+        for timer in sent:
+            timer.end(now_ns)
 
     def _set_reading(self, is_reading: bool) -> None:
         if is_reading:

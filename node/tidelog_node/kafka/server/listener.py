@@ -26,6 +26,7 @@ from tidelog_node.kafka.server.connections import Connections, max_handshakes
 from tidelog_node.kafka.server.handshakes import Handshakes
 from tidelog_node.kafka.server.limits import ListenerLimits, RequestBudgets
 from tidelog_node.kafka.server.logins import ListenerSasl, Logins
+from tidelog_node.kafka.server.request_times import RequestTimes
 from tidelog_node.kafka.server.sasl import SaslConnection
 from tidelog_node.kafka.server.session import ClientSession
 from tidelog_node.kafka.server.tls import ListenerTls, TlsConnection
@@ -62,6 +63,7 @@ class KafkaListeners:
         self._exchanges: Handshakes | None = None
         """The connections whose SASL exchange is in progress."""
         self._logins: Logins | None = None
+        self._times: RequestTimes | None = None
         self._watch: asyncio.Task[None] | None = None
 
     @classmethod
@@ -120,6 +122,8 @@ class KafkaListeners:
         yield from self._connections.counts.families(handshakes)
         if self._logins is not None:
             yield from self._logins.counts.families()
+        if self._times is not None:
+            yield from self._times.families()
 
     async def serve(
         self,
@@ -146,7 +150,9 @@ class KafkaListeners:
         self._acceptance = Acceptance(self._rates, quotas, log, self._connections.counts, protected)
         scratch = bytearray(_SCRATCH_BYTES)
         by_number = {int(key): api for key, api in apis.items()}
-        served = Served(by_number, node, requests, node.context.response_budget, self._limits, scratch, log, failures)
+        self._times = RequestTimes(by_number)
+        responses = node.context.response_budget
+        served = Served(by_number, node, requests, responses, self._limits, scratch, log, failures, self._times)
         self._watch = loop.create_task(self._connections.watch(), name="kafka-connections")
         self._handshakes = Handshakes(max_handshakes(), self._limits.handshake_s, self._connections, log)
         self._exchanges = Handshakes(self._limits.max_logins, self._limits.handshake_s, self._connections, log)

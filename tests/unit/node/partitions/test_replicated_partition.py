@@ -1,11 +1,13 @@
 import asyncio
 
+from support.metric_values import values as values_of_metric
+
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records import read_records
 from tidelog_node import handlers
 from tidelog_node.handlers.requests import offsets as values
-from tidelog_node.partitions import isr_changes
+from tidelog_node.partitions import isr_changes, metrics
 from tidelog_node.replication.isr_changes import IsrChangeSettings
 from tidelog_node.server import log_service
 from tidelog_quorum.metadata.records import RemoveTopicRecord
@@ -13,6 +15,12 @@ from tidelog_quorum.metadata.records import RemoveTopicRecord
 
 def values_of(result):
     return [bytes(r.value) for r in read_records(result.records)] if result.records else []
+
+
+def metric(cluster, node_id, declared, *labels):
+    registry = cluster.nodes[node_id].registry
+    families = metrics.PartitionMetrics(registry, registry._directories).families()
+    return values_of_metric((family for family in families if family is not None), declared)[labels]
 
 
 def log_bytes(partition):
@@ -31,6 +39,14 @@ def test_produce_acks_all_is_answered_when_all_replicas_have_it(cluster_of):
             assert cluster.partition(1).high_watermark == 2
             assert log_bytes(cluster.partition(2)) == log_bytes(cluster.partition(3)) == log_bytes(cluster.partition(1))
             assert values_of(await cluster.fetch(1)) == [b"a", b"b"]
+
+            size = cluster.partition(1).log.size_in_bytes
+            received = [metric(cluster, 1, each, "t") for each in (metrics.BYTES_IN, metrics.MESSAGES_IN)]
+            assert received == [size, 2]
+            assert metric(cluster, 1, metrics.BYTES_OUT, "t") == metric(cluster, 1, metrics.LOG_SIZE, "t") == size
+            assert metric(cluster, 1, metrics.REPLICATED_OUT, "t") == 2 * size
+            assert metric(cluster, 2, metrics.REPLICATED_IN, "t") == size
+            assert metric(cluster, 2, metrics.BYTES_IN, "t") == 0
 
     asyncio.run(run())
 
@@ -61,9 +77,15 @@ def test_isr_shrinks_without_the_cut_off_replica_and_grows_again(cluster_of, wai
             cluster.partition(1).pass_time()
             assert not (await pending).HasField("error")
             assert cluster.controller.image.partition("t", 0).isr == (1, 2)
+            await wait_for(lambda: metric(cluster, 1, metrics.ISR_SHRINKS) == 1)
+            assert metric(cluster, 1, metrics.UNDER_REPLICATED) == metric(cluster, 1, metrics.AT_MIN_ISR) == 1
+            assert metric(cluster, 1, metrics.UNDER_MIN_ISR) == metric(cluster, 2, metrics.LEADERS) == 0
+            assert metric(cluster, 1, metrics.FOLLOWER_LAG, "3") == 1
 
             cluster.transport.cut_off.clear()
             await wait_for(lambda: set(cluster.controller.image.partition("t", 0).isr) == {1, 2, 3})
+            await wait_for(lambda: metric(cluster, 1, metrics.ISR_EXPANDS) == 1)
+            assert metric(cluster, 1, metrics.UNDER_REPLICATED) == metric(cluster, 1, metrics.AT_MIN_ISR) == 0
             assert log_bytes(cluster.partition(3)) == log_bytes(cluster.partition(1))
 
     asyncio.run(run())

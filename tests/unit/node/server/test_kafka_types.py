@@ -95,7 +95,9 @@ OWN = {
     "controlled.shutdown.timeout.ms": "LONG",
     "health.listener": "STRING",
     "metrics.debug.enable": "BOOLEAN",
+    "metrics.group.offsets.max": "INT",
     "metrics.listeners": "LIST",
+    "metrics.topics.max": "INT",
     "queued.max.response.bytes": "LONG",
 }
 """Settings of nodes alone, and the rates of throttles, which Kafka's brokers declare elsewhere."""

@@ -1,0 +1,70 @@
+"""The times of requests by API and phase."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.metric_values import values
+from toy_listener import open_listener, request, run, until
+
+from tidelog_foundation.metrics import Snapshot
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.server.request_times import REQUEST_TIME, ApiTimes, RequestTimer
+
+
+def times_of(listener: Any) -> dict[tuple[str, ...], Snapshot]:
+    found = values(listener.families(), REQUEST_TIME)
+    return {labels: value for labels, value in found.items() if isinstance(value, Snapshot)}
+
+
+def test_wait_of_a_request_is_remote_and_no_other_phase_has_it() -> None:
+    async def main() -> None:
+        async with open_listener() as listener:
+            client = await listener.connect()
+            await client.send(request(ApiKey.METADATA, 1, b"echo") + request(ApiKey.FETCH, 2, b"wait"))
+            await client.receive()
+            await asyncio.sleep(0.05)
+            await listener.answer(2)
+            await client.receive()
+            await until(lambda: ("FETCH", "total") in times_of(listener.listeners))
+            times = times_of(listener.listeners)
+            assert {api for api, _ in times} == {"METADATA", "FETCH"}
+            assert {labels: sum(each.counts) for labels, each in times.items()} == {
+                (api, phase): 8 if api == "FETCH" else 1 for api, phase in times
+            }
+            assert times["FETCH", "remote"].total >= 8 * 0.05
+            assert times["METADATA", "remote"].total < 0.05
+            for phase in ("queue", "local", "send"):
+                assert times["FETCH", phase].total < times["FETCH", "remote"].total
+            phases = sum(times["FETCH", phase].total for phase in ("queue", "local", "remote", "send"))
+            assert abs(times["FETCH", "total"].total - phases) < 1e-6
+
+    run(main)
+
+
+def test_steps_of_a_coroutine_are_local_and_its_waits_are_not() -> None:
+    times = ApiTimes()
+    timer = RequestTimer(times, 0)
+    timer.leave()
+    for _ in range(3):
+        timer.enter()
+        timer.leave()
+    timer.answer()
+    timer.end(timer._answered_ns + 1_000_000_000)
+    snapshots = times.snapshots()
+    assert snapshots["send"].total == 1
+    assert snapshots["local"].total < 0.1
+    assert sum(snapshots["send"].counts) == 1
+
+
+def test_one_of_several_frequent_requests_is_measured_and_counts_for_all() -> None:
+    times = ApiTimes(stride=4)
+    for _ in range(8):
+        timer = times.timer(0)
+        if timer is not None:
+            timer.end(1_000)
+    snapshots = times.snapshots()
+    assert {sum(each.counts) for each in snapshots.values()} == {8}
+    assert snapshots["total"].total == pytest.approx(8 * 1e-6)
