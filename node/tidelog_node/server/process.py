@@ -49,18 +49,15 @@ from tidelog_node.coordination.coordinator import CoordinatorEnvironment
 from tidelog_node.coordination.metrics import CoordinatorMetrics
 from tidelog_node.coordination.views import OpenView, open_rocks_view
 from tidelog_node.event_loop import DecodingThread, SystemClock
-from tidelog_node.fetching import ReplicaTransport
 from tidelog_node.groups.shard import GroupShard
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch_sessions import FetchSessions
-from tidelog_node.handlers.node_calls import NodeCalls, NodeMarkerSender
+from tidelog_node.handlers.node_calls import NodeMarkerSender
 from tidelog_node.handlers.requests.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.handlers.transaction_verifier import TransactionVerifier
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.authorization import KafkaGuard
-from tidelog_node.kafka.client.node_calls import KafkaNodeCalls
-from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
 from tidelog_node.kafka.served import KafkaNode
 from tidelog_node.kafka.server.limits import RequestBudgets
 from tidelog_node.kafka.server.listener import KafkaListeners
@@ -68,7 +65,7 @@ from tidelog_node.partitions import LogManager, MetadataCache, PartitionRegistry
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.directories.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetchers.fetcher_pool import FetcherPool
-from tidelog_node.partitions.fetchers.leader_fetcher import FetcherSettings, LeaderFetcher
+from tidelog_node.partitions.fetchers.leader_fetcher import LeaderFetcher
 from tidelog_node.partitions.housekeeping import (
     delete_expired_segments,
     expire_producers,
@@ -85,14 +82,13 @@ from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.quotas.connection_rates import ConnectionRates
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.server.authorization import RULES, STREAMS
+from tidelog_node.server.between_nodes import fetcher_settings, node_calls, replica_transport
 from tidelog_node.server.call_quotas import CallQuotas
 from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.grpc_connections import GrpcConnections, grpc_server_options, protected_listener
-from tidelog_node.server.grpc_node_calls import GrpcNodeCalls
-from tidelog_node.server.grpc_replica_transport import GrpcReplicaTransport
 from tidelog_node.server.lifecycle import BrokerLifecycle, LivenessConnection
 from tidelog_node.server.log_service import log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
@@ -211,8 +207,8 @@ class Node:
         )
         self._cleaner = CleanerJob(config, self._clean_logs)
         between_nodes = ChannelSecurity(to_nodes, self._sasl.login)
-        self._transport = _replica_transport(config, between_nodes)
-        self._node_calls = _node_calls(config, between_nodes)
+        self._transport = replica_transport(config, between_nodes)
+        self._node_calls = node_calls(config, between_nodes)
         self._health = health.aio.HealthServicer()
         self._health_port = HealthPort(config.health_listener, self._health)
         self._calls = CallTimes()
@@ -352,7 +348,7 @@ class Node:
             self._cache.broker_address,
             self._config.cluster_id,
             self._transport,
-            _fetcher_settings(self._config),
+            fetcher_settings(self._config),
             self._clock,
             self._throttles.follower,
         )
@@ -577,28 +573,3 @@ class Node:
             logger.critical("No log directory is online, so the node stops: %s", error)
             self._storage_failure = error
             self._stop.set()
-
-
-def _replica_transport(config: NodeConfig, security: ChannelSecurity) -> ReplicaTransport:
-    """Return the transport for the protocol of the inter-broker listener."""
-    if config.inter_broker_listener.speaks_grpc:
-        return GrpcReplicaTransport(security)
-    return KafkaReplicaTransport(f"node-{config.node_id}-fetcher", security.certificates, security.login)
-
-
-def _node_calls(config: NodeConfig, security: ChannelSecurity) -> NodeCalls:
-    """Return the calls of coordinators to other nodes, over the protocol of the inter-broker listener."""
-    if config.inter_broker_listener.speaks_grpc:
-        return GrpcNodeCalls(security)
-    return KafkaNodeCalls(f"node-{config.node_id}-transactions", security.certificates, security.login)
-
-
-def _fetcher_settings(config: NodeConfig) -> FetcherSettings:
-    return FetcherSettings(
-        max_wait_ms=config.replica_fetch_wait_max_ms,
-        min_bytes=config.replica_fetch_min_bytes,
-        partition_max_bytes=config.replica_fetch_max_bytes,
-        response_max_bytes=config.replica_fetch_response_max_bytes,
-        max_backoff_ms=config.replica_fetch_backoff_ms,
-        timeout_ms=config.replica_socket_timeout_ms,
-    )
