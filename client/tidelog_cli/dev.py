@@ -80,6 +80,10 @@ _Secure = Annotated[
         "and files for clients are in the folder security of the data.",
     ),
 ]
+_Metrics = Annotated[
+    bool,
+    typer.Option("--metrics", help="Serve the metrics and health of every process over HTTP, and print the addresses."),
+]
 _AsJson = Annotated[
     bool, typer.Option("--json", help="Print where it is as one JSON document; messages go to the standard error.")
 ]
@@ -92,6 +96,7 @@ def dev(
     kafka_port: _KafkaPort = None,
     data_dir: _DataDir = None,
     secure: _Secure = False,
+    metrics: _Metrics = False,
     settings: _Settings = None,
     as_json: _AsJson = False,
 ) -> None:
@@ -114,6 +119,7 @@ def dev(
                 kafka_ports=kafka_ports,
                 on_busy_port=_report_busy_port,
                 security="sasl_ssl" if secure else None,
+                metrics=metrics,
             ) as cluster:
                 profile = _write_profile(cluster) if secure else None
                 if as_json:
@@ -144,6 +150,8 @@ def _print_addresses(cluster: LocalCluster, profile: Path | None) -> None:
         "kafka_bootstrap_servers": cluster.kafka_bootstrap_servers,
         "data_dir": str(cluster.data_dir),
     }
+    if addresses := _metrics_addresses(cluster):
+        document["metrics"] = addresses
     if profile is not None:
         document |= {"profile": str(profile), "client_settings": cluster.security.profile_settings()}
     print_json(document)
@@ -166,7 +174,18 @@ def _explain(cluster: LocalCluster, data_dir: Path | None, profile: Path | None)
         _explain_secured_clients(cluster)
     elif cluster.kafka_bootstrap_servers:
         typer.echo(f"Clients of Kafka: bootstrap.servers={cluster.kafka_bootstrap_servers}\n")
+    if addresses := _metrics_addresses(cluster):
+        typer.echo("Metrics:\n")
+        for name, url in addresses.items():
+            typer.echo(f"  {url}  {name}")
+        typer.echo()
     typer.echo("Ctrl-C stops the cluster.")
+
+
+def _metrics_addresses(cluster: LocalCluster) -> dict[str, str]:
+    """Return the addresses of the metrics by process."""
+    processes = (*cluster.controllers.values(), *cluster.nodes.values())
+    return {each.name: f"http://{each.metrics_address}/metrics" for each in processes if each.metrics_address}
 
 
 def _explain_secured_clients(cluster: LocalCluster) -> None:

@@ -79,6 +79,8 @@ class LocalCluster:
     ``controller.listener.names`` of ``GRPC_SSL``), ``client_config`` has the settings with which the cluster itself
     connects: ``security.protocol`` and ``ssl.*``.
 
+    With ``metrics``, every process serves its metrics and health over HTTP at its ``metrics_address``.
+
     Needs ``pip install tidelog[node,quorum]``.
     """
 
@@ -96,10 +98,12 @@ class LocalCluster:
         place: Callable[[str, int], Place] | None = None,
         client_config: Mapping[str, object] | None = None,
         security: str | None = None,
+        metrics: bool = False,
     ) -> None:
         if controllers < 1 or nodes < 0:
             raise ConfigError(f"a cluster needs at least 1 controller and 0 nodes, got {controllers} and {nodes}")
         self.cluster_id = f"local-{uuid.uuid4().hex[:12]}"
+        self._has_metrics = metrics
         self._given_config: dict[str, object] = {**_internal_topics(nodes), **(config or {})}
         self._config = self._given_config
         self._keep_data = data_dir is not None
@@ -268,9 +272,14 @@ class LocalCluster:
         self._client = parse_config(SecurityConfig, self._security.client_settings()).client_security()
 
     def _process_settings(self, handle: ProcessHandle) -> dict[str, object]:
-        if self._security is None:
-            return {}
-        return self._security.process_settings(handle.name.replace(" ", "-"), handle.host)
+        settings: dict[str, object] = {}
+        if self._has_metrics:
+            [port] = self._ports.lease_any(1)
+            handle.metrics_address = f"{handle.host}:{port}"
+            settings["metrics.listeners"] = f"HTTP://{handle.metrics_address}"
+        if self._security is not None:
+            settings |= self._security.process_settings(handle.name.replace(" ", "-"), handle.host)
+        return settings
 
     def _listeners(self, handle: ProcessHandle, module: str) -> str:
         if module == _QUORUM:

@@ -135,6 +135,8 @@ class ProcessHandle:
         self.kafka_port = place.kafka_port
         self._place = place
         self.directory = directory
+        self.metrics_address: str | None = None
+        """``host:port`` of its metrics, None without them."""
         self._module = module
         self._group = group
         self._process: RunningProcess | None = None

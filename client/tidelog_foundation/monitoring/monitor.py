@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidelog_foundation.metrics import Source
@@ -75,7 +76,8 @@ class Monitor:
             self._readiness,
             has_debug=has_debug,
         )
-        logger.info("Metrics and health are served on %s", ", ".join(map(str, listeners)))
+        bound = (replace(each, port=self.ports[each.name]) for each in listeners)
+        logger.info("Metrics and health are served on %s", ", ".join(map(str, bound)))
 
     async def stop(self) -> None:
         """Release the ports."""
