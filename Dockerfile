@@ -30,6 +30,6 @@ RUN groupadd --gid 10001 tidelog \
 COPY --from=build /opt/tidelog /opt/tidelog
 USER 10001:10001
 WORKDIR /var/lib/tidelog
-EXPOSE 9092 9093 9094
+EXPOSE 9092 9093 9094 9404
 STOPSIGNAL SIGTERM
 CMD ["tidelog", "--help"]
