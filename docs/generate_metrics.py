@@ -44,6 +44,14 @@ Bind the port to loopback or to a network of your own, or use TLS with client ce
 The port has four threads and a queue of sixteen connections, and shares one collection among scrapes of the same
 second, so that readers cannot exhaust a process. `metrics.listeners` is not set by default: nothing is served.
 
+`tidelog dev --metrics` and `LocalCluster(metrics=True)` open such a port on loopback for every process, and the
+[Kubernetes manifests](../deploy/README.md) one in every pod.
+
+**Limits.** The number of series does not grow without bound. `metrics.topics.max` topics have series of their own, all
+others share the topic `(other)`; `metrics.group.offsets.max` committed offsets have series, the rest have none.
+`tidelog_topics_without_own_metrics` and `tidelog_group_offsets_without_metrics` tell how many that are. All other labels
+have few values: APIs, phases, listeners, nodes, directories.
+
 **Names.** They follow Prometheus' conventions: base units, `_total` for counters. The rates, percentiles and means of
 Kafka's MBeans are queries here: `rate(tidelog_..._total[5m])`, `histogram_quantile(0.99, ...)`. In Kafka's names below,
 `*` stands for any value. The metrics of the process itself are those of prometheus-client: `process_cpu_seconds_total`,

@@ -120,6 +120,8 @@ class _Cleaners:
         self._stop = threading.Event()
         self._throttle = Throttle(settings.max_bytes_per_second, time.monotonic, self._stop.wait)
         self._watched: dict[PartitionKey, _Watched] = {}
+        self._measured = registry.measured
+        self._measured.uncleanable.clear()
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="log-cleaner")
 
     async def run(self) -> None:
@@ -172,6 +174,7 @@ class _Cleaners:
     async def _forget_gone(self) -> None:
         """Remove the entries of partitions that this node no longer holds."""
         for key in [key for key in self._watched if self._registry.get(*key) is None]:
+            self._measured.uncleanable.discard(key)
             await self._keep(self._watched.pop(key).checkpoint.remove, [key])
 
     async def _watch(self, partition: Partition) -> None:
@@ -253,7 +256,7 @@ class _Cleaners:
         except TidelogError as error:
             self._note_failure(job, error)
         except Exception:
-            job.watched.is_uncleanable = True
+            self._skip(job)
             logger.exception("%s cannot be cleaned and is skipped until the next start", job.log.name)
         else:
             job.watched.failures = 0
@@ -295,18 +298,27 @@ class _Cleaners:
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
             self._pause(job.watched, f"Cleaning {job.log.name} failed", error)
             return
-        job.watched.is_uncleanable = True
+        self._skip(job)
         logger.error("%s cannot be cleaned and is skipped until the next start: %s", job.log.name, error)
+
+    def _skip(self, job: _Job) -> None:
+        """Clean a log no more until the next start."""
+        job.watched.is_uncleanable = True
+        self._measured.uncleanable.add(job.key)
 
     def _pause(self, watched: _Watched, what: str, error: Exception) -> None:
         """Pause a log for a time that doubles with each consecutive failure, since a full disk may get space again."""
         pause_ms = min(max(self._settings.backoff_ms, _MIN_PAUSE_MS) * 2**watched.failures, _MAX_PAUSE_MS)
         watched.failures += 1
+        self._measured.cleaner_failures += 1
         watched.paused_until_ms = self._clock.monotonic_ms() + pause_ms
         logger.error("%s, retrying in %d s: %s", what, pause_ms // 1000, error)
 
     def _report(self, number: int, log: LogToClean, cleaning: Cleaning) -> None:
         statistics = cleaning.statistics
+        self._measured.cleaner_runs += 1
+        self._measured.cleaner_read_bytes += statistics.indexed_bytes + statistics.bytes_read
+        self._measured.cleaner_written_bytes += statistics.bytes_written
         logger.info(
             "Log cleaner %d cleaned %s, dirty from offset %d to %d: %s",
             number,

@@ -51,6 +51,12 @@ class Measurements:
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.flushes = FLUSHES.histogram()
+        self.cleaner_runs = 0
+        self.cleaner_failures = 0
+        self.cleaner_read_bytes = 0
+        self.cleaner_written_bytes = 0
+        self.uncleanable: set[tuple[str, int]] = set()
+        """The partitions that the cleaner skips until the next start."""
 
     def __iter__(self) -> Iterator[tuple[str, TopicTraffic]]:
         """Yield the topics with counts of their own."""

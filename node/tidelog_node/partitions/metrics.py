@@ -135,6 +135,38 @@ UNMEASURED: Final = Metric(
     Kind.GAUGE,
     f"The hosted topics beyond metrics.topics.max, which share the label {OTHER_TOPICS}.",
 )
+CLEANER_RUNS: Final = Metric(
+    "tidelog_log_cleaner_runs_total",
+    Kind.COUNTER,
+    "Compactions of a log that have ended.",
+    kafka=("kafka.log:type=LogCleaner,name=max-clean-time-secs",),
+)
+CLEANER_FAILURES: Final = Metric(
+    "tidelog_log_cleaner_failures_total",
+    Kind.COUNTER,
+    "Compactions that a disk has refused. They are tried again.",
+    kafka=("kafka.log:type=LogCleaner,name=DeadThreadCount",),
+)
+CLEANER_READ: Final = Metric(
+    "tidelog_log_cleaner_read_bytes_total",
+    Kind.COUNTER,
+    "Bytes that compactions have read.",
+    unit="bytes",
+    kafka=("kafka.log:type=LogCleaner,name=cleaner-recopy-percent (written by read)",),
+)
+CLEANER_WRITTEN: Final = Metric(
+    "tidelog_log_cleaner_written_bytes_total",
+    Kind.COUNTER,
+    "Bytes that compactions have written.",
+    unit="bytes",
+    kafka=("kafka.log:type=LogCleaner,name=cleaner-recopy-percent (written by read)",),
+)
+UNCLEANABLE: Final = Metric(
+    "tidelog_log_cleaner_skipped_partitions",
+    Kind.GAUGE,
+    "The partitions that cannot be compacted, which the cleaner skips until the next start.",
+    kafka=("kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count,logDirectory=*",),
+)
 DIRECTORY_ONLINE: Final = Metric(
     "tidelog_log_directory_online",
     Kind.GAUGE,
@@ -178,6 +210,11 @@ METRICS: Final = (
     LOG_SIZE,
     UNMEASURED,
     FLUSHES,
+    CLEANER_RUNS,
+    CLEANER_FAILURES,
+    CLEANER_READ,
+    CLEANER_WRITTEN,
+    UNCLEANABLE,
     DIRECTORY_ONLINE,
     DIRECTORY_SIZE,
     DIRECTORY_FREE,
@@ -242,6 +279,11 @@ class PartitionMetrics:
         yield LOG_SIZE.of({(topic,): size for topic, size in totals.sizes.items()})
         yield UNMEASURED.of(len(totals.topics) - sum(1 for _ in measured))
         yield FLUSHES.of(measured.flushes.snapshot())
+        yield CLEANER_RUNS.of(measured.cleaner_runs)
+        yield CLEANER_FAILURES.of(measured.cleaner_failures)
+        yield CLEANER_READ.of(measured.cleaner_read_bytes)
+        yield CLEANER_WRITTEN.of(measured.cleaner_written_bytes)
+        yield UNCLEANABLE.of(len(measured.uncleanable))
         online, failed = self._directories.online, self._directories.failures
         yield DIRECTORY_ONLINE.of(
             {(str(each.path),): 1 for each in online if each.path not in failed} | {(str(path),): 0 for path in failed}

@@ -107,6 +107,9 @@ def test_cleaner_task_compacts_every_due_log_and_says_so(caplog: pytest.LogCaptu
         line = cleanings(caplog)[0]
         assert "dirty from offset 0 to 30" in line
         assert "30 records to 5" in line
+        measured = node.registry.measured
+        assert (measured.cleaner_runs, measured.cleaner_failures) == (4, 0)
+        assert measured.cleaner_read_bytes > measured.cleaner_written_bytes > 0
         await node.close()
 
     asyncio.run(check())
@@ -220,6 +223,7 @@ def test_cleaner_task_tries_again_when_a_full_disk_has_space(caplog: pytest.LogC
             await until(lambda: not leftovers(disk))
             disk.fail = no_fault
             await until(lambda: is_clean(node.partition(0)))
+        assert node.registry.measured.cleaner_failures >= 1
         assert node.partition(0).log.failure is None
         await node.close()
 
@@ -239,6 +243,7 @@ def test_cleaner_task_leaves_a_damaged_log_as_it_is(caplog: pytest.LogCaptureFix
             await until(lambda: "t-0 cannot be cleaned" in caplog.text)
             await asyncio.sleep(0.05)
         assert caplog.text.count("t-0 cannot be cleaned") == 1
+        assert node.registry.measured.uncleanable == {("t", 0)}
         assert node.partition(0).log.log_end_offset == 30
         await node.close()
 
