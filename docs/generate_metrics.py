@@ -49,8 +49,8 @@ second, so that readers cannot exhaust a process. `metrics.listeners` is not set
 
 **Limits.** The number of series does not grow without bound. `metrics.topics.max` topics have series of their own, all
 others share the topic `(other)`; `metrics.group.offsets.max` committed offsets have series, the rest have none.
-`tidelog_topics_without_own_metrics` and `tidelog_group_offsets_without_metrics` tell how many that are. All other labels
-have few values: APIs, phases, listeners, nodes, directories.
+`tidelog_topics_without_own_metrics` and `tidelog_group_offsets_without_metrics` tell how many that are. All other
+labels have few values: APIs, phases, listeners, nodes, directories.
 
 **Names.** They follow Prometheus' conventions: base units, `_total` for counters. The rates, percentiles and means of
 Kafka's MBeans are queries here: `rate(tidelog_..._total[5m])`, `histogram_quantile(0.99, ...)`. In Kafka's names below,
