@@ -63,7 +63,11 @@ class Diagnosis:
     async def _probe(self, address: str) -> TidelogError | None:
         context = None
         if self._tls_context is not None:
-            context = await asyncio.to_thread(self._tls_context)
+            try:
+                context = await asyncio.to_thread(self._tls_context)
+            except (TidelogError, OSError):
+                # The error of the call says more than that of the files, which may be in the middle of a change.
+                return None
         found = await probe(address, _PROBE_TIMEOUT_S, context)
         if isinstance(found, NoAnswer):
             return error_for(found.code, found.reason) if found.is_cause else None

@@ -171,6 +171,7 @@ def open_producer(plan: SinkPlan, transactional_id: str) -> Producer:
     settings: dict[str, Any] = {"transactional.id": transactional_id, "transaction.two.phase.commit.enable": True}
     producer = Producer({**plan.producer, **settings})
     try:
+        check_login(producer)
         producer.init_transactions(keep_prepared=True)
     except TidelogError as error:
         producer.close()
@@ -182,6 +183,15 @@ def open_producer(plan: SinkPlan, transactional_id: str) -> Producer:
             ) from error
         raise
     return producer
+
+
+def check_login(producer: Producer) -> None:
+    """Ask a node for something. A producer would repeat a refused login until its records time out.
+
+    Raises:
+        TidelogError: _AUTHENTICATION at once, or no node answers.
+    """
+    producer.cluster_id()
 
 
 def _complete(producer: Producer, identity: PreparedTransaction) -> bool:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from tidelog import Producer
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
-from tidelog_spark.sink.execution import Execution, open_producer, task_id
+from tidelog_spark.sink.execution import Execution, check_login, open_producer, task_id
 from tidelog_spark.sink.journal import Prepared
 from tidelog_spark.sink.options import SinkPlan
 from tidelog_spark.sink.protocol import Attempt, abort_batch, commit_batch, write_task
@@ -67,6 +67,7 @@ class _Writer:
         rows = chain((first,), tables)
         if not self._plan.options.is_exactly_once:
             with Producer(self._plan.producer) as producer:
+                check_login(producer)
                 self._produce(producer, rows)
             return SinkMessage()
         return self._write_once(self._attempt(), rows)

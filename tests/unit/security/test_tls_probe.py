@@ -17,7 +17,7 @@ from tidelog.admin import QuorumAdmin
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog_foundation.config import parse_config
 from tidelog_foundation.config.endpoints import parse_address
-from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.quorum import DescribeQuorumRequest
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.security.ssl_settings import SslSettings
@@ -205,3 +205,12 @@ def test_address_is_probed_once_per_interval_however_many_calls_fail() -> None:
 
     # One probe opens two connections: one for its request, one for a TLS handshake.
     assert asyncio.run(fail()) <= 2
+
+
+def test_error_of_a_call_stays_if_the_certificates_for_a_probe_cannot_be_read() -> None:
+    def gone() -> ssl.SSLContext:
+        raise ConfigError("no such file")
+
+    text = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed"
+    error = error_for(ErrorCode._TRANSPORT, text)
+    assert asyncio.run(Diagnosis(gone).explained("127.0.0.1:1", error)) is error
