@@ -22,7 +22,11 @@ USERS = PlainMechanism({"alice": "wonderland", "bob": "builder"})
 
 @dataclass
 class StepMechanism:
-    """A mechanism that obeys the client's token: ``again``, ``user NAME``, ``until NAME MS``, ``later``, ``bug``."""
+    """A mechanism that obeys the client's token.
+
+    The tokens are ``again``, ``user NAME``, ``until NAME MS``, ``later``, ``bug``, and ``confirm`` for a refusal that
+    the client has to confirm.
+    """
 
     name: str = "STEPS"
     threads: list[Callable[[], Challenge | Authenticated]] = field(default_factory=list)
@@ -40,6 +44,8 @@ class StepMechanism:
         word, *rest = token.decode("latin-1").split(" ")
         if word == "again":
             return Challenge(b"more")
+        if word == "confirm":
+            return Challenge(b"refused", refusal="the token is bad")
         if word == "user":
             return Authenticated(Principal("User", rest[0]), b"welcome")
         if word == "until":

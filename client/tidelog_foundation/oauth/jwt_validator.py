@@ -88,9 +88,18 @@ class JwtValidator:
                 options=_OPTIONS,
             )
         except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise TokenRefused(f"{type(error).__name__}: {error}") from error
+            raise TokenRefused(f"{type(error).__name__}: {error}{self._expected(error)}") from error
         except RecursionError as error:
             raise TokenRefused("the token's JSON is nested too deeply") from error
+
+    def _expected(self, error: Exception) -> str:
+        """Return the setting that a token violates, for the log."""
+        rules = self._rules
+        if isinstance(error, jwt.InvalidIssuerError):
+            return f"; sasl.oauthbearer.expected.issuer is {rules.expected_issuer}"
+        if isinstance(error, jwt.InvalidAudienceError):
+            return f"; sasl.oauthbearer.expected.audience is {', '.join(rules.expected_audience)}"
+        return ""
 
     def _key(self, header: dict[str, Any]) -> VerificationKey:
         algorithm, key_id = header.get("alg"), header.get("kid")

@@ -37,9 +37,14 @@ class AuthenticationFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """A token for the client, whose next token is expected."""
+    """A token for the client, whose next token is expected.
+
+    ``refusal`` is a reason for the log: the token tells the client that it is refused, which it has to confirm. Not all
+    clients do.
+    """
 
     token: bytes = field(repr=False)
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

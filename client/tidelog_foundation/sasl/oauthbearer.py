@@ -92,7 +92,7 @@ class OAuthBearerServer:
         scope = {} if error.scope is None else {"scope": error.scope}
         answer = json.dumps({"status": error.status, **scope}, separators=(", ", ":"))
         self._refusal = AuthenticationFailed(error.reason, answer)
-        return Challenge(answer.encode())
+        return Challenge(answer.encode(), error.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ from tidelog_foundation.transport.status import SessionEndedError
 
 logger = logging.getLogger(__name__)
 _MAX_LOGINS: Final = 128
-_GENERAL: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
+_FAILED: Final = "Authentication failed"
 """Kafka's text."""
 _SHOWN_NAME: Final = 64
 _TOKEN_BYTES: Final = 32
@@ -217,8 +217,7 @@ class SessionService:
         self._count_failure(mechanism, host, f"{mechanism}: {failure.reason}", is_again=bool(first.session_token))
         settings = self._settings.mechanisms[mechanism].settings
         await asyncio.sleep(settings.connection_failed_authentication_delay_ms / 1000)
-        text = failure.public or f"{_GENERAL} {mechanism}"
-        return error_for(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+        return error_for(ErrorCode.SASL_AUTHENTICATION_FAILED, _public_text(mechanism, failure.public))
 
     def _count_failure(self, mechanism: str, host: str, reason: str, *, is_again: bool = False) -> None:
         self.counts.count(self._settings.listener, mechanism, Result.FAILURE, is_again=is_again)
@@ -253,3 +252,10 @@ def _monotonic_ms() -> float:
 
 def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _public_text(mechanism: str, text: str | None) -> str:
+    """Return the text for the peer. That of OAUTHBEARER is JSON, which does not say what it is about."""
+    if text is None:
+        return f"{_FAILED} during authentication due to invalid credentials with SASL mechanism {mechanism}"
+    return text if text.startswith(_FAILED) else f"{_FAILED} with SASL mechanism {mechanism}: {text}"

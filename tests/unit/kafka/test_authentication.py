@@ -113,6 +113,17 @@ def test_reason_of_a_refusal_is_not_in_the_reply() -> None:
     assert b"canary" not in (failure.reply.body or b"")
 
 
+def test_reason_of_a_refusal_is_logged_for_a_client_that_does_not_confirm_it() -> None:
+    exchange = begun("STEPS")
+    assert bytes(authenticate_response(exchange.body(authenticate(b"confirm"))).auth_bytes) == b"refused"
+    assert exchange.core.refusal == "the token is bad"
+    assert exchange.failure(_METADATA).reason.startswith("the token is bad; then invalid request")
+    assert exchange.core.refusal is None
+    exchange = begun("STEPS")
+    exchange.body(authenticate(b"confirm"))
+    assert exchange.failure(authenticate(b"x")).reason == "the token is bad; then canary of the log"
+
+
 def test_unknown_mechanism_is_refused_with_the_enabled_ones() -> None:
     failure = Exchange().failure(handshake("CRAM-MD5\n" * 9))
     assert failure.reply is not None

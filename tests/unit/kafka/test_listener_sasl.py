@@ -143,6 +143,23 @@ def test_refusal_is_delayed_and_then_closes_the_connection(caplog: pytest.LogCap
     assert "canary" not in caplog.text
 
 
+def test_client_that_leaves_at_a_refusal_without_a_confirmation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with open_sasl() as listener:
+            client = await listener.connect(NAME)
+            await client.send(prefixed(handshake("STEPS")) + prefixed(authenticate(b"confirm")))
+            await client.receive()
+            await client.receive()
+            client.close()
+            await until(lambda: bool(caplog.records))
+            assert values(listener.listeners.families(), LOGINS) == {(NAME, "STEPS", "failure"): 1}
+
+    with caplog.at_level(logging.WARNING):
+        run(main)
+    [record] = caplog.records
+    assert record.getMessage().endswith("with STEPS has failed: the token is bad")
+
+
 def test_deferred_step_runs_outside_of_the_event_loop() -> None:
     async def main() -> None:
         async with open_sasl() as listener:

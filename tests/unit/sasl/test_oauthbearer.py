@@ -42,7 +42,7 @@ def test_oauthbearer_authenticates_the_principal_until_the_token_expires():
 def test_oauthbearer_refuses_an_invalid_token_with_json_and_fails_after_the_confirmation():
     client, exchange = OAuthBearerClient(ClientToken("bad", 0)), server()
     step = exchange.evaluate(client.first(), 1_000)
-    assert step == Challenge(b'{"status":"invalid_token"}')
+    assert step == Challenge(b'{"status":"invalid_token"}', "the token expired 5 s ago")
     confirmation = client.evaluate(step.token)
     assert confirmation == b"\x01"
     assert not client.is_complete
@@ -64,7 +64,7 @@ def test_oauthbearer_names_the_required_scope_as_kafka_does():
     tokens = Tokens()
     tokens.refusal = TokenRefused("no scope", INSUFFICIENT_SCOPE, "admin write")
     step = server(tokens).evaluate(OAuthBearerClient(ClientToken("bad", 0)).first(), 0)
-    assert step == Challenge(b'{"status":"insufficient_scope", "scope":"admin write"}')
+    assert step == Challenge(b'{"status":"insufficient_scope", "scope":"admin write"}', "no scope")
 
 
 def test_oauthbearer_accepts_the_tokens_own_principal_as_authorization_id_and_no_other():

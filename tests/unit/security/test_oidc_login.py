@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -46,6 +47,11 @@ def test_clients_log_in_with_tokens_of_an_endpoint() -> None:
             assert ("/token", {"grant_type": ["client_credentials"], "scope": ["kafka"]}) in [
                 request[:2] for request in endpoints.requests
             ]
+            expired = issuer.token(time.time(), exp=int(time.time()) - 60, iat=0)
+            endpoints.answers["/token"] = (200, json.dumps({"access_token": expired, "expires_in": 3_600}).encode())
+            refused = 'Authentication failed with SASL mechanism OAUTHBEARER: {"status":"invalid_token"}'
+            with AdminClient(settings) as admin, pytest.raises(KafkaException, match=re.escape(refused)):
+                admin.list_topics(timeout=DEADLINE_S)
             endpoints.answers["/token"] = (401, b"")
             with AdminClient(settings) as admin, pytest.raises(KafkaException, match="the server answers 401"):
                 admin.list_topics(timeout=DEADLINE_S)

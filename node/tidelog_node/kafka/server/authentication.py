@@ -130,6 +130,8 @@ class Authentication:
         previous: Session | None = None,
     ) -> None:
         self.session: Session | None = None
+        self.refusal: str | None = None
+        """The reason of a refusal that the client has yet to confirm, for the log."""
         self._mechanisms = mechanisms
         self._context = context
         self._answer_versions = answer_versions
@@ -219,6 +221,7 @@ class Authentication:
             self._state = _State.DEFERRED
             return step
         if isinstance(step, Challenge):
+            self.refusal = step.refusal
             return self._token_reply(step.token)
         previous = self._previous
         if previous is not None and previous.principal != step.principal:
@@ -259,7 +262,9 @@ class Authentication:
 
     def _fail(self, reason: str, reply: Reply | None = None, *, is_delayed: bool = True) -> Failure:
         self._state = _State.ENDED
-        return Failure(reason, reply, is_delayed)
+        refusal, self.refusal = self.refusal, None
+        told = reason if refusal in (None, reason) else f"{refusal}; then {reason}"
+        return Failure(told, reply, is_delayed)
 
     def _handshake_reply(self, header: RequestHeader, error_code: int = 0) -> Reply:
         return _reply(wire.SaslHandshakeResponse(error_code, list(self._mechanisms)), header)

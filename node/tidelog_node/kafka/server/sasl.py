@@ -97,6 +97,8 @@ class SaslConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the exchange."""
+        if not self._is_closed and self._exchange.refusal is not None:
+            self._logins.failed(self.listener, self.host, self._exchange.mechanism, self._exchange.refusal, None)
         self._is_closed = True
         self._received.clear()
         if self._step is not None:
