@@ -1,7 +1,7 @@
 """The latest results in ``docs/performance.md`` and README: ``python -m benchmarks.page``.
 
 It replaces the text between pairs of markers: on the page with the tables of ``results/latest.json``,
-``results/kafka.json``, ``results/kafka-transactions.json`` and ``results/kafka-tls.json``, in README with a short
+``results/kafka.json``, the other ``results/kafka-*.json`` and ``results/authorization.json``, in README with a short
 comparison with Kafka. It also draws the plots.
 """
 
@@ -21,11 +21,15 @@ README = _REPOSITORY / "README.md"
 
 KAFKA_TRANSACTIONS = KAFKA.with_name("kafka-transactions.json")
 KAFKA_TLS = KAFKA.with_name("kafka-tls.json")
+KAFKA_ABUSE = KAFKA.with_name("kafka-abuse.json")
+AUTHORIZATION = KAFKA.with_name("authorization.json")
 _TABLES = {
     "results": LATEST,
     "results next to Kafka": KAFKA,
     "results of transactions next to Kafka": KAFKA_TRANSACTIONS,
     "results over TLS next to Kafka": KAFKA_TLS,
+    "results beside a greedy client": KAFKA_ABUSE,
+    "results of authorization": AUTHORIZATION,
 }
 _COMPARED = {
     "cold start of 3+3 to the first acknowledged record": "Cold start of 3 controllers and 3 nodes",
