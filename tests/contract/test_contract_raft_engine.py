@@ -390,7 +390,7 @@ def test_engine_is_silent_after_its_stop(new_cluster: NewCluster) -> None:
     asyncio.run(run())
 
 
-def test_engine_fails_when_its_listener_raises(new_cluster: NewCluster) -> None:
+def test_engine_fails_when_its_listener_raises(new_cluster: NewCluster, caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         async with new_cluster(1) as cluster:
             leader = await cluster.leader()
@@ -402,17 +402,21 @@ def test_engine_fails_when_its_listener_raises(new_cluster: NewCluster) -> None:
 
             leader.listener.on_commit = refuse  # type: ignore[assignment,method-assign]
             leader.engine.propose(b"x", epoch)
-            with pytest.raises(TidelogError, match="no such broker"):
+            with pytest.raises(TidelogError, match="error id") as failed:
                 await asyncio.wait_for(leader.engine.wait_failed(), 10)
+            assert failed.value.message.rpartition(" ")[2] in caplog.text
+            assert "no such broker" in caplog.text
             assert not leader.engine.leader.is_self
             assert leader.listener.leaders[-1].leader_id is None
-            with pytest.raises(TidelogError, match="no such broker"):
+            with pytest.raises(TidelogError, match="error id"):
                 leader.engine.propose(b"x", epoch)
 
     asyncio.run(run())
 
 
-def test_engine_fails_when_its_listener_cannot_give_a_snapshot(new_cluster: NewCluster) -> None:
+def test_engine_fails_when_its_listener_cannot_give_a_snapshot(
+    new_cluster: NewCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with new_cluster(1) as cluster:
             leader = await cluster.leader()
@@ -424,8 +428,9 @@ def test_engine_fails_when_its_listener_cannot_give_a_snapshot(new_cluster: NewC
 
             leader.listener.capture = refuse  # type: ignore[method-assign]
             taken = asyncio.ensure_future(leader.engine.take_snapshot())
-            with pytest.raises(TidelogError, match="no such image"):
+            with pytest.raises(TidelogError, match="error id"):
                 await asyncio.wait_for(leader.engine.wait_failed(), 10)
+            assert "no such image" in caplog.text
             with pytest.raises(TidelogError):
                 await asyncio.wait_for(taken, 10)
 

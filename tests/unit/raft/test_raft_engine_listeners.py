@@ -65,7 +65,6 @@ def test_quorum_moves_to_another_listener_one_replica_at_a_time(new_engines: Eng
                 await cluster.stop(node_id)
                 await write()
                 await start(stage, node_id)
-                await write()
                 endpoints = stages[stage][0][node_id]
                 await wait_until(
                     lambda i=node_id, e=endpoints: all(
@@ -73,6 +72,7 @@ def test_quorum_moves_to_another_listener_one_replica_at_a_time(new_engines: Eng
                         for p in cluster.running.values()
                     )
                 )
+        await write()
         leader = await cluster.settled_leader()
         assert {e.name for v in leader.engine.describe().voters for e in v.endpoints} == {"SECURED"}
         await cluster.__aexit__()

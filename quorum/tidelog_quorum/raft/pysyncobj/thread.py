@@ -23,6 +23,7 @@ from pysyncobj.transport import TCPTransport
 
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.unexpected import report_unexpected
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 from tidelog_quorum.raft.pysyncobj.log import Frame, FrameKind, LogState, read_dump, write_dump
@@ -342,17 +343,14 @@ class PySyncObjThread:
         def call() -> None:
             try:
                 function(*arguments)
-            except Exception as error:
-                logger.exception("the listener of controller %s broke its contract", self._node_id)
-                self._listener.fail(_as_failure(error))
+            except Exception as error:  # noqa: BLE001  # logged
+                self._listener.fail(_as_failure(error, "the listener of the engine on pysyncobj broke its contract"))
 
         self._loop.call_soon_threadsafe(call)
 
     def _fail(self, error: Exception) -> None:
         self._stopping.set()
-        if not isinstance(error, TidelogError):
-            logger.exception("the thread of pysyncobj failed unexpectedly", exc_info=error)
-        failure = _as_failure(error)
+        failure = _as_failure(error, "the thread of pysyncobj failed unexpectedly")
         if not self._opened.done():
             self._opened.set_exception(failure)
         else:
@@ -388,7 +386,7 @@ def _configuration(
     )
 
 
-def _as_failure(error: Exception) -> TidelogError:
+def _as_failure(error: Exception, text: str) -> TidelogError:
     if isinstance(error, TidelogError):
         return error
-    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the engine on pysyncobj failed unexpectedly: {error!r}")
+    return report_unexpected(logger, error, text)
