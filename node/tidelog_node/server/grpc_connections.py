@@ -20,6 +20,7 @@ from tidelog_foundation.sasl.sessions import Session
 from tidelog_foundation.security import Principal
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.services import Identify, RpcContext, host_of
+from tidelog_node.kafka.server.connection_counts import CREATION_RATE, MAX_CONNECTIONS_PER_IP
 from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.quotas.connection_rates import ConnectionRates
@@ -62,6 +63,8 @@ class GrpcConnections:
         self._per_host: Counter[str] = Counter()
         """The connections with calls in progress."""
         self._doors: dict[str, _Door] = {}
+        self.refused: Counter[tuple[str, str]] = Counter()
+        """The refusals by listener and limit."""
         self.change_limits(limits)
 
     def change_limits(self, limits: ListenerLimits) -> None:
@@ -93,6 +96,7 @@ class GrpcConnections:
         if delay_ms:
             text = "A login from %s at listener %s is refused: the address exceeds connection_creation_rate %g"
             self._log.warning(text, host, listener, limit)
+            self.refused[listener, CREATION_RATE] += 1
             await asyncio.sleep(delay_ms / 1000)
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"the address exceeds connection_creation_rate {limit:g}")
         door = self._doors.setdefault(listener, _Door())
@@ -106,6 +110,7 @@ class GrpcConnections:
             if self._per_host[host] >= limit:
                 text = "A call from %s at listener %s is refused: it has %d connections, its max.connections.per.ip"
                 self._log.warning(text, host, listener, limit)
+                self.refused[listener, MAX_CONNECTIONS_PER_IP] += 1
                 del self._calls[connection]
                 raise error_for(
                     ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"the address has {limit} connections (max.connections.per.ip)"

@@ -14,9 +14,11 @@ from tidelog_node.coordination import metrics as coordination
 from tidelog_node.kafka.server import connection_counts, request_times
 from tidelog_node.partitions import metrics as partitions
 from tidelog_node.quotas import throttle_counts
+from tidelog_node.server import state_metrics
 
 DECLARED: Final[tuple[tuple[str, tuple[Metric, ...]], ...]] = (
     ("Event loop", event_loop.METRICS),
+    ("State", state_metrics.METRICS),
     ("Partitions and logs", partitions.METRICS),
     ("Groups and coordinators", coordination.METRICS),
     ("Requests", (*request_times.METRICS, *call_times.METRICS)),

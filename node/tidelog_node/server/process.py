@@ -96,6 +96,7 @@ from tidelog_node.server.process_resources import keep_freed_memory, raise_open_
 from tidelog_node.server.producer_ids import ProducerIdManager
 from tidelog_node.server.sasl import NodeSasl
 from tidelog_node.server.services import admin_service, group_service, transaction_service
+from tidelog_node.server.state_metrics import StateMetrics
 from tidelog_node.server.tls import callers_of, grpc_credentials, listener_certificates, listener_tls
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_node.shards.store import RecordStore
@@ -231,6 +232,8 @@ class Node:
             self._clock,
             self._connection.hold,
         )
+
+        self.monitor.add(StateMetrics(self._lifecycle, self._cache, self._grpc, lambda: self.context).families)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set.

@@ -92,6 +92,7 @@ def test_address_has_no_more_connections_with_calls_than_its_limit() -> None:
         assert is_refused("ipv4:10.0.0.1:5002")
         first[1].end(None)
         assert not is_refused("ipv4:10.0.0.1:5002")
+        assert limited.refused == {("GRPC", "max.connections.per.ip"): 3}
         limited.change_limits(ListenerLimits())
         assert not is_refused("ipv4:10.0.0.9:2")
 
@@ -108,6 +109,7 @@ def test_logins_of_an_address_over_its_quota_are_held_and_refused_and_others_are
         assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert asyncio.get_running_loop().time() - began > 0.02, "it is answered late"
         await limited.admit_login("GRPC", "10.0.0.2")
+        assert limited.refused == {("GRPC", "connection_creation_rate"): 1}
         for _ in range(10):
             await limited.admit_login("NODES", "10.0.0.1")
 

@@ -1,0 +1,64 @@
+"""The metrics of a node's state: its standing with the controllers, its sessions, and the refusals of gRPC callers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from tidelog_foundation.metrics import Family, Kind, Metric
+from tidelog_node.handlers import NodeContext
+from tidelog_node.partitions import MetadataCache
+from tidelog_node.server.grpc_connections import GrpcConnections
+from tidelog_node.server.lifecycle import BrokerLifecycle
+
+FENCED: Final = Metric(
+    "tidelog_node_fenced",
+    Kind.GAUGE,
+    "Whether the controllers have fenced this node, so that it leads nothing: 1 or 0.",
+    kafka=("kafka.server:type=KafkaServer,name=BrokerState",),
+)
+EPOCH: Final = Metric("tidelog_node_epoch", Kind.GAUGE, "The epoch of this node's registration, -1 before the first.")
+APPLIED: Final = Metric(
+    "tidelog_node_metadata_offset",
+    Kind.GAUGE,
+    "The last offset of the metadata log that this node has applied.",
+    kafka=("kafka.server:type=broker-metadata-metrics: last-applied-record-offset",),
+)
+FETCH_SESSIONS: Final = Metric(
+    "tidelog_fetch_sessions",
+    Kind.GAUGE,
+    "The incremental fetch sessions of followers and consumers.",
+    kafka=("kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",),
+)
+REFUSED: Final = Metric(
+    "tidelog_grpc_connections_refused_total",
+    Kind.COUNTER,
+    "Calls and logins over gRPC that were refused because of a limit on connections.",
+    labels=("listener", "limit"),
+)
+METRICS: Final = (FENCED, EPOCH, APPLIED, FETCH_SESSIONS, REFUSED)
+
+
+class StateMetrics:
+    """Reads the state of a node. ``context`` returns that of its handlers, None before it serves."""
+
+    def __init__(
+        self,
+        lifecycle: BrokerLifecycle,
+        metadata: MetadataCache,
+        grpc: GrpcConnections,
+        context: Callable[[], NodeContext | None],
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._metadata = metadata
+        self._grpc = grpc
+        self._context = context
+
+    def families(self) -> Iterable[Family]:
+        """Return the current values."""
+        context = self._context()
+        yield FENCED.of(self._lifecycle.is_fenced)
+        yield EPOCH.of(self._lifecycle.broker_epoch)
+        yield APPLIED.of(self._metadata.image.offset)
+        yield FETCH_SESSIONS.of(0 if context is None else len(context.fetch_sessions.cache))
+        yield REFUSED.of(self._grpc.refused)
