@@ -23,6 +23,7 @@ from tidelog_chaos.isolation import is_isolated, why_not
 from tidelog_chaos.skewed_clock import write_skew
 from tidelog_chaos.workload.library import Library
 
+_READY_S = 120.0
 _STOP_S = 30.0
 _ENDS_OF_A_STOP = (0, -signal.SIGTERM)
 """SIGTERM counts only before the process has run a line: later it always has a handler."""
@@ -108,7 +109,7 @@ class LocalDriver(FaultDriver):
                 self._disks[member] = SmallDisk(directory / "data", self._disk_mib)
                 self._disks[member].mount()
         self._cluster.start()
-        self._cluster.wait_ready(60)
+        self._cluster.wait_ready(_READY_S)
         if self._is_secured:
             self._users = RunUsers(self.client_settings)
             self._users.create()
