@@ -68,9 +68,13 @@ class Deployment:
         self.admin.create_topics([topic])[name].result(30)
         for address in self.servers.split(","):
             # A client that is new asks the one node that it knows.
-            asking = self._admin_of(address)
-            wait_for(lambda asking=asking: _has_leaders(asking, name, partitions), f"{address} to know {name}")
+            with self._admin_of(address) as asking:
+                wait_for(lambda asking=asking: _has_leaders(asking, name, partitions), f"{address} to know {name}")
         return name
+
+    def close(self) -> None:
+        """Close its client."""
+        self.admin.__exit__(None, None, None)
 
     def brokers(self) -> int:
         """Return how many brokers serve, as far as one of them answers."""
@@ -87,10 +91,10 @@ class Deployment:
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """Return the high watermark."""
         # A new client knows of no leader that is gone; an old one asks it until its call times out.
-        admin = self._admin_of(self.servers)
         at = confluent_kafka.TopicPartition(topic, partition)
-        [future] = admin.list_offsets({at: confluent_kafka.admin.OffsetSpec.latest()}).values()
-        return int(future.result(10).offset)
+        with self._admin_of(self.servers) as admin:
+            [future] = admin.list_offsets({at: confluent_kafka.admin.OffsetSpec.latest()}).values()
+            return int(future.result(10).offset)
 
     def kill_leader(self, topic: str, partition: int = 0) -> int:
         """SIGKILL the leader of a partition; returns its id."""
@@ -155,14 +159,18 @@ def running_secured(nodes: int = NODES) -> Iterator[tuple[Deployment, LocalClust
     with LocalCluster(controllers=1, nodes=nodes, config=_QUICK, security="sasl_ssl") as cluster:
         login = cluster.security.client_settings()
         servers = cluster.kafka_bootstrap_servers, cluster.bootstrap_servers
-        yield Deployment(*servers, cluster.data_dir, _Tidelog(cluster), login), cluster
+        with contextlib.closing(Deployment(*servers, cluster.data_dir, _Tidelog(cluster), login)) as deployment:
+            yield deployment, cluster
 
 
 @contextlib.contextmanager
 def _tidelog(nodes: int, config: Mapping[str, object]) -> Iterator[Deployment]:
     with LocalCluster(controllers=1, nodes=nodes, config=config) as cluster:
         servers = cluster.kafka_bootstrap_servers
-        yield Deployment(servers, cluster.bootstrap_servers, cluster.data_dir, _Tidelog(cluster))
+        with contextlib.closing(
+            Deployment(servers, cluster.bootstrap_servers, cluster.data_dir, _Tidelog(cluster))
+        ) as deployment:
+            yield deployment
 
 
 @contextlib.contextmanager
@@ -179,6 +187,6 @@ def _kafka(nodes: int, config: Mapping[str, object]) -> Iterator[Deployment]:
         stack.callback(kafka.close)
         kafka.prepare()
         kafka.start()
-        deployment = Deployment(kafka.bootstrap_servers, None, folder, kafka)
+        deployment = stack.enter_context(contextlib.closing(Deployment(kafka.bootstrap_servers, None, folder, kafka)))
         wait_for(lambda: deployment.brokers() == nodes, kafka.last_words)
         yield deployment

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -33,9 +34,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 @pytest.fixture(scope="module")
-def deployment(secured: Secured) -> Deployment:
+def deployment(secured: Secured) -> Iterator[Deployment]:
     servers = secured.cluster.kafka_bootstrap_servers
-    return Deployment(servers, None, secured.cluster.data_dir, None, secured.confluent())
+    with closing(Deployment(servers, None, secured.cluster.data_dir, None, secured.confluent())) as made:
+        yield made
 
 
 def login(deployment: Deployment) -> dict[str, Any]:
