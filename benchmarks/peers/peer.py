@@ -13,8 +13,10 @@ SETTINGS: Mapping[str, object] = {
     "broker.heartbeat.interval.ms": 300,
     "controller.quorum.election.timeout.ms": 1_000,
     "replica.lag.time.max.ms": 30_000,
+    "offsets.topic.num.partitions": 50,
+    "transaction.state.log.num.partitions": 50,
 }
-"""The settings of both clusters, so that they wait equally long. The last two are Kafka's defaults."""
+"""The settings of both clusters, so that they wait equally long. The last four are Kafka's defaults."""
 
 
 @dataclass(frozen=True, slots=True)

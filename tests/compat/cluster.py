@@ -16,12 +16,16 @@ from compat.clients.client import wait_for
 from compat.jars import kafka_libs
 
 from tidelog.testing import LocalCluster
+from tidelog.testing.local import INTERNAL_PARTITIONS
 
 NODES = 3
 _QUICK = {
     "broker.heartbeat.interval.ms": 300,
     "broker.session.timeout.ms": 2_000,
     "group.initial.rebalance.delay.ms": 0,
+    # Apache Kafka's cluster has as many as ours.
+    "offsets.topic.num.partitions": INTERNAL_PARTITIONS,
+    "transaction.state.log.num.partitions": INTERNAL_PARTITIONS,
     "replica.lag.time.max.ms": 3_000,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
     "group.min.session.timeout.ms": 1_000,

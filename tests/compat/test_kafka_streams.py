@@ -14,6 +14,7 @@ from compat.cluster import Deployment
 from compat.jars import Unavailable, streams_class_path
 from compat.streams import WordCount, WordWriter
 
+from tidelog.testing.local import INTERNAL_PARTITIONS
 from tidelog_node.coordination.internal_topics import partition_for
 
 pytestmark = pytest.mark.compat
@@ -94,9 +95,9 @@ def internal_partitions(cluster: Deployment, application: str) -> list[tuple[str
     assert used, "no instance has a transactional id"
     return [
         (f"{application}-words-repartition", 0),
-        ("__transaction_state", partition_for(used[-1], 50)),
+        ("__transaction_state", partition_for(used[-1], INTERNAL_PARTITIONS)),
         (f"{application}-counts-changelog", 0),
-        ("__consumer_offsets", partition_for(application, 50)),
+        ("__consumer_offsets", partition_for(application, INTERNAL_PARTITIONS)),
     ]
 
 

@@ -14,6 +14,7 @@ from compat.clients.transactional import WRITERS, TransactionalProducer
 from compat.cluster import Deployment
 from compat.transactions import producer, refused
 
+from tidelog.testing.local import INTERNAL_PARTITIONS
 from tidelog_node.coordination.internal_topics import partition_for
 
 # aiokafka and kafka-python leave a socket open when they cannot connect.
@@ -101,7 +102,7 @@ def test_transactions_are_whole_and_in_order_when_their_leaders_are_killed(
     cluster: Deployment, name: str, killed: list[tuple[int, str, int]], writer: str
 ) -> None:
     topic = cluster.create(name, PARTITIONS, replicas=3, min_insync_replicas=2)
-    places = {"leader": (topic, 0), "coordinator": ("__transaction_state", partition_for(topic, 50))}
+    places = {"leader": (topic, 0), "coordinator": ("__transaction_state", partition_for(topic, INTERNAL_PARTITIONS))}
     application = Application(cluster, writer, topic)
     for turn in range(TURNS):
         if turn in KILLS:

@@ -11,6 +11,7 @@ from acknowledged import create_topic
 from confluent_kafka.admin import AdminClient
 
 from tidelog.testing import LocalCluster
+from tidelog.testing.local import INTERNAL_PARTITIONS
 from tidelog_node.coordination.internal_topics import partition_for
 
 _PARTITIONS = 3
@@ -44,7 +45,7 @@ def _write(cluster: LocalCluster, killed: str) -> set[bytes]:
             producer.produce("t", value, partition=index % _PARTITIONS)
         producer.flush(_TIMEOUT_S)
         if number == _KILLED_IN:
-            index = partition_for(_ID, 50) if killed == "__transaction_state" else 0
+            index = partition_for(_ID, INTERNAL_PARTITIONS) if killed == "__transaction_state" else 0
             cluster.nodes[_leader(cluster, killed, index)].kill()
         if number % 2:
             producer.commit_transaction(_TIMEOUT_S)

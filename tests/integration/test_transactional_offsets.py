@@ -9,15 +9,16 @@ from acknowledged import create_topic
 
 from tidelog import Consumer, KafkaException, Producer, TopicPartition
 from tidelog.testing import LocalCluster
+from tidelog.testing.local import INTERNAL_PARTITIONS
 from tidelog_node.coordination.internal_topics import partition_for
 
 _TIMEOUT_S = 60.0
 _ROUNDS = 3
-_OFFSETS_TOPIC, _OFFSETS_PARTITIONS = "__consumer_offsets", 50
+_OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def _group_coordinator(cluster: LocalCluster, group: str) -> int:
-    leader = cluster.leader(_OFFSETS_TOPIC, partition_for(group, _OFFSETS_PARTITIONS))
+    leader = cluster.leader(_OFFSETS_TOPIC, partition_for(group, INTERNAL_PARTITIONS))
     assert leader is not None
     return leader
 

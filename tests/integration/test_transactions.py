@@ -13,6 +13,7 @@ from acknowledged import create_topic
 from tidelog import Consumer, KafkaException, Producer, TopicPartition
 from tidelog.producer import PreparedTransaction
 from tidelog.testing import LocalCluster
+from tidelog.testing.local import INTERNAL_PARTITIONS
 from tidelog.testing.process import ProcessHandle
 from tidelog_foundation.errors import ErrorCode
 
@@ -119,7 +120,7 @@ def coordinator_of(cluster: LocalCluster, transactional_id: str) -> int:
     """Return the node that coordinates a transactional id."""
     from tidelog_node.coordination.internal_topics import partition_for
 
-    leader = cluster.leader(STATE_TOPIC, partition_for(transactional_id, 50))
+    leader = cluster.leader(STATE_TOPIC, partition_for(transactional_id, INTERNAL_PARTITIONS))
     assert leader is not None
     return leader
 

@@ -54,6 +54,12 @@ _QUICK = {
 _INTERNAL_REPLICAS = 3
 """Kafka's default replication factor of internal topics. A smaller cluster could not create them."""
 _INTERNAL_MIN_ISR = 2
+INTERNAL_PARTITIONS = 5
+"""The number of partitions of the internal topics where the data is not kept, as in Kafka's own tests.
+
+Kafka's default of 50 makes the first group or transaction several times slower. Data that is kept has its number of
+partitions for good, so it keeps to the default.
+"""
 
 
 class LocalCluster:
@@ -104,7 +110,10 @@ class LocalCluster:
             raise ConfigError(f"a cluster needs at least 1 controller and 0 nodes, got {controllers} and {nodes}")
         self.cluster_id = f"local-{uuid.uuid4().hex[:12]}"
         self._has_metrics = metrics
-        self._given_config: dict[str, object] = {**_internal_topics(nodes), **(config or {})}
+        self._given_config: dict[str, object] = {
+            **_internal_topics(nodes, is_kept=data_dir is not None),
+            **(config or {}),
+        }
         self._config = self._given_config
         self._keep_data = data_dir is not None
         self._data_dir = data_dir
@@ -424,10 +433,12 @@ def divide_settings(config: Mapping[str, object]) -> Mapping[str, Mapping[str, o
     return per_module
 
 
-def _internal_topics(nodes: int) -> dict[str, object]:
-    """Return the numbers of replicas of internal topics that so many nodes can have."""
+def _internal_topics(nodes: int, *, is_kept: bool) -> dict[str, object]:
+    """Return the numbers of replicas of internal topics that so many nodes can have, and those of partitions."""
     replicas = max(1, min(_INTERNAL_REPLICAS, nodes))
+    partitions = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions")
     return {
+        **({} if is_kept else dict.fromkeys(partitions, INTERNAL_PARTITIONS)),
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": min(_INTERNAL_MIN_ISR, replicas),
