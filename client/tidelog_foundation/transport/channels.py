@@ -26,6 +26,8 @@ MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """The largest message: above fetch.max.bytes (50 MiB) plus one oversized batch. gRPC rejects larger ones."""
 _UNREAD_BYTES = 256 * 1024
 _MAX_CALLS_PER_CONNECTION = 256
+HANDSHAKE_MS = 10_000
+"""The time in which a new connection must complete TLS and HTTP/2's preface. gRPC's default is two minutes."""
 _INT32_MAX = 2**31 - 1
 _MAX_RECEIVED = "grpc.max_receive_message_length"
 
@@ -174,6 +176,7 @@ def server_options(
         ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         ("grpc.max_allowed_incoming_connections", min(connections, max_connections)),
         ("grpc.max_connection_idle_ms", min(max_idle_ms, _INT32_MAX)),
         # Two processes on one port are a visible error, not load balancing.

@@ -150,6 +150,25 @@ def test_servers_of_listeners_have_their_numbers_of_connections_and_idle_times()
     assert found["INSIDE"][1] == 9_000
 
 
+@pytest.mark.parametrize("sent", [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"])
+def test_connection_that_does_not_complete_its_handshake_is_closed(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog_foundation.transport.channels.HANDSHAKE_MS", 100)
+
+    async def main() -> None:
+        server = grpc.aio.server(options=server_options())
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        await asyncio.wait_for(reader.read(-1), 10)
+        writer.close()
+        await server.stop(0)
+
+    run(main)
+
+
 @pytest.mark.parametrize(("options", "is_closed"), [({"max_idle_ms": 50}, True), ({}, False)])
 def test_connection_without_calls_is_closed_after_its_idle_time(options: dict[str, int], is_closed: bool) -> None:
     async def main() -> None:
