@@ -19,7 +19,7 @@ from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import UNREACHABLE, ErrorCode, TidelogError, error_for
-from tidelog_foundation.transport.status import trailing_value
+from tidelog_foundation.transport.status import released, trailing_value
 from tidelog_foundation.waiting import ReportedWait
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Quorum:
                 except grpc.aio.AioRpcError as rpc_error:
                     error = await self._note_failure(rpc_error, address)
                     if error.code not in (*_TRY_ANOTHER, ErrorCode._RESOLVE, ErrorCode.REQUEST_TIMED_OUT):
-                        raise error from rpc_error
+                        raise error from released(rpc_error)
                     code = error.code if error.code is ErrorCode._SSL else ErrorCode.REQUEST_TIMED_OUT
                     reason = with_address(address, error.message)
                     wait.note(reason)
@@ -165,7 +165,7 @@ class Quorum:
                     if attempt and error.code is done:
                         return None
                     if error.code not in _TRY_ANOTHER:
-                        raise error from rpc_error
+                        raise error from released(rpc_error)
                     wait.note(error)
                     text = with_address(address, error.message)
                     lost = f"; the change may have been made before, by the leader at {text}"
@@ -216,7 +216,7 @@ class Quorum:
         except grpc.aio.AioRpcError as rpc_error:
             error = await self._failures.error_of(address, rpc_error)
             text = f"controller {wanted} at {with_address(address, error.message)}"
-            raise error_for(error.code, text) from rpc_error
+            raise error_for(error.code, text) from released(rpc_error)
 
     async def _find_controllers(self, timeout_s: float) -> list[str]:
         if self._nodes is None:

@@ -17,6 +17,7 @@ from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.transport.session_channel import SessionChannel, log_in
+from tidelog_foundation.transport.status import released
 
 if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
@@ -48,7 +49,7 @@ class Connection:
         try:
             await log_in(self.channel)
         except grpc.aio.AioRpcError as error:
-            raise await self.error_of(error) from error
+            raise await self.error_of(error) from released(error)
 
     async def call(self, call: Callable[[Connection], Awaitable[T]]) -> T:
         """Await ``call(self)``.
@@ -59,7 +60,7 @@ class Connection:
         try:
             answer = await call(self)
         except grpc.aio.AioRpcError as error:
-            raise await self.error_of(error) from error
+            raise await self.error_of(error) from released(error)
         self.failures.answered(self.address)
         return answer
 

@@ -51,6 +51,14 @@ async def abort_with(
     raise AssertionError("abort never returns")
 
 
+def released(rpc_error: grpc.aio.AioRpcError) -> grpc.aio.AioRpcError:
+    """Return the error without its traceback, for the cause of an error that may be kept.
+
+    The traceback keeps the call, and the call keeps gRPC's channel: a closed channel would go on connecting.
+    """
+    return rpc_error.with_traceback(None)
+
+
 def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
     """Return the error of a failed call: the peer's own, or the transport's (retriable), _SSL if TLS failed.
 

@@ -26,7 +26,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.services import OF_NODE
-from tidelog_foundation.transport.status import trailing_value
+from tidelog_foundation.transport.status import released, trailing_value
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.controller_call import Attempt, CallTimings, ControllerCall, ControllerChoice, GiveUp, Pause
 from tidelog_node.broker.metadata_stream import voter_addresses
@@ -122,7 +122,7 @@ class ControllerClient:
         try:
             await method.call(self.channel(address), await method.encode(request), None)
         except grpc.aio.AioRpcError as rpc_error:
-            raise await self.error_of(address, rpc_error) from rpc_error
+            raise await self.error_of(address, rpc_error) from released(rpc_error)
 
     async def alter_partition(self, request: replicas.AlterPartitionRequest) -> replicas.AlterPartitionResponse:
         """Propose ISRs to one controller. If that fails, the next call goes to another one.

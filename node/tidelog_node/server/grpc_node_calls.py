@@ -10,6 +10,7 @@ from tidelog.v1 import log_service_pb2, transaction_service_pb2
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.message_codec import MessageCodec
 from tidelog_foundation.transport.services import OF_NODE
+from tidelog_foundation.transport.status import released
 from tidelog_node.handlers.requests.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -71,5 +72,5 @@ class GrpcNodeCalls:
                 to_message.to_message(request).SerializeToString(), timeout=timeout_s, metadata=OF_NODE
             )
         except grpc.aio.AioRpcError as error:
-            raise await self._channels.error_of(address, error) from error
+            raise await self._channels.error_of(address, error) from released(error)
         return from_message.from_message(message)

@@ -9,6 +9,7 @@ import grpc.aio
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_foundation.transport.channels import OPEN, Channels, ChannelSecurity
 from tidelog_foundation.transport.services import OF_NODE
+from tidelog_foundation.transport.status import released
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.server.fetch_messages import request_to_proto, response_from_proto
 
@@ -32,7 +33,7 @@ class GrpcReplicaTransport:
         try:
             response = await self._stub(address).Fetch(request_to_proto(request), timeout=timeout_s, metadata=OF_NODE)
         except grpc.aio.AioRpcError as error:
-            raise await self._channels.error_of(address, error) from error
+            raise await self._channels.error_of(address, error) from released(error)
         return response_from_proto(response)
 
     async def close(self) -> None:

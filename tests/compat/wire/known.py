@@ -160,6 +160,9 @@ KNOWN = (
     *(Known(_STUCK, f"version {level}: over the change, *", "*") for level in (0, 2)),
     Known(_KEEPS, "2pc kept: *", "error_code", ("UNSUPPORTED_VERSION",), ("NONE", "INVALID_TRANSACTION_TIMEOUT")),
     Known(_KEEPS, "2pc kept: *", "producer_*", (-1,)),
+    Known(_BUG, "txn marked: with an epoch below 0", "*.error_code", _FAILED, _INVALID),
+)
+KNOWN_OF_CALLERS = (
     Known(_FLUSH, "*: authorization: create topics", "*.configs[flush.ms].value", ("9223372036854775807",), ("5000",)),
     *(
         Known(_TIERS, "*: authorization: create topics", f"*.configs[{prefix}.*]", (THERE,), (ABSENT,))
@@ -184,10 +187,10 @@ KNOWN = (
         ("NOT_LEADER_OR_FOLLOWER",),
         ("UNKNOWN_LEADER_EPOCH",),
     ),
-    Known(_BUG, "txn marked: with an epoch below 0", "*.error_code", _FAILED, _INVALID),
 )
+"""Differences of the requests of callers with every kind of right."""
 
 
 def is_known(difference: Difference) -> bool:
     """Return whether a difference is listed."""
-    return any(known.covers(difference) for known in KNOWN)
+    return any(known.covers(difference) for known in (*KNOWN, *KNOWN_OF_CALLERS))
