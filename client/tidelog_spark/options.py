@@ -22,8 +22,8 @@ _KAFKA = "kafka."
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions(SecurityConfig):
-    """The user's options, before it is known whether the query is a batch or a stream.
+class ConnectionOptions(SecurityConfig):
+    """The options common to reading and writing.
 
     The security settings are those of Tidelog's clients, with or without the prefix ``kafka.``.
     """
@@ -34,6 +34,12 @@ class SourceOptions(SecurityConfig):
         aliases=("kafka.bootstrap.servers",),
         key="bootstrap.servers",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions(ConnectionOptions):
+    """The user's options for reading, before it is known whether the query is a batch or a stream."""
+
     subscribe: tuple[str, ...] = setting(doc="The topics to read, separated by commas.", check=not_empty)
     starting_offsets: str | None = setting(
         None,

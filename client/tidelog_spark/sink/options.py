@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.cluster.security import SecurityConfig
-from tidelog_foundation.config import at_least, config_keys, not_empty, one_of, parse_config, setting
+from tidelog_foundation.config import at_least, config_keys, one_of, parse_config, setting
 from tidelog_foundation.records import CODECS
-from tidelog_spark.options import spelled
+from tidelog_spark.options import ConnectionOptions, spelled
 
 EXACTLY_ONCE = "exactly-once"
 _SPARKS_OWN = ("checkpointlocation", "path", "queryname")
@@ -17,18 +17,9 @@ _CLIENT_ID = "tidelog-spark"
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions(SecurityConfig):
-    """The user's options.
+class SinkOptions(ConnectionOptions):
+    """The user's options for writing."""
 
-    The security settings are those of Tidelog's clients, with or without the prefix ``kafka.``.
-    """
-
-    bootstrap_servers: str = setting(
-        doc="Addresses of nodes, as host:port,host:port.",
-        check=not_empty,
-        aliases=("kafka.bootstrap.servers",),
-        key="bootstrap.servers",
-    )
     topic: str | None = setting(None, "The topic of all rows; without it, the column topic has the topic of each row.")
     semantics: str = setting(
         EXACTLY_ONCE,
