@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -9,8 +11,9 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_spark.options import batch_plan, parse_options, stream_plan
 from tidelog_spark.reader import TidelogReader, TidelogStreamReader
 from tidelog_spark.schema import spark_schema
-from tidelog_spark.sink.options import sink_plan
-from tidelog_spark.sink.writer import TidelogBatchWriter, TidelogStreamWriter
+
+if TYPE_CHECKING:
+    from tidelog_spark.sink.writer import TidelogBatchWriter, TidelogStreamWriter
 
 
 class TidelogDataSource(DataSource):
@@ -65,6 +68,10 @@ class TidelogDataSource(DataSource):
             ConfigError: an option or a column is not valid, the mode is not append, or the cluster does not permit
                 exactly once.
         """
+        # The import is local: every process that Spark starts to read would load the clients that write.
+        from tidelog_spark.sink.options import sink_plan
+        from tidelog_spark.sink.writer import TidelogBatchWriter
+
         return TidelogBatchWriter(sink_plan(self._raw), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TidelogStreamWriter:  # noqa: N802
@@ -73,6 +80,9 @@ class TidelogDataSource(DataSource):
         Raises:
             ConfigError: as `writer`.
         """
+        from tidelog_spark.sink.options import sink_plan
+        from tidelog_spark.sink.writer import TidelogStreamWriter
+
         return TidelogStreamWriter(sink_plan(self._raw), schema, overwrite)
 
     def _check_schema(self, schema: StructType) -> None:

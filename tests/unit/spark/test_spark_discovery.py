@@ -25,3 +25,9 @@ def test_discovery_module_imports_without_a_dependency(missing: str) -> None:
         f"import sys; sys.modules[{missing!r}] = None; import pyspark_tidelog as m; print(hasattr(m, 'DefaultSource'))"
     )
     assert run_python(code) == "False"
+
+
+@pytest.mark.costly
+def test_discovery_loads_nothing_of_the_sink() -> None:
+    unwanted = {"tidelog_spark.sink.writer", "tidelog.admin.admin_client"}
+    assert run_python(f"import sys, pyspark_tidelog; print({unwanted} & set(sys.modules))") == "set()"
