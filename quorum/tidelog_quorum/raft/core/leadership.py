@@ -112,12 +112,11 @@ class Leadership:
         voter = self._voters.current.get(sender_id)
         if voter is None or endpoints is None or not directory_id or voter.directory_id != directory_id:
             return
-        if not self.reaches(endpoints):
-            return
-        self._announced[sender_id] = endpoints
         if voter.endpoints == endpoints:
+            self._announced[sender_id] = endpoints
             self.moved.pop(sender_id, None)
-        else:
+        elif self.reaches(endpoints):
+            self._announced[sender_id] = endpoints
             self.moved[sender_id] = endpoints
 
     def reaches(self, endpoints: Endpoints) -> bool:

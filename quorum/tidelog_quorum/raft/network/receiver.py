@@ -74,8 +74,9 @@ class RaftReceiver:
             hello = first.hello
             async with self._admitted(hello.sender_id):
                 yield pb.ExchangeResponse(hello=me.hello_to(hello.sender_id))
+                endpoints = endpoints_in(hello)
                 while isinstance(raw := await read(), bytes):
-                    self._take(hello, len(raw), await parse(pb.ExchangeRequest, raw))
+                    self._take(hello, endpoints, len(raw), await parse(pb.ExchangeRequest, raw))
         except TidelogError as error:
             logger.warning("refused a stream from %s: %s", caller.connection, error)
             raise
@@ -115,13 +116,12 @@ class RaftReceiver:
             if not streams and self._stream_timeouts.get(sender_id) is streams:
                 del self._stream_timeouts[sender_id]
 
-    def _take(self, hello: pb.RaftHello, size: int, request: pb.ExchangeRequest) -> None:
+    def _take(self, hello: pb.RaftHello, endpoints: Endpoints | None, size: int, request: pb.ExchangeRequest) -> None:
         if size > MAX_FRAME_BYTES:
             raise error_for(
                 ErrorCode.INVALID_REQUEST,
                 f"controller {hello.sender_id} sent a frame of {size} bytes, above {MAX_FRAME_BYTES}",
             )
-        endpoints = endpoints_in(hello)
         for frame in request.messages:
             if frame.sender_id != hello.sender_id:
                 raise error_for(
