@@ -13,7 +13,7 @@ from typing import Final
 from tidelog_foundation.config.endpoints import parse_address
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.transport.probe_answers import Answer, Protocol, is_whole, probe_request, read_answer
-from tidelog_foundation.transport.tls_failures import NO_CLIENT_CERTIFICATE, certificate_reason, handshake_reason
+from tidelog_foundation.transport.tls_failures import NO_CLIENT_CERTIFICATE, ssl_reason
 
 MAX_TIMEOUT_S: Final = 2.0
 _PAUSE_S: Final = 0.2
@@ -59,7 +59,7 @@ async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S, tls: ssl.SSLCont
             return NoAnswer(ErrorCode._RESOLVE, "the name server does not answer")
         return NoAnswer(ErrorCode.REQUEST_TIMED_OUT, "it does not answer", is_cause=False)
     except ssl.SSLError as error:
-        return NoAnswer(ErrorCode._SSL, _reason_of_tls(error))
+        return NoAnswer(ErrorCode._SSL, ssl_reason(error))
     except OSError as error:
         if not is_resolved:
             return NoAnswer(ErrorCode._RESOLVE, f"the name cannot be resolved: {error.strerror or error}")
@@ -107,12 +107,6 @@ def _client_hello() -> bytes:
     with contextlib.suppress(ssl.SSLWantReadError):
         context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
     return outgoing.read()
-
-
-def _reason_of_tls(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return certificate_reason(error.verify_message)
-    return handshake_reason(error.reason or str(error))
 
 
 def _reason(error: OSError) -> str:

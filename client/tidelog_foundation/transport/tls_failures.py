@@ -6,6 +6,7 @@ The texts say "it" of the server, since the address stands before them, and name
 from __future__ import annotations
 
 import re
+import ssl
 from typing import Final
 
 NO_CLIENT_CERTIFICATE: Final = (
@@ -49,6 +50,13 @@ def tls_reason(text: str) -> str | None:
         return certificate_reason("Hostname mismatch, certificate is not valid for the address")
     found = _HANDSHAKE.search(text)
     return handshake_reason(found["reason"], found["detail"] or "") if found is not None else None
+
+
+def ssl_reason(error: ssl.SSLError) -> str:
+    """Return the reason of an error of Python's ssl."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return certificate_reason(error.verify_message)
+    return handshake_reason(error.reason or str(error))
 
 
 def is_unexplained(text: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Final, cast
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import SaslLogin
+from tidelog_foundation.transport.tls_failures import ssl_reason
 from tidelog_node.kafka.client.session import PeerSession
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, encode
@@ -125,6 +126,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         except TimeoutError as error:
             self.close()
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"{self._peer} did not answer in {timeout_s:g} s") from error
+        except ssl.SSLError as error:
+            self.close()
+            raise error_for(ErrorCode._SSL, f"cannot connect to {self._peer}: {ssl_reason(error)}") from error
         except OSError as error:
             self.close()
             raise error_for(ErrorCode._TRANSPORT, f"cannot connect to {self._peer}: {error}") from error
@@ -185,7 +189,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the request in progress."""
         self._transport = None
-        self._settle(self._failure or self._lost(str(exc) if exc else "it was closed"))
+        self._settle(self._failure or self._lost(exc or "it was closed"))
         self._on_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -258,7 +262,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         size = len(header.buffer) + sum(map(len, chunks))
         return [_LENGTH.pack(size) + bytes(header.buffer), *chunks]
 
-    def _lost(self, why: str) -> TidelogError:
+    def _lost(self, why: str | Exception) -> TidelogError:
+        if isinstance(why, ssl.SSLError):
+            return error_for(ErrorCode._SSL, f"the connection to {self._peer} is lost: {ssl_reason(why)}")
         return error_for(ErrorCode._TRANSPORT, f"the connection to {self._peer} is lost: {why}")
 
     def _is_no_node(self, why: str) -> TidelogError:
