@@ -20,7 +20,9 @@ _HEAD = """# Metrics
 Every node and every controller serves its metrics to Prometheus, its health to supervisors, and, if enabled,
 diagnostics over HTTP:
 
-    metrics.listeners=HTTP://127.0.0.1:9404
+```properties
+metrics.listeners=HTTP://127.0.0.1:9404
+```
 
 | path | answer |
 |---|---|
@@ -34,12 +36,14 @@ diagnostics over HTTP:
 **Access.** Everybody who reaches an `HTTP` port may read it, and metrics have names of topics, groups and listeners.
 Bind the port to loopback or to a network of your own, or use TLS with client certificates:
 
-    metrics.listeners=HTTPS://0.0.0.0:9404
-    listener.name.https.ssl.keystore.type=PEM
-    listener.name.https.ssl.keystore.location=/etc/tidelog/node.pem
-    listener.name.https.ssl.truststore.type=PEM
-    listener.name.https.ssl.truststore.location=/etc/tidelog/ca.pem
-    listener.name.https.ssl.client.auth=required
+```properties
+metrics.listeners=HTTPS://0.0.0.0:9404
+listener.name.https.ssl.keystore.type=PEM
+listener.name.https.ssl.keystore.location=/etc/tidelog/node.pem
+listener.name.https.ssl.truststore.type=PEM
+listener.name.https.ssl.truststore.location=/etc/tidelog/ca.pem
+listener.name.https.ssl.client.auth=required
+```
 
 The port has four threads and a queue of sixteen connections, and shares one collection among scrapes of the same
 second, so that readers cannot exhaust a process. `metrics.listeners` is not set by default: nothing is served.
