@@ -18,7 +18,7 @@ from benchmarks.result import Bar, Result
 from benchmarks.rounds import alternate
 from benchmarks.suite import run_alone
 from tidelog_foundation.metrics import Family, Kind, Metric
-from tidelog_foundation.monitoring.exposition import Exposition
+from tidelog_foundation.monitoring.exposition import Exposition, Format
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest
 from tidelog_foundation.transport import run_sync
@@ -111,7 +111,7 @@ def _scrape(options: Options) -> Result:
     exposition, taken = Exposition(), []
     for _ in range(options.pick(11, 3)):
         begun = time.thread_time()
-        exposition.render([family], "")
+        exposition.render([family], Format.TEXT)
         taken.append(time.thread_time() - begun)
     return Result(f"scrape of {_SERIES:,} series", sorted(taken)[len(taken) // 2] * 1e3, "ms of CPU")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
-from tidelog_foundation.metrics import Source
+from tidelog_foundation.metrics import Family, Source
 from tidelog_foundation.monitoring.checks import Check, Readiness
-from tidelog_foundation.monitoring.exposition import Exposition
+from tidelog_foundation.monitoring.exposition import Exposition, Format
 from tidelog_foundation.monitoring.loop_access import LoopAccess, LoopBusyError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _MAX_AGE_S: Final = 1.0
 _MAX_SCRAPES: Final = 2
 """The number of scrapes at a time, so that threads are left for health checks."""
 _MAX_PROFILE_S: Final = 60
+_SECONDS: Final = re.compile("[0-9]{1,2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,10 @@ class MonitoringApplication:
         self._scrape = threading.Lock()
         self._scrapes = threading.BoundedSemaphore(_MAX_SCRAPES)
         self._profile = threading.Lock()
-        self._rendered: dict[str, tuple[float, Answer]] = {}
+        self._collected: tuple[float, list[Family]] = -_MAX_AGE_S, []
+        """The time of the latest collection, and its families."""
+        self._rendered: dict[Format, Answer] = {}
+        """The answers with these families."""
         self._paths: dict[str, Callable[[WSGIEnvironment], Answer]] = {
             "/metrics": self._metrics,
             "/livez": self._live,
@@ -104,20 +109,26 @@ class MonitoringApplication:
         if not self._scrapes.acquire(blocking=False):
             return _text("503 Service Unavailable", f"{_MAX_SCRAPES} scrapes are in progress")
         try:
-            return self._rendered_for(environ.get("HTTP_ACCEPT", ""))
+            with self._scrape:
+                return self._rendered_in(Format.accepted(environ.get("HTTP_ACCEPT", "")))
         finally:
             self._scrapes.release()
 
-    def _rendered_for(self, accept: str) -> Answer:
-        with self._scrape:
-            now = time.monotonic()
-            self._rendered = {key: kept for key, kept in self._rendered.items() if now - kept[0] < _MAX_AGE_S}
-            if accept not in self._rendered:
-                families = self._loop.collect(self._sources.on_loop, _COLLECT_TIMEOUT_S)
-                families += (family for source in self._sources.blocking for family in source() if family is not None)
-                content_type, text = self._exposition.render(families, accept)
-                self._rendered[accept] = time.monotonic(), Answer("200 OK", text, content_type)
-            return self._rendered[accept][1]
+    def _rendered_in(self, format_: Format) -> Answer:
+        families = self._current_families()
+        if format_ not in self._rendered:
+            text = self._exposition.render(families, format_)
+            self._rendered[format_] = Answer("200 OK", text, format_.value)
+        return self._rendered[format_]
+
+    def _current_families(self) -> list[Family]:
+        collected_s, families = self._collected
+        if time.monotonic() - collected_s >= _MAX_AGE_S:
+            families = self._loop.collect(self._sources.on_loop, _COLLECT_TIMEOUT_S)
+            families += (family for source in self._sources.blocking for family in source() if family is not None)
+            self._rendered.clear()
+            self._collected = time.monotonic(), families
+        return families
 
     def _live(self, _: WSGIEnvironment) -> Answer:
         self._loop.call(lambda: None, _ANSWER_TIMEOUT_S)
@@ -147,7 +158,7 @@ class MonitoringApplication:
 
     def _profiled(self, environ: WSGIEnvironment) -> Answer:
         given = parse_qs(environ.get("QUERY_STRING", "")).get("seconds", ["10"])[0]
-        if not (given.isascii() and given.isdigit() and 1 <= int(given) <= _MAX_PROFILE_S):
+        if not (_SECONDS.fullmatch(given) and 1 <= int(given) <= _MAX_PROFILE_S):
             return _text("400 Bad Request", f"seconds must be from 1 to {_MAX_PROFILE_S}, not {given[:20]!r}")
         if not self._profile.acquire(blocking=False):
             return _text("429 Too Many Requests", "another profile is being taken")

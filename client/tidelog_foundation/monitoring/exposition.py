@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, openmetrics
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
 from prometheus_client.metrics_core import Metric as ExposedMetric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from tidelog_foundation.metrics import Family, Labels, Metric, Snapshot
+
+
+class Format(Enum):
+    """The formats, by their content types. All names are valid in both, so that no escaping of names is needed."""
+
+    TEXT = CONTENT_TYPE_PLAIN_0_0_4
+    OPENMETRICS = openmetrics.exposition.CONTENT_TYPE_LATEST
+
+    @classmethod
+    def accepted(cls, accept: str) -> Format:
+        """Return the best format that an ``Accept`` header names, or the text format if it is malformed."""
+        try:
+            _, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):
+            # The library compares the versions in the header before it checks them.
+            return cls.TEXT
+        return cls.OPENMETRICS if content_type.startswith("application/openmetrics-text") else cls.TEXT
 
 
 class Exposition:
@@ -24,13 +42,13 @@ class Exposition:
         PlatformCollector(registry=self._process)
         GCCollector(registry=self._process)
 
-    def render(self, families: Sequence[Family], accept: str) -> tuple[str, bytes]:
-        """Return the content type and the text in the best format that an ``Accept`` header names."""
+    def render(self, families: Sequence[Family], format_: Format) -> bytes:
+        """Return the text in a format."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Collected(families))
         registry.register(self._process)
-        encode, content_type = choose_encoder(accept)
-        return content_type, encode(registry)
+        encode, _ = choose_encoder(format_.value)
+        return encode(registry)
 
 
 class _Collected(Collector):

@@ -133,7 +133,7 @@ def test_debug_paths_are_off_unless_enabled() -> None:
             assert "# Task event-loop-probe" in text
             assert "event_loop.py" in text
             assert (await get(f"{url}/debug/profile?seconds=1"))[2].rpartition(" ")[2].strip().isdigit()
-            for seconds in ("0", "61", "x", ""):
+            for seconds in ("0", "61", "x", "", "9" * 5_000):
                 assert (await get(f"{url}/debug/profile?seconds={seconds or 'y'}"))[0] == 400
 
     run(main)
@@ -169,6 +169,35 @@ def test_scrapes_at_the_same_time_read_the_metrics_once() -> None:
             assert len(reads) == 1
 
     run(main)
+
+
+def test_scrapes_in_many_formats_read_the_metrics_once() -> None:
+    async def main() -> None:
+        reads = []
+
+        def source() -> Iterable[Family]:
+            reads.append(1)
+            yield TOPICS.of({("a",): 1})
+
+        async with opened(sources=[source]) as url:
+            for number in range(4):
+                accept = f"application/openmetrics-text;version=1.0.{number},text/{number}"
+                assert (await get(f"{url}/metrics", Accept=accept))[0] == 200
+            assert len(reads) == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize("version", ["abc", "1.x.0", "-1", ""])
+def test_scrape_with_a_malformed_version_is_answered(version: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with opened(sources=[toys]) as url:
+            for kind in ("application/openmetrics-text", "text/plain"):
+                status, _, text = await get(f"{url}/metrics", Accept=f"{kind};version={version}")
+                assert status == 200, text
+
+    run(main)
+    assert not caplog.records
 
 
 def test_source_that_fails_is_reported_and_does_not_end_the_port(caplog: pytest.LogCaptureFixture) -> None:
