@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeVar
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
@@ -24,7 +25,8 @@ _ID_BYTES: Final = 16
 class Exchange:
     """A login in progress, from :meth:`Exchanges.begin` to :meth:`Exchanges.end`."""
 
-    def __init__(self, host: str, first: AuthenticateRequest) -> None:
+    def __init__(self, host: str, first: AuthenticateRequest, displaced: Callable[[Exchange], None]) -> None:
+        """``displaced`` is called when the login loses its place to that of another host."""
         self.id = secrets.token_bytes(_ID_BYTES)
         self.host = host
         self.first = first
@@ -33,7 +35,7 @@ class Exchange:
         """The mechanism's side of the login, None before the first token."""
         self.tokens = 0
         """The complete tokens of the client so far."""
-        self.login = Login(host, self._abort)
+        self.login = Login(host, partial(displaced, self))
         self.deadline = asyncio.get_running_loop().time() + LOGIN_TIMEOUT_S
         self._token = bytearray()
         self._timeout: asyncio.Timeout | None = None
@@ -71,11 +73,11 @@ class Exchange:
         finally:
             self._timeout = None
 
-    def _abort(self) -> None:
-        """End the login now, because others need its place."""
+    def abort(self) -> None:
+        """Let the login time out now."""
         self.deadline = 0.0
-        if self._timeout is not None:
-            self._timeout.reschedule(0)
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(self.deadline)
 
 
 class Exchanges:
@@ -94,7 +96,7 @@ class Exchanges:
         Raises:
             TidelogError: REQUEST_TIMED_OUT: Too many are in progress. Servers try again after this error.
         """
-        exchange = Exchange(host, first)
+        exchange = Exchange(host, first, self._displace)
         if not self._logins.begin(exchange.login):
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, "too many logins are in progress, most of them from this host")
         return exchange
@@ -110,8 +112,6 @@ class Exchanges:
             raise _is_over()
         exchange, timer = found
         timer.cancel()
-        if not exchange.deadline:
-            raise _is_over()
         return exchange
 
     def keep(self, exchange: Exchange) -> None:
@@ -122,6 +122,14 @@ class Exchanges:
     def end(self, exchange: Exchange) -> None:
         """Remove a login."""
         self._logins.end(exchange.login)
+        self._forget(exchange)
+
+    def _displace(self, exchange: Exchange) -> None:
+        exchange.abort()
+        self._forget(exchange)
+
+    def _forget(self, exchange: Exchange) -> None:
+        """Stop waiting for the client's next token."""
         found = self._waiting.pop(exchange.id, None)
         if found is not None:
             found[1].cancel()
