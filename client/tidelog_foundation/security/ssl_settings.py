@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -109,10 +109,12 @@ def is_listener_key(key: str) -> bool:
     return key.startswith(_PREFIX)
 
 
-def with_listener_settings(properties: Mapping[str, str], *listeners: str) -> dict[str, str]:
+def with_listener_settings(
+    properties: Mapping[str, str], *listeners: str, others: Container[str] = ()
+) -> dict[str, str]:
     """Return the properties of a process; the first listener's prefixed TLS keys replace those without the prefix.
 
-    Other prefixed keys are left out, and those of the listeners ``others``, in lower case, are not checked.
+    Other prefixed keys are left out. ``others`` are keys of listeners that are not about security.
 
     Raises:
         ConfigError: A prefixed key is not a setting of one of the listeners.
@@ -121,7 +123,7 @@ def with_listener_settings(properties: Mapping[str, str], *listeners: str) -> di
     for key, value in properties.items():
         if is_listener_key(key):
             listener, name = split_listener_key(key, [x.lower() for x in listeners])
-            if name not in SSL_KEYS and not is_sasl_key(name):
+            if name not in SSL_KEYS and not is_sasl_key(name) and name not in others:
                 raise ConfigError(f'configuration "{key}": "{name}" is not a setting of single listeners')
             if name in SSL_KEYS and listener == listeners[0].lower():
                 own[name] = value

@@ -13,14 +13,15 @@ from collections.abc import Callable, Mapping, Set
 
 from tidelog_foundation.config import DynamicBrokerConfig, describe, parse_config
 from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, override_broker_settings
+from tidelog_foundation.config.connections import OwnLimits, own_limits
 from tidelog_foundation.config.foreign import warn_of, with_effect
 from tidelog_foundation.config.settings import HIDDEN, ProvidedText, SettingInfo
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.security.listener_settings import listener_security
 from tidelog_foundation.security.ssl_settings import is_listener_key
-from tidelog_node.kafka.server.limits import ListenerLimits, OwnLimits
+from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.server.config import NodeConfig
-from tidelog_node.server.listener_limits import LIMIT_KEYS, listener_limits, own_limits
+from tidelog_node.server.listener_limits import LIMIT_KEYS, NodeLimitsConfig, listener_limits
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
 
@@ -53,7 +54,7 @@ class DynamicNodeConfig:
             self.current.controller_listener,
             *self.current.monitoring_listeners,
         )
-        self._own_limits: Mapping[str, OwnLimits] = own_limits(self.file, self.current.all_listeners)
+        self._own_limits: Mapping[str, OwnLimits] = own_limits(self.file, self.current.all_listeners, NodeLimitsConfig)
         self.listener_security = listener_security(properties, listeners, LIMIT_KEYS)
         """The security settings of each listener by name, with those for the controllers' and the monitoring port's."""
         self._node_id = self.current.node_id
@@ -104,7 +105,7 @@ class DynamicNodeConfig:
 
     def _limits_with(self, of_listeners: Mapping[str, str]) -> Mapping[str, OwnLimits]:
         try:
-            return own_limits({**self.file, **of_listeners}, self.current.all_listeners)
+            return own_limits({**self.file, **of_listeners}, self.current.all_listeners, NodeLimitsConfig)
         except ConfigError as error:
             logger.error("The dynamic limits of listeners are invalid on this node and are ignored: %s", error.message)
             return self._own_limits

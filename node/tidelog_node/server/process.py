@@ -88,7 +88,7 @@ from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-from tidelog_node.server.grpc_connections import GrpcConnections, grpc_server_options, protected_listener
+from tidelog_node.server.grpc_connections import NodeConnections, grpc_server_options, protected_listener
 from tidelog_node.server.lifecycle import BrokerLifecycle, LivenessConnection
 from tidelog_node.server.log_service import log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
@@ -194,7 +194,7 @@ class Node:
         token_key = settings.current.delegation_token_secret_key
         tokens = TokenAccounts(token_key, lambda: self._cache.image.delegation_tokens)
         self._rates = ConnectionRates(self._quotas.now_ms, self._quotas.windows)
-        self._grpc = GrpcConnections(settings.listener_limits, self._rates, self._quotas, protected_listener(settings))
+        self._grpc = NodeConnections(settings.listener_limits, self._rates, self._quotas, protected_listener(settings))
         self._sasl = NodeSasl(settings, Accounts(users, tokens), self._grpc.admit_login)
         to_controllers = certificates.get(config.controller_listener.name)
         to_nodes = certificates.get(config.inter_broker_listener.name)

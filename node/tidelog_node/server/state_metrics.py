@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tidelog_foundation.metrics import Family, Kind, Metric
+from tidelog_foundation.transport.grpc_connections import REFUSED, GrpcConnections
 from tidelog_node.handlers import NodeContext
 from tidelog_node.partitions import MetadataCache
-from tidelog_node.server.grpc_connections import GrpcConnections
 from tidelog_node.server.lifecycle import BrokerLifecycle
 
 FENCED: Final = Metric(
@@ -29,12 +29,6 @@ FETCH_SESSIONS: Final = Metric(
     Kind.GAUGE,
     "The incremental fetch sessions of followers and consumers.",
     kafka=("kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",),
-)
-REFUSED: Final = Metric(
-    "tidelog_grpc_connections_refused_total",
-    Kind.COUNTER,
-    "Calls and logins over gRPC that were refused because of a limit on connections.",
-    labels=("listener", "limit"),
 )
 METRICS: Final = (FENCED, EPOCH, APPLIED, FETCH_SESSIONS, REFUSED)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidelog_foundation.authorization.settings import AuthorizerSettings
 from tidelog_foundation.config import at_least, not_empty, one_of, parse_config, setting
+from tidelog_foundation.config.connections import LIMIT_KEYS, ConnectionLimits, own_limits
 from tidelog_foundation.config.endpoints import (
     ANY_HOST,
     DEFAULT_PROTOCOL_MAP,
@@ -34,6 +35,7 @@ from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.raft.core.config import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.server.connection_settings import ConnectionSettings
 
 TIDELOG = "tidelog"
 PYSYNCOBJ = "pysyncobj"
@@ -53,11 +55,22 @@ def parse_quorum_config(properties: Mapping[str, str]) -> QuorumConfig:
         # The parser of all settings names the one that is wrong, and does not show it if it is secret.
         return parse_config(QuorumConfig, {key: value for key, value in properties.items() if not is_listener_key(key)})
     first = [name for name in preferred if name in listeners]
-    return parse_config(QuorumConfig, with_listener_settings(properties, *first, *listeners, HTTPS))
+    own = with_listener_settings(properties, *first, *listeners, HTTPS, others=LIMIT_KEYS)
+    config = parse_config(QuorumConfig, own)
+    config.connection_limits(properties)
+    return config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSettings, SaslSettings, AuthorizerSettings):
+class QuorumConfig(
+    ControllerConfig,
+    ConnectionSettings,
+    HealthSettings,
+    MonitoringSettings,
+    SslSettings,
+    SaslSettings,
+    AuthorizerSettings,
+):
     """The properties of ``tidelog-quorum``, including those that govern the controller's decisions.
 
     Raises:
@@ -139,6 +152,7 @@ class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSett
             self._check_pysyncobj()
         elif self.controller_quorum_pysyncobj_voters:
             raise ValueError("controller.quorum.pysyncobj.voters is only used with controller.quorum.engine=pysyncobj")
+        self.check_connections(self.connection_failed_authentication_delay_ms)
         self.raft_config()
 
     @property
@@ -170,6 +184,11 @@ class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSett
         return self.controller_listeners.first
 
     @property
+    def protected_listener(self) -> str | None:
+        """The first listener if there are others, to which limits of all listeners do not apply."""
+        return self.first_listener.name if len(self.controller_listeners.bound) > 1 else None
+
+    @property
     def advertised(self) -> Endpoints:
         """The addresses by which others reach this controller."""
         shown = self.controller_listeners.advertised
@@ -179,6 +198,14 @@ class QuorumConfig(ControllerConfig, HealthSettings, MonitoringSettings, SslSett
     def pysyncobj_voters(self) -> dict[int, tuple[str, int]]:
         """The (host, port) of each voter's pysyncobj, by id."""
         return parse_voters(self.controller_quorum_pysyncobj_voters or "")
+
+    def connection_limits(self, properties: Mapping[str, str]) -> ConnectionLimits:
+        """Return the limits of the listeners. ``properties`` has the prefixed keys of single ones.
+
+        Raises:
+            ConfigError: A limit of a single listener is invalid.
+        """
+        return self.limits_with(own_limits(properties, self.controller_listeners.bound))
 
     def raft_config(self) -> RaftConfig:
         """Return the timeouts and limits of the quorum."""

@@ -16,6 +16,7 @@ from types import MappingProxyType
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
+from tidelog_foundation.config.connections import ConnectionLimits
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import ConfigError
@@ -24,10 +25,10 @@ from tidelog_foundation.monitoring.checks import Check
 from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
-from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.call_times import CallTimes
 from tidelog_foundation.transport.channels import bind_port
+from tidelog_foundation.transport.grpc_connections import GrpcConnections, limited_server_options
 from tidelog_foundation.transport.health import HealthPort
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.transport.services import add_servicer
@@ -69,19 +70,37 @@ async def serve(config: QuorumConfig, properties: Mapping[str, str] = MappingPro
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     security = QuorumSecurity(config, properties)
-    servers = {x.name: _bind(x, security.listeners[x.name]) for x in config.controller_listeners.bound}
+    limits = config.connection_limits(properties)
+    calls = limited_calls(config, limits)
+    servers = {x.name: _bind(x, security.listeners[x.name], config, limits) for x in config.controller_listeners.bound}
     _check_writable(config.metadata_log_dir)
     guards = controller_guards(config)
     raft_servers = [
-        RaftServer(each, security.listeners[name].identify, guards.get(name)) for name, each in servers.items()
+        RaftServer(each, calls.limited(name, security.listeners[name].identify), guards.get(name))
+        for name, each in servers.items()
     ]
     engine = build_engine(config, raft_servers, security.to_controllers)
     first_records = read_bootstrap_records(Path(config.metadata_log_dir))
-    await ControllerServer(config, servers, engine, security, guards, first_records).run(stop)
+    await ControllerServer(config, servers, engine, security, guards, first_records, calls).run(stop)
 
 
-def _bind(listener: NamedListener, security: ServedListener) -> grpc.aio.Server:
-    server = grpc.aio.server(options=server_options(MAX_FRAME_BYTES), maximum_concurrent_rpcs=MAX_CALLS)
+def limited_calls(config: QuorumConfig, limits: ConnectionLimits) -> GrpcConnections:
+    """Return the calls of a controller's listeners, of which clients take none from other controllers and nodes."""
+    return GrpcConnections(limits, time.monotonic, exempt=config.protected_listener)
+
+
+def controller_options(
+    config: QuorumConfig, limits: ConnectionLimits, listener: NamedListener
+) -> list[tuple[str, int | str]]:
+    """Return the options of the server of a listener."""
+    return limited_server_options(MAX_FRAME_BYTES, limits, listener.name, config.protected_listener)
+
+
+def _bind(
+    listener: NamedListener, security: ServedListener, config: QuorumConfig, limits: ConnectionLimits
+) -> grpc.aio.Server:
+    options = controller_options(config, limits, listener)
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
     bind_port(server, listener.host, listener.port, security.credentials)
     return server
 
@@ -97,8 +116,12 @@ class ControllerServer:
         security: QuorumSecurity | None = None,
         guards: Mapping[str, ControllerGuard] = MappingProxyType({}),
         first_records: Iterable[MetadataRecord] = (),
+        calls: GrpcConnections | None = None,
     ) -> None:
-        """``servers`` and ``guards`` are those of the listeners, by name; ``security`` is by default ``config``'s."""
+        """``servers`` and ``guards`` are those of the listeners, by name.
+
+        ``security`` and the limits of ``calls`` are by default ``config``'s.
+        """
         self._config = config
         self._security = security = security or QuorumSecurity(config, {})
         self._certificates = [*security.certificates, *security.monitoring_certificates.values()]
@@ -112,6 +135,7 @@ class ControllerServer:
         intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
         security.follow(lambda: self.quorum.controller.committed.scram_credentials)
         self._guards = guards
+        self._limited = calls or limited_calls(config, config.connection_limits({}))
         self._calls = CallTimes()
         checks = health.aio.HealthServicer()
         for name in servers:
@@ -119,7 +143,7 @@ class ControllerServer:
         self._health_port = HealthPort(config.health_listener, checks)
         self.monitor = Monitor(config, security.monitoring_certificates, self._readiness)
         metrics = ControllerMetrics(controller, engine, self.quorum.commits, self._describe)
-        self.monitor.add(security.families, metrics.families, self._calls.families)
+        self.monitor.add(security.families, metrics.families, self._calls.families, self._limited.families)
         for guard in list(guards.values())[:1]:
             # All guards count together.
             self.monitor.add(guard.decisions.families)
@@ -183,6 +207,7 @@ class ControllerServer:
     ) -> None:
         """Serve the callers of one listener, which reach the other controllers at that of the same name."""
         server, security = self._servers[listener], self._security.listeners[listener]
+        identify = self._limited.limited(listener, security.identify)
         guard = self._guards.get(listener)
         if guard is not None:
             guard.follow(self.quorum)
@@ -192,7 +217,7 @@ class ControllerServer:
             admin_service(cluster_id, quorum, listener),
             quorum_service(cluster_id, self._engine, quorum, listener),
         ):
-            service.add_to(server, intake, security.identify, guard, times=self._calls)
+            service.add_to(server, intake, identify, guard, times=self._calls)
         security.add_to(server)
         # Callers that have not logged in must not send messages; the controller as a whole is the only service.
         of_all = None if security.has_logins else intake

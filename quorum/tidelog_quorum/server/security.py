@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import grpc
 import grpc.aio
 
+from tidelog_foundation.config.connections import LIMIT_KEYS
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.metrics import Family
@@ -36,7 +37,7 @@ class QuorumSecurity:
             ConfigError: A setting is missing or invalid.
         """
         listeners = config.controller_listeners.bound
-        settings = listener_security(properties, (*listeners, *config.monitoring_listeners))
+        settings = listener_security(properties, (*listeners, *config.monitoring_listeners), LIMIT_KEYS)
         self._credentials: Callable[[], Credentials] = dict
         accounts = Accounts(ScramUsers(lambda: self._credentials()), tokens=ScramUsers(dict))
         self.listeners = {x.name: ServedListener(x, settings[x.name], accounts) for x in listeners}

@@ -10,11 +10,12 @@ import pytest
 from support.metric_values import values
 from toy_listener import Client, open_listener, request, run, until
 
+from tidelog_foundation.config.connections import OwnLimits
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.errors import ConfigError
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.server.connection_counts import ACCEPTED, CLOSED, CONNECTIONS, REFUSED
-from tidelog_node.kafka.server.limits import ListenerLimits, OwnLimits
+from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.kafka.server.listener import KafkaListeners
 
 METADATA, FETCH, PRODUCE = ApiKey.METADATA, ApiKey.FETCH, ApiKey.PRODUCE

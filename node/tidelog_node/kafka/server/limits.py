@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
+from tidelog_foundation.config.connections import UNLIMITED, ConnectionLimits
 from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 
@@ -17,35 +17,16 @@ SMALL_BYTES: Final = 64 * 1024
 _OTHERS_SHARE: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class OwnLimits:
-    """The limits of one listener beside those of all; None for no limit of its own."""
-
-    max_connections: int | None = None
-    max_creation_rate: int | None = None
-    max_idle_s: float | None = None
-
-
-_NONE: Final = OwnLimits()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerLimits:
-    """The limits of all Kafka listeners of a node together.
+class ListenerLimits(ConnectionLimits):
+    """The limits of all listeners of a node together.
 
     Fields before ``max_in_flight`` are settings, see KafkaListenerConfig.
     """
 
     request_max_bytes: int = 100 * 1024**2
-    max_connections: int = 2**31 - 1
-    max_connections_per_ip: int = 2**31 - 1
-    max_connections_of_ips: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """The limits of single addresses."""
-    max_creation_rate: int = 2**31 - 1
+    max_creation_rate: int = UNLIMITED
     """The maximum number of new connections per second."""
-    max_idle_s: float = 600.0
-    of_listeners: Mapping[str, OwnLimits] = field(default_factory=lambda: MappingProxyType({}))
-    """The limits of single listeners by name. They apply to the inter-broker listener too."""
     send_buffer_bytes: int = -1
     """SO_SNDBUF; -1 means the system default."""
     receive_buffer_bytes: int = -1
@@ -69,15 +50,6 @@ class ListenerLimits:
     """The memory of incomplete requests of all clients that are not authenticated."""
     wanted_pause_s: float = 2.0
     wanted_bytes_per_s: int = 1024**2
-
-    def own(self, listener: str) -> OwnLimits:
-        """Return the limits of one listener beside those of all."""
-        return self.of_listeners.get(listener, _NONE)
-
-    def idle_s(self, listener: str) -> float:
-        """Return the time after which an idle connection of a listener is closed."""
-        own = self.own(listener).max_idle_s
-        return self.max_idle_s if own is None else own
 
 
 class ConnectionTimeouts:

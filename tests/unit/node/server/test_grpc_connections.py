@@ -9,17 +9,18 @@ from typing import Any, cast
 import grpc.aio
 import pytest
 
+from tidelog_foundation.config.connections import OwnLimits
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.quotas.rate import Windows
 from tidelog_foundation.requests.quotas import entity_of
 from tidelog_foundation.security import ANONYMOUS
 from tidelog_foundation.transport import server_options
 from tidelog_foundation.transport.services import RpcContext
-from tidelog_node.kafka.server.limits import ListenerLimits, OwnLimits
+from tidelog_node.kafka.server.limits import ListenerLimits
 from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.quotas.connection_rates import ConnectionRates
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
-from tidelog_node.server.grpc_connections import GrpcConnections, grpc_server_options
+from tidelog_node.server.grpc_connections import NodeConnections, grpc_server_options
 
 WINDOW_MS = 100
 PROPERTIES = {
@@ -53,11 +54,11 @@ def quotas(**limits: float) -> ClientQuotas:
     return made
 
 
-def connections(limits: ListenerLimits, quotas: ClientQuotas, protected: str | None = None) -> GrpcConnections:
+def connections(limits: ListenerLimits, quotas: ClientQuotas, protected: str | None = None) -> NodeConnections:
     rates = ConnectionRates(quotas.now_ms, quotas.windows)
     own = {name: each.max_creation_rate for name, each in limits.of_listeners.items()}
     rates.change_limits(limits.max_creation_rate, {name: rate for name, rate in own.items() if rate is not None})
-    return GrpcConnections(limits, rates, quotas, protected)
+    return NodeConnections(limits, rates, quotas, protected)
 
 
 def run(main: Callable[[], Any]) -> None:

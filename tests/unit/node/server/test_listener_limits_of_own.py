@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog_foundation.config.connections import OwnLimits
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.requests.configs import ConfigResourceType
-from tidelog_node.kafka.server.limits import OwnLimits
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import ConfigRecord
