@@ -6,11 +6,13 @@ import os
 import threading
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient
+from tidelog.cluster.client import unknown_partition
 from tidelog.cluster.config import ClientConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.transport.loop import run_sync
-from tidelog_spark.offsets import OffsetBound, Offsets, PartitionKey, check_within_log, resolve_offsets
+from tidelog_spark.offsets import Offsets, PartitionKey, check_within_log, match_timestamps, resolve_offsets
 from tidelog_spark.options import SourceOptions
+from tidelog_spark.positions import OffsetBound
 
 _MAX_TIMEOUT_MS = 60_000
 """The limit on the planner's wait for an answer, however long tasks may wait."""
@@ -23,6 +25,7 @@ class LogBounds:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._selection = options.topics
         self._timeout_ms = min(options.poll_timeout_ms, _MAX_TIMEOUT_MS)
         self._client = cluster_client(options.client)
 
@@ -33,46 +36,63 @@ class LogBounds:
             TidelogError: UNKNOWN_TOPIC_OR_PARTITION, or no node answered.
         """
         partitions = run_sync(self._partitions(tolerate_missing))
-        return self._lookup(partitions, LATEST_TIMESTAMP)
+        return self._lookup(dict.fromkeys(partitions, LATEST_TIMESTAMP))
 
-    def resolve(self, *bounds: tuple[str, OffsetBound]) -> list[Offsets]:
-        """Return the offsets for each (option, bound), all from one look at the logs.
+    def resolve(self, *bounds: OffsetBound) -> list[Offsets]:
+        """Return the offsets for each bound, all from one look at the logs.
 
         Raises:
-            ConfigError: a bound does not name exactly the existing partitions.
+            ConfigError: a bound does not name exactly the existing partitions, or no record matches a timestamp.
             TidelogError: UNKNOWN_TOPIC_OR_PARTITION, no answer, or OFFSET_OUT_OF_RANGE for an offset outside the log.
         """
         partitions = run_sync(self._partitions(tolerate_missing=False))
-        wanted = [bound.of(partitions, option) for option, bound in bounds]
-        earliest = self._lookup(partitions, EARLIEST_TIMESTAMP)
-        latest = self._lookup(partitions, LATEST_TIMESTAMP)
-        fails = self._options.fail_on_data_loss
+        wanted = [bound.of(partitions) for bound in bounds]
+        earliest = self._lookup(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+        latest = self._lookup(dict.fromkeys(partitions, LATEST_TIMESTAMP))
         return [
-            check_within_log(option, resolve_offsets(offsets, earliest, latest), earliest, latest, fails)
-            for (option, _), offsets in zip(bounds, wanted, strict=True)
+            self._by_timestamp(bound, positions, latest)
+            if bound.is_timestamp
+            else check_within_log(
+                bound.option,
+                resolve_offsets(positions, earliest, latest),
+                earliest,
+                latest,
+                self._options.fail_on_data_loss,
+            )
+            for bound, positions in zip(bounds, wanted, strict=True)
         ]
 
+    def _by_timestamp(self, bound: OffsetBound, timestamps: Offsets, latest: Offsets) -> Offsets:
+        found = self._lookup(timestamps)
+        return match_timestamps(bound.option, timestamps, found, latest, bound.takes_latest)
+
     async def _partitions(self, tolerate_missing: bool) -> list[PartitionKey]:
-        # Refresh each time: a topic may have new partitions.
-        await self._client.refresh(self._options.subscribe, timeout_ms=self._timeout_ms)
         found: list[PartitionKey] = []
-        for name in dict.fromkeys(self._options.subscribe):
+        for name in await self._topics():
             try:
                 topic = await self._client.topic(name, timeout_ms=self._timeout_ms)
             except TidelogError as error:
                 if not tolerate_missing or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
                 continue
-            found.extend((name, index) for index in topic.partitions)
+            present, missing = self._selection.choose_partitions(name, topic.partitions)
+            if missing and not tolerate_missing:
+                raise unknown_partition(name, missing[0], len(topic.partitions))
+            found.extend((name, index) for index in present)
         return found
 
-    def _lookup(self, partitions: list[PartitionKey], timestamp_ms: int) -> Offsets:
-        if not partitions:
+    async def _topics(self) -> tuple[str, ...]:
+        # Refresh each time: a pattern may have new topics, and a topic new partitions.
+        names = None if self._selection.pattern is not None else self._selection.names
+        metadata = await self._client.refresh(names, timeout_ms=self._timeout_ms)
+        return self._selection.choose_topics({name: topic.is_internal for name, topic in metadata.topics.items()})
+
+    def _lookup(self, timestamps: Offsets) -> Offsets:
+        if not timestamps:
             return {}
-        wanted = dict.fromkeys(partitions, timestamp_ms)
         found = run_sync(
             self._client.list_offsets(
-                wanted, timeout_ms=self._timeout_ms, read_committed=self._options.is_read_committed
+                timestamps, timeout_ms=self._timeout_ms, read_committed=self._options.is_read_committed
             )
         )
         return {key: position.offset for key, position in found.items()}

@@ -1,4 +1,4 @@
-"""The offsets that a query reads: parsing, resolving, limiting and splitting. Pure: no I/O, no state.
+"""The offsets that a query reads: resolving, limiting and splitting. Pure: no I/O, no state.
 
 Rules:
 
@@ -12,51 +12,17 @@ Rules:
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 
 LATEST = -1
 EARLIEST = -2
-_WORDS = {"earliest": EARLIEST, "latest": LATEST}
-_EXAMPLE = 'earliest, latest or JSON such as {"topic":{"0":23,"1":-2}}'
 
 PartitionKey = tuple[str, int]
 Offsets = dict[PartitionKey, int]
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetBound:
-    """One end of a read: the same word for every partition, or an offset or a word for each.
-
-    ``default`` is EARLIEST, LATEST or None; with None ``specific`` names every partition.
-    """
-
-    default: int | None = None
-    specific: Mapping[PartitionKey, int] = field(default_factory=dict)
-
-    def asks_for(self, word: int) -> bool:
-        """Return whether any partition needs a lookup of EARLIEST or LATEST."""
-        return self.default == word or word in self.specific.values()
-
-    def of(self, partitions: Iterable[PartitionKey], option: str) -> Offsets:
-        """Return an offset or a word for each of ``partitions``.
-
-        Raises:
-            ConfigError: the JSON does not name exactly these partitions.
-        """
-        wanted = sorted(partitions)
-        if self.default is not None:
-            return dict.fromkeys(wanted, self.default)
-        if sorted(self.specific) != wanted:
-            raise ConfigError(
-                f"{option} must name every partition, with -1 for latest and -2 for earliest: "
-                f"it names {_names(self.specific)}, the topics have {_names(wanted)}"
-            )
-        return {key: self.specific[key] for key in wanted}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +43,30 @@ class OffsetRange:
         return f"{self.topic}-{self.partition} [{self.start_offset}, {self.end_offset})"
 
 
-def parse_bound(option: str, text: str, topics: Iterable[str]) -> OffsetBound:
-    """Parse ``startingOffsets`` or ``endingOffsets``.
-
-    Raises:
-        ConfigError: it is neither a word nor valid JSON, or names a topic that is not subscribed.
-    """
-    word = _WORDS.get(text.strip().lower())
-    if word is not None:
-        return OffsetBound(default=word)
-    try:
-        parsed = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"invalid {option} {text!r}: {error}; must be {_EXAMPLE}") from error
-    specific = _parse_tree(option, parsed)
-    unknown = sorted({topic for topic, _ in specific} - set(topics))
-    if unknown:
-        raise ConfigError(f"{option} names {', '.join(unknown)}, which the option subscribe does not")
-    return OffsetBound(specific=specific)
-
-
 def resolve_offsets(wanted: Mapping[PartitionKey, int], earliest: Offsets, latest: Offsets) -> Offsets:
     """Replace EARLIEST and LATEST with the offsets from the cluster."""
     words = {EARLIEST: earliest, LATEST: latest}
     return {key: words[value][key] if value in words else value for key, value in wanted.items()}
+
+
+def match_timestamps(
+    option: str, wanted: Mapping[PartitionKey, int], found: Offsets, latest: Offsets, takes_latest: bool
+) -> Offsets:
+    """Return the offsets that a search by timestamp has found, where -1 means that every record is older.
+
+    Without a match the offset is the latest with ``takes_latest``. Retention and appends after the search are no loss.
+
+    Raises:
+        ConfigError: a partition has no match.
+    """
+    missing = sorted(key for key in wanted if found[key] < 0)
+    if missing and not takes_latest:
+        topic, partition = missing[0]
+        raise ConfigError(
+            f"{option}: {topic}-{partition} has no record with a timestamp of {wanted[topic, partition]} or later. "
+            'Set startingOffsetsByTimestampStrategy to "latest" to start such partitions at their end'
+        )
+    return {key: min(found[key], latest[key]) if found[key] >= 0 else latest[key] for key in wanted}
 
 
 def check_within_log(
@@ -124,14 +90,19 @@ def plan_ranges(start: Offsets, end: Offsets) -> list[OffsetRange]:
     return [planned for planned in ranges if planned.size > 0]
 
 
-def split_ranges(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
-    """Split large ranges into equal parts until there are about ``min_partitions``; the order stays."""
-    if min_partitions is None or len(ranges) >= min_partitions:
-        return list(ranges)
-    total = sum(planned.size for planned in ranges)
+def split_ranges(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """Split large ranges into equal parts until none has more than ``max_records`` offsets and there are about
+    ``min_partitions``; the order stays.
+    """
+    parts = [part for planned in ranges for part in _split(planned, -(-planned.size // (max_records or planned.size)))]
+    if min_partitions is None or len(parts) >= min_partitions:
+        return parts
+    total = sum(planned.size for planned in parts)
     return [
         part
-        for planned in ranges
+        for planned in parts
         for part in _split(planned, min(planned.size, max(1, round(planned.size * min_partitions / total))))
     ]
 
@@ -198,37 +169,6 @@ def offsets_from_json(tree: Mapping[str, Mapping[str, int]]) -> Offsets:
     return {(topic, int(index)): offset for topic, parts in tree.items() for index, offset in parts.items()}
 
 
-def _parse_tree(option: str, parsed: object) -> Offsets:
-    offsets: Offsets = {}
-    if not isinstance(parsed, dict) or not parsed:
-        raise ConfigError(f"invalid {option} {json.dumps(parsed)}: must be {_EXAMPLE}")
-    for topic, partitions in parsed.items():
-        if not isinstance(partitions, dict) or not partitions:
-            raise ConfigError(f'invalid {option} for "{topic}": must be an object such as {{"0":23,"1":-2}}')
-        for index, offset in partitions.items():
-            offsets[topic, _parse_index(option, topic, index)] = _parse_offset(option, topic, index, offset)
-    return offsets
-
-
-def _parse_index(option: str, topic: str, index: str) -> int:
-    if not (index.isascii() and index.isdecimal()):
-        raise ConfigError(f'invalid {option}: "{index}" is not a partition of "{topic}"')
-    return int(index)
-
-
-def _parse_offset(option: str, topic: str, index: str, offset: object) -> int:
-    if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST:
-        raise ConfigError(
-            f"invalid {option}: {json.dumps(offset)} is not an offset of {topic}-{index}; "
-            "must be a whole number, -1 for latest or -2 for earliest"
-        )
-    return offset
-
-
 def _split(planned: OffsetRange, parts: int) -> list[OffsetRange]:
     cuts = [planned.start_offset + planned.size * i // parts for i in range(parts + 1)]
     return [OffsetRange(planned.topic, planned.partition, low, high) for low, high in pairwise(cuts)]
-
-
-def _names(keys: Iterable[PartitionKey]) -> str:
-    return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(keys)) or "none"

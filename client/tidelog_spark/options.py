@@ -6,19 +6,25 @@ error that names it: nothing is accepted and ignored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from tidelog.cluster.config import ClientConfig
 from tidelog.cluster.security import SecurityConfig
-from tidelog_foundation.config import at_least, config_keys, not_empty, one_of, parse_config, setting
+from tidelog_foundation.config import at_least, config_key, config_keys, not_empty, one_of, parse_config, setting
 from tidelog_foundation.config.providers import resolve_client_settings
 from tidelog_foundation.errors import ConfigError
-from tidelog_spark.offsets import EARLIEST, LATEST, OffsetBound, parse_bound
+from tidelog_spark.offsets import EARLIEST, LATEST
+from tidelog_spark.pacing import Pacing, parse_duration
+from tidelog_spark.positions import OffsetBound, check_order, parse_bound, parse_timestamps
+from tidelog_spark.selection import TopicSelection, select_topics
 
 _CLIENT_ID = "tidelog-spark"
 _REQUEST_TIMEOUT_MS = 5_000
 _KAFKA = "kafka."
+_MAX_TRIGGER_DELAY = "15m"
+_OF_STREAMS = ("max_offsets_per_trigger", "min_offsets_per_trigger", "max_trigger_delay")
+_OF_BATCHES = ("ending_offsets", "ending_timestamp", "ending_offsets_by_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,14 @@ class ConnectionOptions(SecurityConfig):
 class SourceOptions(ConnectionOptions):
     """The user's options for reading, before it is known whether the query is a batch or a stream."""
 
-    subscribe: tuple[str, ...] = setting(doc="The topics to read, separated by commas.", check=not_empty)
+    subscribe: tuple[str, ...] = setting((), "The topics to read, separated by commas.", check=not_empty)
+    subscribe_pattern: str | None = setting(
+        None,
+        "A regular expression; all topics whose whole names match it are read.",
+        not_empty,
+        key="subscribePattern",
+    )
+    assign: str | None = setting(None, 'The partitions to read: JSON {"topic":[0,1]}.', not_empty)
     starting_offsets: str | None = setting(
         None,
         'The start: earliest, latest, or JSON {"topic":{"0":23,"1":-2}}. Defaults to earliest in a batch '
@@ -51,6 +64,37 @@ class SourceOptions(ConnectionOptions):
         None,
         'The end of a batch query, exclusive: latest (the default), or JSON {"topic":{"0":50,"1":-1}}.',
         key="endingOffsets",
+    )
+    starting_timestamp: int | None = setting(
+        None,
+        "The start in all partitions: the first record with this timestamp or a later one, in milliseconds. Prevails "
+        "over startingOffsetsByTimestamp and startingOffsets.",
+        at_least(0),
+        key="startingTimestamp",
+    )
+    ending_timestamp: int | None = setting(
+        None,
+        "The end of a batch query in all partitions, exclusive: the first record with this timestamp or a later one, "
+        "in milliseconds. Prevails over endingOffsetsByTimestamp and endingOffsets.",
+        at_least(0),
+        key="endingTimestamp",
+    )
+    starting_offsets_by_timestamp: str | None = setting(
+        None,
+        'startingTimestamp by partition: JSON {"topic":{"0":1704067200000}}. Prevails over startingOffsets.',
+        key="startingOffsetsByTimestamp",
+    )
+    ending_offsets_by_timestamp: str | None = setting(
+        None,
+        'endingTimestamp by partition: JSON {"topic":{"0":1704067200000}}. Prevails over endingOffsets.',
+        key="endingOffsetsByTimestamp",
+    )
+    starting_offsets_by_timestamp_strategy: str = setting(
+        "error",
+        "The start of partitions whose records are all older than the starting timestamp: an error, or the latest "
+        "offset.",
+        one_of("error", "latest"),
+        key="startingOffsetsByTimestampStrategy",
     )
     isolation_level: str = setting(
         "read_committed",
@@ -72,11 +116,30 @@ class SourceOptions(ConnectionOptions):
         at_least(1),
         key="maxOffsetsPerTrigger",
     )
+    min_offsets_per_trigger: int | None = setting(
+        None,
+        "The minimum number of offsets in a micro-batch, until maxTriggerDelay has passed. Without effect under "
+        "Trigger.AvailableNow.",
+        at_least(1),
+        key="minOffsetsPerTrigger",
+    )
+    max_trigger_delay: str | None = setting(
+        None,
+        "The maximum wait for minOffsetsPerTrigger since the micro-batch before, such as 15m (the default) or 30s.",
+        parse_duration,
+        key="maxTriggerDelay",
+    )
     min_partitions: int | None = setting(
         None,
         "The approximate minimum number of Spark partitions, into which large partitions are split.",
         at_least(1),
         key="minPartitions",
+    )
+    max_records_per_partition: int | None = setting(
+        None,
+        "The maximum number of offsets in a Spark partition; larger partitions are split.",
+        at_least(1),
+        key="maxRecordsPerPartition",
     )
     poll_timeout_ms: int = setting(
         120_000,
@@ -95,6 +158,22 @@ class SourceOptions(ConnectionOptions):
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
             **security,
         )
+
+    @property
+    def topics(self) -> TopicSelection:
+        """The topics and partitions to read.
+
+        Raises:
+            ConfigError: not exactly one of subscribe, subscribePattern and assign is given, or its value is not valid.
+        """
+        return select_topics(self.subscribe, self.subscribe_pattern, self.assign)
+
+    @property
+    def pacing(self) -> Pacing | None:
+        """The minimum size of micro-batches, or None without one."""
+        if self.min_offsets_per_trigger is None:
+            return None
+        return Pacing(self.min_offsets_per_trigger, parse_duration(self.max_trigger_delay or _MAX_TRIGGER_DELAY))
 
     @property
     def is_read_committed(self) -> bool:
@@ -142,16 +221,16 @@ def batch_plan(options: SourceOptions) -> ReadPlan:
     """Return the plan of a batch query: by default from earliest to latest.
 
     Raises:
-        ConfigError: an option of streams, offsets that are not JSON, a start of latest or an end of earliest.
+        ConfigError: an option of streams, positions that are not valid, a start of latest, an end of earliest, or a
+            start after the end.
     """
-    if options.max_offsets_per_trigger is not None:
-        raise ConfigError("maxOffsetsPerTrigger is for streaming queries; a batch query reads all at once")
-    starting = parse_bound("startingOffsets", options.starting_offsets or "earliest", options.subscribe)
-    ending = parse_bound("endingOffsets", options.ending_offsets or "latest", options.subscribe)
+    _refuse(options, _OF_STREAMS, "is for streaming queries; a batch query reads all at once")
+    starting, ending = _starting(options, "earliest"), _ending(options)
     if starting.asks_for(LATEST):
         raise ConfigError("startingOffsets can't be latest (-1) in a batch query: there would be nothing to read")
     if ending.asks_for(EARLIEST):
         raise ConfigError("endingOffsets can't be earliest (-2) in a batch query: there would be nothing to read")
+    check_order(starting, ending)
     return ReadPlan(options, starting, ending)
 
 
@@ -159,9 +238,59 @@ def stream_plan(options: SourceOptions) -> ReadPlan:
     """Return the plan of a streaming query: by default from latest, without an end.
 
     Raises:
-        ConfigError: endingOffsets is given, or startingOffsets is not JSON.
+        ConfigError: an option of batches, positions that are not valid, or limits that contradict each other.
     """
-    if options.ending_offsets is not None:
-        raise ConfigError("endingOffsets is for batch queries; a stream has no end")
-    starting = parse_bound("startingOffsets", options.starting_offsets or "latest", options.subscribe)
-    return ReadPlan(options, starting, OffsetBound(default=LATEST))
+    _refuse(options, _OF_BATCHES, "is for batch queries; a stream has no end")
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise ConfigError(f"minOffsetsPerTrigger is {least}, which is more than maxOffsetsPerTrigger, {most}")
+    if options.max_trigger_delay is not None and least is None:
+        raise ConfigError("maxTriggerDelay has no effect without minOffsetsPerTrigger; give both or neither")
+    return ReadPlan(options, _starting(options, "latest"), OffsetBound(default=LATEST))
+
+
+def _starting(options: SourceOptions, default: str) -> OffsetBound:
+    takes_latest = options.starting_offsets_by_timestamp_strategy == "latest"
+    by_offsets = parse_bound("startingOffsets", options.starting_offsets or default, options.topics)
+    return _prevailing(
+        "starting",
+        options.starting_timestamp,
+        options.starting_offsets_by_timestamp,
+        by_offsets,
+        options.topics,
+        takes_latest,
+    )
+
+
+def _ending(options: SourceOptions) -> OffsetBound:
+    by_offsets = parse_bound("endingOffsets", options.ending_offsets or "latest", options.topics)
+    return _prevailing(
+        "ending",
+        options.ending_timestamp,
+        options.ending_offsets_by_timestamp,
+        by_offsets,
+        options.topics,
+        takes_latest=True,
+    )
+
+
+def _prevailing(
+    side: str,
+    timestamp: int | None,
+    by_partition: str | None,
+    by_offsets: OffsetBound,
+    topics: TopicSelection,
+    takes_latest: bool,
+) -> OffsetBound:
+    bound = by_offsets
+    if by_partition is not None:
+        bound = parse_timestamps(f"{side}OffsetsByTimestamp", by_partition, topics, takes_latest)
+    if timestamp is not None:
+        bound = OffsetBound(timestamp, option=f"{side}Timestamp", is_timestamp=True, takes_latest=takes_latest)
+    return bound
+
+
+def _refuse(options: SourceOptions, names: Iterable[str], reason: str) -> None:
+    for field in fields(options):
+        if field.name in names and getattr(options, field.name) is not None:
+            raise ConfigError(f"{config_key(field)} {reason}")

@@ -3,14 +3,16 @@
 Rules of micro-batches:
 
 - An uncommitted batch is replayed with the same end, and with the same start except for batch 0, whose start Spark
-  requests again. With ``startingOffsets=latest`` that start may have moved, so batch 0 is empty: its end, which Spark
-  has logged, anchors the stream. Batch 1 reads the records appended since then.
+  requests again. With ``startingOffsets=latest``, or a timestamp that may stand for it, that start may have moved, so
+  batch 0 is empty: its end, which Spark has logged, anchors the stream. Batch 1 reads the records appended since then.
+  Trigger.AvailableNow would end after an empty batch, so a timestamp is not anchored there.
 - A batch never ends above the end of a log, nor, under Trigger.AvailableNow, above the end at the query's start.
 - The same offsets give the same JSON text: Spark takes a different text for new data.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -24,7 +26,6 @@ from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_spark.bounds import LogBounds
 from tidelog_spark.fetcher import fetch_range
 from tidelog_spark.offsets import (
-    LATEST,
     OffsetRange,
     Offsets,
     advance_offsets,
@@ -51,6 +52,11 @@ class _RangeReader:
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         self._plan = plan
         self._schema = to_arrow_schema(schema, timezone="UTC")
+
+    def _split(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        options = self._plan.options
+        ranges = split_ranges(plan_ranges(start, end), options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(planned) for planned in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a `RangePartition`; Spark creates one with None when nothing was planned.
@@ -80,9 +86,8 @@ class TidelogReader(_RangeReader, DataSourceReader):
         """
         plan = self._plan
         bounds = LogBounds(plan.options)
-        start, end = bounds.resolve(("startingOffsets", plan.starting), ("endingOffsets", plan.ending))
-        ranges = split_ranges(plan_ranges(start, end), plan.options.min_partitions)
-        return [RangePartition(planned) for planned in ranges]
+        start, end = bounds.resolve(plan.starting, plan.ending)
+        return self._split(start, end)
 
 
 OffsetTree = dict[str, dict[str, int]]
@@ -99,6 +104,7 @@ class TidelogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         self._initial: OffsetTree | None = None
         self._must_anchor = False
         self._target: Offsets | None = None
+        self._pacing = plan.options.pacing
         self._latest: Offsets | None = None
 
     def initialOffset(self) -> OffsetTree:  # noqa: N802
@@ -108,9 +114,9 @@ class TidelogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
             TidelogError: a topic does not exist, no node answers, or startingOffsets are not in the log.
         """
         if self._initial is None:
-            [start] = LogBounds(self._plan.options).resolve(("startingOffsets", self._plan.starting))
+            [start] = LogBounds(self._plan.options).resolve(self._plan.starting)
             self._initial = offsets_to_json(start)
-            self._must_anchor = self._plan.starting.asks_for(LATEST)
+            self._must_anchor = self._plan.starting.may_move
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -128,7 +134,7 @@ class TidelogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         Raises:
             TidelogError: no node answers, or offsets at which the stream stands are gone (see failOnDataLoss).
         """
-        if self._must_anchor:
+        if self._must_anchor and (self._target is None or not self._plan.starting.is_timestamp):
             self._must_anchor = False
             # After a crash in batch 0 the offsets that Spark logged then anchor the stream already.
             if start == self._initial:
@@ -137,6 +143,13 @@ class TidelogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         fail_on_data_loss = self._plan.options.fail_on_data_loss
         self._latest = LogBounds(self._plan.options).latest(tolerate_missing=not fail_on_data_loss)
         end = advance_offsets(begin, self._capped(self._latest, begin), fail_on_data_loss)
+        pending = sum(planned.size for planned in plan_ranges(begin, end))
+        if (
+            self._pacing is not None
+            and self._target is None
+            and self._pacing.must_wait(pending, time.monotonic() * 1000)
+        ):
+            return start
         return offsets_to_json(_limited(begin, end, limit))
 
     def reportLatestOffset(self) -> OffsetTree | None:  # noqa: N802
@@ -145,8 +158,7 @@ class TidelogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
 
     def partitions(self, start: OffsetTree, end: OffsetTree) -> list[InputPartition]:
         """Return the ranges of one micro-batch; none if the end is not after the start."""
-        ranges = plan_ranges(offsets_from_json(start), offsets_from_json(end))
-        return [RangePartition(planned) for planned in split_ranges(ranges, self._plan.options.min_partitions)]
+        return self._split(offsets_from_json(start), offsets_from_json(end))
 
     def commit(self, end: Mapping[str, Mapping[str, int]]) -> None:
         """Do nothing: Spark's checkpoint has the offsets, and the cluster need not know them."""

@@ -16,7 +16,7 @@ from tidelog.testing import LocalCluster
 
 @pytest.fixture(scope="package")
 def shared_cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(controllers=3, nodes=3, config={"transaction.two.phase.commit.enable": True}) as running:
+    with LocalCluster(controllers=3, nodes=3) as running:
         yield running
 
 

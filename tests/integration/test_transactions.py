@@ -181,7 +181,7 @@ def test_successor_of_a_killed_producer_aborts_its_transaction(cluster: LocalClu
 
 
 def test_prepared_transaction_survives_its_producer_and_its_coordinator() -> None:
-    with LocalCluster(1, 3, config={"transaction.two.phase.commit.enable": True}) as cluster:
+    with LocalCluster(1, 3) as cluster:
         create_topic(cluster, "t", PARTITIONS, 3)
         settings = {
             "bootstrap.servers": cluster.bootstrap_servers,

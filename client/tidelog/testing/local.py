@@ -49,8 +49,10 @@ _QUICK = {
     "controller.quorum.election.timeout.ms": 500,
     "replica.lag.time.max.ms": 3_000,
     "group.initial.rebalance.delay.ms": 0,
+    "transaction.two.phase.commit.enable": True,
 }
-"""Shorter timeouts than Kafka's defaults (9 s) to detect a crash on one machine; ``config`` overrides them."""
+"""Shorter timeouts than Kafka's defaults (9 s) to detect a crash on one machine, and two-phase commits, which Spark's
+exactly-once writes need; ``config`` overrides them."""
 _INTERNAL_REPLICAS = 3
 """Kafka's default replication factor of internal topics. A smaller cluster could not create them."""
 _INTERNAL_MIN_ISR = 2

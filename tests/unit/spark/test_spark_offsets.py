@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from example_counts import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
 from tidelog_spark.offsets import (
     EARLIEST,
     LATEST,
@@ -17,6 +18,7 @@ from tidelog_spark.offsets import (
     advance_offsets,
     check_within_log,
     limit_offsets,
+    match_timestamps,
     offsets_from_json,
     offsets_to_json,
     plan_ranges,
@@ -56,10 +58,11 @@ def test_ranges_cover_exactly_what_lies_between(start: Offsets, end: Offsets) ->
     assert all(planned.size > 0 for planned in ranges)
 
 
-@given(SMALL, st.none() | st.integers(1, 40))
-def test_split_ranges_keep_every_offset_once(end: Offsets, min_partitions: int | None) -> None:
+@given(SMALL, st.none() | st.integers(1, 40), st.none() | st.integers(1, 60))
+def test_split_ranges_keep_every_offset_once(end: Offsets, min_partitions: int | None, most: int | None) -> None:
     ranges = plan_ranges({}, end)
-    parts = split_ranges(ranges, min_partitions)
+    parts = split_ranges(ranges, min_partitions, most)
+    assert all(part.size <= most for part in parts if most is not None)
     offsets = [(p.topic, p.partition, o) for p in parts for o in range(p.start_offset, p.end_offset)]
     assert offsets == [(r.topic, r.partition, o) for r in ranges for o in range(r.start_offset, r.end_offset)]
     assert all(part.size > 0 for part in parts)
@@ -113,6 +116,18 @@ def test_offsets_outside_of_the_log_are_data_loss(offset: int, inside: int) -> N
     assert 'failOnDataLoss to "false"' in raised.value.message
     moved = check_within_log("startingOffsets", {key: offset}, {key: 3}, {key: 9}, fail_on_data_loss=False)
     assert moved == {key: inside}
+
+
+@settings(max_examples=examples(30))
+@given(SMALL, st.data())
+def test_timestamps_start_at_the_match_or_the_latest_offset(latest: Offsets, data: st.DataObject) -> None:
+    found = {key: data.draw(st.integers(-1, 60)) for key in latest}
+    wanted = dict.fromkeys(latest, 1_000)
+    matched = match_timestamps("startingTimestamp", wanted, found, latest, takes_latest=True)
+    assert matched == {key: min(found[key], end) if found[key] >= 0 else end for key, end in latest.items()}
+    if -1 in found.values():
+        with pytest.raises(ConfigError, match=r"startingTimestamp: .* has no record with a timestamp of 1000 or later"):
+            match_timestamps("startingTimestamp", wanted, found, latest, takes_latest=False)
 
 
 def test_advance_reads_new_partitions_from_zero() -> None:

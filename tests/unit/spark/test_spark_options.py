@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tidelog_foundation.errors import ConfigError
-from tidelog_spark.offsets import EARLIEST, LATEST, OffsetBound, parse_bound
+from tidelog_spark.offsets import EARLIEST, LATEST
 from tidelog_spark.options import SourceOptions, batch_plan, parse_options, stream_plan
+from tidelog_spark.positions import OffsetBound, parse_bound
+from tidelog_spark.selection import TopicSelection
 
 MINIMAL = {"bootstrap.servers": "127.0.0.1:9092", "subscribe": "t"}
+TOPICS = TopicSelection("subscribe", ("t", "u"))
 
 
 def test_options_take_spark_names_in_any_case() -> None:
@@ -42,8 +45,13 @@ def test_uncommitted_records_are_read_only_on_demand() -> None:
         (MINIMAL | {"includeheader": "true"}, 'did you mean "includeHeaders"?'),
         (MINIMAL | {"path": "/x"}, 'unknown configuration "path"'),
         ({"subscribe": "t"}, 'missing required configuration "bootstrap.servers"'),
-        ({"bootstrap.servers": "a:1"}, 'missing required configuration "subscribe"'),
         (MINIMAL | {"subscribe": " , "}, "must not be empty"),
+        (MINIMAL | {"startingtimestamp": "-5"}, "must be at least 0"),
+        (MINIMAL | {"startingtimestamp": "noon"}, "'noon'"),
+        (MINIMAL | {"startingoffsetsbytimestampstrategy": "earliest"}, "must be one of error, latest"),
+        (MINIMAL | {"minoffsetspertrigger": "0"}, "must be at least 1"),
+        (MINIMAL | {"maxrecordsperpartition": "0"}, "must be at least 1"),
+        (MINIMAL | {"maxtriggerdelay": "5 fortnights"}, "must be a number with one of the units us, ms, s"),
         (MINIMAL | {"maxoffsetspertrigger": "0"}, 'for configuration "maxOffsetsPerTrigger": must be at least 1'),
         (MINIMAL | {"failondataloss": "maybe"}, "must be true or false"),
         (MINIMAL | {"kafka.bootstrap.servers": "a:1"}, "both bootstrap.servers and kafka.bootstrap.servers"),
@@ -63,6 +71,20 @@ def test_options_are_refused_with_a_reason(raw: dict[str, str], text: str) -> No
         ({"ending_offsets": "earliest"}, "endingOffsets can't be earliest"),
         ({"ending_offsets": '{"t":{"0":5,"1":-2}}'}, "endingOffsets can't be earliest"),
         ({"max_offsets_per_trigger": 5}, "maxOffsetsPerTrigger is for streaming queries"),
+        ({"min_offsets_per_trigger": 5}, "minOffsetsPerTrigger is for streaming queries"),
+        ({"max_trigger_delay": "5s"}, "maxTriggerDelay is for streaming queries"),
+        ({"starting_timestamp": 6, "ending_timestamp": 5}, "startingTimestamp is 6, which is after endingTimestamp, 5"),
+        (
+            {"starting_offsets": '{"t":{"0":9}}', "ending_offsets": '{"t":{"0":8}}'},
+            "startingOffsets of t-0 is 9, which is after endingOffsets, 8",
+        ),
+        (
+            {"starting_offsets_by_timestamp": '{"t":{"0":9}}', "ending_timestamp": 8},
+            "startingOffsetsByTimestamp of t-0 is 9, which is after endingTimestamp, 8",
+        ),
+        ({"starting_offsets_by_timestamp": '{"t":{"0":-1}}'}, "-1 is not a timestamp of t-0"),
+        ({"ending_offsets_by_timestamp": "noon"}, "invalid endingOffsetsByTimestamp 'noon'"),
+        ({"ending_offsets_by_timestamp": '{"x":{"0":1}}'}, "names x, which the option subscribe does not"),
     ],
 )
 def test_batch_plan_refuses_what_a_batch_cannot_do(option: dict[str, object], text: str) -> None:
@@ -74,19 +96,67 @@ def test_batch_plan_refuses_what_a_batch_cannot_do(option: dict[str, object], te
 def test_plans_have_sparks_defaults() -> None:
     options = parse_options(MINIMAL)
     assert batch_plan(options).starting == OffsetBound(default=EARLIEST)
-    assert batch_plan(options).ending == OffsetBound(default=LATEST)
+    assert batch_plan(options).ending == OffsetBound(default=LATEST, option="endingOffsets")
     assert stream_plan(options).starting == OffsetBound(default=LATEST)
 
 
-def test_stream_plan_refuses_an_end() -> None:
-    with pytest.raises(ConfigError, match="a stream has no end"):
-        stream_plan(parse_options(MINIMAL | {"endingoffsets": "latest"}))
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"ending_offsets": "latest"}, "endingOffsets is for batch queries; a stream has no end"),
+        ({"ending_timestamp": 5}, "endingTimestamp is for batch queries"),
+        ({"ending_offsets_by_timestamp": "{}"}, "endingOffsetsByTimestamp is for batch queries"),
+        (
+            {"min_offsets_per_trigger": 6, "max_offsets_per_trigger": 5},
+            "minOffsetsPerTrigger is 6, which is more than maxOffsetsPerTrigger, 5",
+        ),
+        ({"max_trigger_delay": "5s"}, "maxTriggerDelay has no effect without minOffsetsPerTrigger"),
+    ],
+)
+def test_stream_plan_refuses_what_a_stream_cannot_do(option: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        stream_plan(SourceOptions("a:1", ("t",), **option))
+    assert text in str(raised.value)
+
+
+def test_timestamp_prevails_over_timestamps_by_partition_and_these_over_offsets() -> None:
+    offsets = {"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"t":{"0":7}}'}
+    by_partition = stream_plan(parse_options(MINIMAL | offsets)).starting
+    assert (by_partition.of([("t", 0)]), by_partition.is_timestamp) == ({("t", 0): 7}, True)
+    everywhere = stream_plan(parse_options(MINIMAL | offsets | {"startingTimestamp": "9"})).starting
+    assert everywhere.of([("t", 0), ("t", 1)]) == {("t", 0): 9, ("t", 1): 9}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "exactly one of the options subscribe, subscribePattern, assign must be given, none is given"),
+        ({"subscribe": "t", "assign": '{"t":[0]}'}, "must be given, not subscribe and assign"),
+        ({"subscribepattern": "t("}, "invalid subscribePattern 't('"),
+        ({"assign": "t"}, "invalid assign 't'"),
+        ({"assign": "[]"}, 'must be JSON such as {"topic":[0,1]}'),
+        ({"assign": '{"t":[]}'}, 'for "t": must be a list of partitions'),
+        ({"assign": '{"t":[-1]}'}, '-1 is not a partition of "t"'),
+        ({"assign": '{"t":["0"]}'}, '"0" is not a partition of "t"'),
+    ],
+)
+def test_selection_of_topics_is_refused_with_a_reason(options: dict[str, str], text: str) -> None:
+    for plan in (batch_plan, stream_plan):
+        with pytest.raises(ConfigError) as raised:
+            plan(parse_options({"bootstrap.servers": "a:1", **options}))
+        assert text in str(raised.value)
+
+
+def test_pattern_matches_whole_names_and_no_internal_topics() -> None:
+    selection = parse_options({"bootstrap.servers": "a:1", "subscribePattern": "a.*"}).topics
+    existing = {"ab": False, "a": False, "ba": False, "a__internal": True}
+    assert selection.choose_topics(existing) == ("a", "ab")
 
 
 def test_bound_reads_words_and_json() -> None:
-    assert parse_bound("startingOffsets", " Earliest ", ["t"]) == OffsetBound(default=EARLIEST)
-    bound = parse_bound("startingOffsets", '{"t":{"0":23,"1":-2},"u":{"0":-1}}', ["t", "u"])
-    assert bound.of([("t", 0), ("t", 1), ("u", 0)], "startingOffsets") == {("t", 0): 23, ("t", 1): -2, ("u", 0): -1}
+    assert parse_bound("startingOffsets", " Earliest ", TOPICS) == OffsetBound(default=EARLIEST)
+    bound = parse_bound("startingOffsets", '{"t":{"0":23,"1":-2},"u":{"0":-1}}', TOPICS)
+    assert bound.of([("t", 0), ("t", 1), ("u", 0)]) == {("t", 0): 23, ("t", 1): -2, ("u", 0): -1}
     assert bound.asks_for(LATEST)
     assert bound.asks_for(EARLIEST)
 
@@ -109,15 +179,15 @@ def test_bound_reads_words_and_json() -> None:
 )
 def test_bound_refuses_other_text(text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        parse_bound("endingOffsets", text, ["t"])
+        parse_bound("endingOffsets", text, TOPICS)
     assert reason in str(raised.value)
     assert "endingOffsets" in str(raised.value)
 
 
 def test_bound_must_name_every_partition() -> None:
-    bound = parse_bound("startingOffsets", '{"t":{"0":23,"2":1}}', ["t"])
+    bound = parse_bound("startingOffsets", '{"t":{"0":23,"2":1}}', TOPICS)
     with pytest.raises(ConfigError, match=r"it names t-0, t-2, the topics have t-0, t-1"):
-        bound.of([("t", 0), ("t", 1)], "startingOffsets")
+        bound.of([("t", 0), ("t", 1)])
 
 
 @pytest.mark.parametrize("prefix", ["", "kafka.", "KAFKA."])

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ConfigError, TidelogError
 from tidelog_foundation.records import RecordBatchBuilder
-from tidelog_spark.options import parse_options, stream_plan
-from tidelog_spark.reader import OffsetTree, TidelogStreamReader
+from tidelog_spark.offsets import OffsetRange
+from tidelog_spark.options import batch_plan, parse_options, stream_plan
+from tidelog_spark.reader import OffsetTree, TidelogReader, TidelogStreamReader
 from tidelog_spark.schema import spark_schema
 
 PARTITIONS = 2
@@ -44,7 +46,8 @@ class SparkModel:
     first_start: OffsetTree | None = None
 
     def new_reader(self) -> TidelogStreamReader:
-        raw = {"bootstrap.servers": self.cluster.bootstrap_servers, "subscribe": self.topic, **self.options}
+        raw = {"bootstrap.servers": self.cluster.bootstrap_servers, **self.options}
+        raw |= {"subscribe": self.topic} if self.topic else {}
         return TidelogStreamReader(stream_plan(parse_options(raw)), spark_schema(False))
 
     def trigger(self, append: int, crash: str) -> bool:
@@ -159,3 +162,77 @@ def test_deleted_topic_keeps_its_offsets_where_data_loss_is_allowed(fake: FakeCl
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     fake.delete_topic("gone")
     assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def append_at(cluster: FakeCluster, topic: str, *timestamps_ms: int) -> None:
+    for timestamp_ms in timestamps_ms:
+        builder = RecordBatchBuilder()
+        builder.append(None, b"v", (), timestamp_ms)
+        cluster.append(topic, 0, builder.build())
+
+
+def test_stream_starts_at_the_first_record_of_a_timestamp(fake: FakeCluster) -> None:
+    fake.create_topic("times", 1)
+    append_at(fake, "times", 100, 200, 300)
+    assert reader_of(fake, "times", startingTimestamp="150").initialOffset() == {"times": {"0": 1}}
+    by_partition = {"startingOffsetsByTimestamp": '{"times":{"0":201}}'}
+    assert reader_of(fake, "times", **by_partition).initialOffset() == {"times": {"0": 2}}
+    late = {"startingTimestamp": "301"}
+    with pytest.raises(ConfigError, match=r"times-0 has no record with a timestamp of 301 or later"):
+        reader_of(fake, "times", **late).initialOffset()
+    latest = {**late, "startingOffsetsByTimestampStrategy": "latest"}
+    assert reader_of(fake, "times", **latest).initialOffset() == {"times": {"0": 3}}
+
+
+def test_batch_ends_before_the_first_record_of_a_timestamp(fake: FakeCluster) -> None:
+    fake.create_topic("ends", 1)
+    append_at(fake, "ends", 100, 200, 300)
+    for end, count in (("200", 1), ("201", 2), ("999", 3)):
+        raw = {"bootstrap.servers": fake.bootstrap_servers, "subscribe": "ends", "endingTimestamp": end}
+        [planned] = TidelogReader(batch_plan(parse_options(raw)), spark_schema(False)).partitions()
+        assert planned.value == OffsetRange("ends", 0, 0, count)
+
+
+def test_available_now_reads_from_a_timestamp_at_once(fake: FakeCluster) -> None:
+    fake.create_topic("times-now", 1)
+    append_at(fake, "times-now", 100, 200)
+    options = {"startingTimestamp": "150", "startingOffsetsByTimestampStrategy": "latest"}
+    reader = reader_of(fake, "times-now", **options)
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {"times-now": {"0": 2}}
+
+
+def test_small_batch_waits_for_more_records_but_not_under_available_now(fake: FakeCluster) -> None:
+    fake.create_topic("small", PARTITIONS)
+    reader = reader_of(fake, "small", startingOffsets="earliest", minOffsetsPerTrigger="4", maxTriggerDelay="1h")
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    append_records(fake, "small", 3)
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    append_records(fake, "small", 1)
+    assert reader.latestOffset(start, ReadAllAvailable()) == {"small": {"0": 3, "1": 1}}
+    append_records(fake, "small", 1)
+    reader.prepareForTriggerAvailableNow()
+    end = {"small": {"0": 4, "1": 1}}
+    assert reader.latestOffset({"small": {"0": 3, "1": 1}}, ReadAllAvailable()) == end
+
+
+def test_pattern_reads_topics_that_appear_later_from_their_first_record(fake: FakeCluster) -> None:
+    fake.create_topic("seen-a", 1)
+    reader = reader_of(fake, "", subscribePattern="seen-.*", startingOffsets="latest")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start == {"seen-a": {"0": 0}}
+    fake.create_topic("seen-b", 1)
+    fake.create_topic("unseen", 1)
+    append_at(fake, "seen-b", 1, 2)
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {"seen-a": {"0": 0}, "seen-b": {"0": 2}}
+    assert [p.value for p in reader.partitions(start, end)] == [OffsetRange("seen-b", 0, 0, 2)]
+
+
+def test_assigned_partitions_are_read_alone_and_must_exist(fake: FakeCluster) -> None:
+    fake.create_topic("assigned", PARTITIONS)
+    append_records(fake, "assigned", 4)
+    reader = reader_of(fake, "", assign='{"assigned":[1]}', startingOffsets="earliest")
+    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {"assigned": {"1": 2}}
+    with pytest.raises(TidelogError, match="assigned"):
+        reader_of(fake, "", assign='{"assigned":[1,7]}').initialOffset()
