@@ -14,7 +14,6 @@ from tidelog_node.groups.shard import GroupShard
 from tidelog_node.partitions import PartitionRegistry
 
 _GROUPS: Final = "kafka.server:type=group-coordinator-metrics"
-_TRANSACTIONS: Final = "kafka.server:type=transaction-coordinator-metrics"
 _MANAGER: Final = "kafka.coordinator.group:type=GroupMetadataManager"
 _GROUPS_PER_STEP: Final = 64
 
@@ -23,7 +22,7 @@ SHARDS: Final = Metric(
     Kind.GAUGE,
     "The partitions of the internal topics that this node coordinates. Those in the state loading serve nobody.",
     labels=("coordinator", "state"),
-    kafka=(f"{_GROUPS},name=NumPartitions,state=*",),
+    kafka=(f"{_GROUPS},state=*: num-partitions",),
 )
 GROUPS: Final = Metric(
     "tidelog_groups",
@@ -33,8 +32,8 @@ GROUPS: Final = Metric(
     kafka=(
         f"{_MANAGER},name=NumGroups",
         f"{_MANAGER},name=NumGroups{{Stable|PreparingRebalance|CompletingRebalance|Empty|Dead}}",
-        f"{_GROUPS}: group-count (by protocol)",
-        f"{_GROUPS}: consumer-group-count (by state)",
+        f"{_GROUPS},protocol=*: group-count",
+        f"{_GROUPS},state=*: consumer-group-count",
     ),
 )
 COMMITTED: Final = Metric(

@@ -135,12 +135,7 @@ UNMEASURED: Final = Metric(
     Kind.GAUGE,
     f"The hosted topics beyond metrics.topics.max, which share the label {OTHER_TOPICS}.",
 )
-CLEANER_RUNS: Final = Metric(
-    "tidelog_log_cleaner_runs_total",
-    Kind.COUNTER,
-    "Compactions of a log that have ended.",
-    kafka=("kafka.log:type=LogCleaner,name=max-clean-time-secs",),
-)
+CLEANER_RUNS: Final = Metric("tidelog_log_cleaner_runs_total", Kind.COUNTER, "Compactions of a log that have ended.")
 CLEANER_FAILURES: Final = Metric(
     "tidelog_log_cleaner_failures_total",
     Kind.COUNTER,
@@ -233,12 +228,10 @@ class _Totals:
     lags: dict[int, int] = field(default_factory=dict)
     waiting: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
-    topics: set[str] = field(default_factory=set)
 
     def add(self, partition: Partition) -> None:
         """Add a partition, but not its size."""
         self.partitions += 1
-        self.topics.add(partition.topic)
         waiters = partition.waiters
         self.waiting["produce"] += len(waiters.producers)
         self.waiting["delete_records"] += len(waiters.deletions)
@@ -273,11 +266,13 @@ class PartitionMetrics:
             totals.sizes[measured.label_of(partition.topic)] += partition.log.size_in_bytes
             if number % _PARTITIONS_PER_STEP == 0:
                 yield None
-        measured.keep(totals.topics)
+        # Topics can have been created and deleted since the first step.
+        hosted = {partition.topic for partition in self._registry}
+        measured.keep(hosted)
         yield from self._states(totals)
         yield from self._traffic()
         yield LOG_SIZE.of({(topic,): size for topic, size in totals.sizes.items()})
-        yield UNMEASURED.of(len(totals.topics) - sum(1 for _ in measured))
+        yield UNMEASURED.of(len(hosted) - sum(1 for _ in measured))
         yield FLUSHES.of(measured.flushes.snapshot())
         yield CLEANER_RUNS.of(measured.cleaner_runs)
         yield CLEANER_FAILURES.of(measured.cleaner_failures)

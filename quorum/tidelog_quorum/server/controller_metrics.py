@@ -93,7 +93,7 @@ ELECTIONS: Final = Metric(
     "tidelog_leader_elections_total",
     Kind.COUNTER,
     "Elections of partition leaders by this controller.",
-    kafka=(f"{_STATS},name=LeaderElectionRateAndTimeMs",),
+    kafka=(f"{_STATS},name=LeaderElectionRateAndTimeMs (up to Kafka 3)",),
 )
 UNCLEAN: Final = Metric(
     "tidelog_unclean_leader_elections_total",

@@ -27,10 +27,7 @@ ACCEPTED: Final = Metric(
     Kind.COUNTER,
     "Connections of Kafka clients that have begun since the start, after their handshakes.",
     labels=("listener",),
-    kafka=(
-        f"{_SOCKET_SERVER}: connection-creation-total",
-        "kafka.network:type=Acceptor,name=AcceptedConnections,listener=*",
-    ),
+    kafka=(f"{_SOCKET_SERVER}: connection-creation-total",),
 )
 CLOSED: Final = Metric(
     "tidelog_kafka_connections_closed_total",

@@ -51,6 +51,26 @@ def test_produce_acks_all_is_answered_when_all_replicas_have_it(cluster_of):
     asyncio.run(run())
 
 
+def test_topic_that_is_created_during_a_scrape_keeps_its_counts(cluster_of, monkeypatch):
+    monkeypatch.setattr(metrics, "_PARTITIONS_PER_STEP", 1)
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic("t", (1,))
+            registry = cluster.nodes[1].registry
+            scrape = metrics.PartitionMetrics(registry, registry._directories).families()
+            assert next(scrape) is None
+
+            await cluster.create_topic("u", (1,), topic_id=b"u" * 16)
+            registry.get("u", 0).traffic.bytes_in += 10
+
+            families = [family for family in scrape if family is not None]
+            assert values_of_metric(families, metrics.BYTES_IN)["u",] == 10
+            assert values_of_metric(families, metrics.UNMEASURED)[()] == 0
+
+    asyncio.run(run())
+
+
 def test_produce_times_out_when_a_replica_of_the_isr_is_cut_off(cluster_of):
     async def run():
         async with cluster_of(1, 2, 3, min_isr=2) as cluster:
