@@ -214,7 +214,7 @@ class SessionService:
     async def _fail(self, first: AuthenticateRequest, host: str, failure: AuthenticationFailed) -> TidelogError:
         """Count and log a failed login, and return the client's error after the delay."""
         mechanism = first.mechanism
-        self._count_failure(mechanism, host, f"{mechanism}: {failure.reason}", is_again=bool(first.session_token))
+        self._count_failure(mechanism, host, f"{mechanism}: {failure.reason}", is_again=self._prolongs(first))
         settings = self._settings.mechanisms[mechanism].settings
         await asyncio.sleep(settings.connection_failed_authentication_delay_ms / 1000)
         return error_for(ErrorCode.SASL_AUTHENTICATION_FAILED, _public_text(mechanism, failure.public))

@@ -19,7 +19,7 @@ from tests.support.sasl_clients import StepMechanism
 from tidelog.v1 import admin_service_pb2, raft_service_pb2
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import Authenticated, SaslContext
-from tidelog_foundation.sasl.login_counts import LOGINS, SESSIONS
+from tidelog_foundation.sasl.login_counts import LOGINS, RELOGINS, SESSIONS
 from tidelog_foundation.sasl.plain import PlainLogin, PlainMechanism
 from tidelog_foundation.sasl.sessions import SessionLimits
 from tidelog_foundation.sasl.settings import listener_sasl_settings
@@ -262,6 +262,19 @@ def test_session_is_not_prolonged_for_another_principal() -> None:
             assert token
             error = await failure(authenticate(channel, b"\0bob\0b-secret", token=token))
             assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+    run(main)
+
+
+def test_failed_login_counts_as_a_further_one_only_with_the_session_of_an_earlier_one() -> None:
+    async def main() -> None:
+        async with door() as at, open_channel(at.address) as channel:
+            token = (await authenticate(channel, b"\0alice\0a-secret"))[-1].session_token
+            for named in ("", "invented", token):
+                await failure(authenticate(channel, b"\0alice\0wrong", token=named))
+            families = tuple(at.sessions.families())
+            assert values(families, LOGINS)["GRPC", "PLAIN", "failure"] == 2
+            assert values(families, RELOGINS) == {("GRPC", "PLAIN", "failure"): 1}
 
     run(main)
 
