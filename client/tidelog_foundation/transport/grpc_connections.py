@@ -93,7 +93,6 @@ class GrpcConnections:
                 text = "A call from %s at listener %s is refused: it has %d connections, its max.connections.per.ip"
                 self._log.warning(text, host, listener, limit)
                 self.refused[listener, MAX_CONNECTIONS_PER_IP] += 1
-                del self._calls[connection]
                 raise error_for(
                     ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"the address has {limit} connections (max.connections.per.ip)"
                 )
