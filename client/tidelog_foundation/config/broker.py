@@ -180,7 +180,8 @@ class DynamicBrokerConfig:
     max_connections: int = dynamic_int_setting(
         _INT32_MAX,
         "The maximum number of connections of all Kafka listeners; further ones are closed immediately. "
-        "Each gRPC listener has the limit in the node's file, for itself. If "
+        "Each gRPC listener has the limit in the node's file, for itself; with a smaller one set at run time, calls of "
+        "further connections are refused. If "
         "the inter-broker listener is one of several, connections of nodes are accepted nevertheless, in "
         "place of the connection of another listener that has been idle for longest. Of the process's file "
         "descriptors, 256, but at most an eighth, are reserved for logs.",

@@ -41,9 +41,16 @@ class ConnectionLimits:
     """The limits of single listeners by name. They apply to the protected listener too."""
 
     @property
-    def has_address_limits(self) -> bool:
-        """True if the connections of an address are limited."""
-        return self.max_connections_per_ip < UNLIMITED or bool(self.max_connections_of_ips)
+    def has_numbers(self) -> bool:
+        """True if a number of connections is limited."""
+        smallest = min(self.max_connections, self.max_connections_per_ip)
+        return smallest < UNLIMITED or bool(self.max_connections_of_ips or self.of_listeners)
+
+    def of_listener(self, listener: str, protected: str | None) -> int:
+        """Return the maximum number of connections of a listener. ``protected`` has only a limit of its own."""
+        own = self.own(listener).max_connections
+        of_all = UNLIMITED if listener == protected else self.max_connections
+        return of_all if own is None else min(of_all, own)
 
     def of_address(self, host: str) -> int:
         """Return the maximum number of connections of an address."""

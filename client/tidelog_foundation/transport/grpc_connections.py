@@ -1,8 +1,8 @@
 """Limits on the connections of a server's gRPC listeners.
 
 gRPC accepts and closes connections itself and shows none of them. It takes a number of connections and an idle time
-for each server. A service sees calls: :class:`GrpcConnections` limits the connections of an address that have calls in
-progress.
+for each server, which it keeps. A service sees calls: :class:`GrpcConnections` limits the connections of an address,
+and of a listener, that have calls in progress. Its limits can change at run time.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NoReturn
 
-from tidelog_foundation.config.connections import UNLIMITED, ConnectionLimits
+from tidelog_foundation.config.connections import ConnectionLimits
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.log_limit import LogLimit
 from tidelog_foundation.metrics import Family, Kind, Metric
@@ -22,6 +22,7 @@ from tidelog_foundation.transport.channels import server_options
 from tidelog_foundation.transport.services import Identify, RpcContext, host_of
 
 logger = logging.getLogger(__name__)
+MAX_CONNECTIONS: Final = "max.connections"
 MAX_CONNECTIONS_PER_IP: Final = "max.connections.per.ip"
 REFUSED: Final = Metric(
     "tidelog_grpc_connections_refused_total",
@@ -40,25 +41,38 @@ def limited_server_options(
     The number of connections of all listeners does not apply to the listener ``protected``, so that clients of others
     leave room for servers there.
     """
-    own = limits.own(listener).max_connections
-    of_all = UNLIMITED if listener == protected else limits.max_connections
     return server_options(
         max_request_bytes,
-        max_connections=min(of_all, UNLIMITED if own is None else own),
+        max_connections=limits.of_listener(listener, protected),
         max_idle_ms=int(limits.idle_s(listener) * 1000),
     )
 
 
 class GrpcConnections:
-    """The calls of a server's gRPC listeners by address, on its event loop."""
+    """The calls of a server's gRPC listeners by connection, on its event loop."""
 
-    def __init__(self, limits: ConnectionLimits, time: Callable[[], float], exempt: str | None = None) -> None:
-        """``time`` is the time in seconds, for the log. Calls to the listener ``exempt`` neither count nor fail."""
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        time: Callable[[], float],
+        protected: str | None = None,
+        *,
+        exempts_addresses: bool = False,
+    ) -> None:
+        """``time`` is the time in seconds, for the log.
+
+        The listener ``protected`` has only limits of its own. Limits of addresses apply to it too, unless it
+        ``exempts_addresses``: then its connections do not count.
+        """
         self._log = LogLimit(logger, time)
-        self._exempt = exempt
-        self._calls: Counter[str] = Counter()
+        self._protected = protected
+        self._exempt = protected if exempts_addresses else None
+        self._calls: Counter[tuple[str, str]] = Counter()
+        """The calls in progress by listener and connection."""
         self._per_host: Counter[str] = Counter()
-        """The connections with calls in progress."""
+        """The connections of each address with calls in progress."""
+        self._per_listener: Counter[str] = Counter()
+        """The connections of each listener with calls in progress."""
         self.refused: Counter[tuple[str, str]] = Counter()
         """The refusals by listener and limit."""
         self.change_limits(limits)
@@ -66,15 +80,14 @@ class GrpcConnections:
     def change_limits(self, limits: ConnectionLimits) -> None:
         """Apply limits to further calls."""
         self._limits = limits
+        self._is_limited = limits.has_numbers
 
     def limited(self, listener: str, identify: Identify) -> Identify:
-        """Return a function that identifies callers, and refuses those of too many connections of an address."""
-        if listener == self._exempt:
-            return identify
+        """Return a function that identifies callers, and refuses those of too many connections."""
 
         def identify_limited(rpc: RpcContext) -> Principal | Session:
             caller = identify(rpc)
-            if self._limits.has_address_limits:
+            if self._is_limited:
                 self._enter(rpc, listener)
             return caller
 
@@ -85,26 +98,43 @@ class GrpcConnections:
         yield REFUSED.of(self.refused)
 
     def _enter(self, rpc: RpcContext, listener: str) -> None:
-        connection: str = rpc.peer()
-        if not self._calls[connection]:
-            host = host_of(connection)
-            limit = self._limits.of_address(host)
-            if self._per_host[host] >= limit:
-                text = "A call from %s at listener %s is refused: it has %d connections, its max.connections.per.ip"
-                self._log.warning(text, host, listener, limit)
-                self.refused[listener, MAX_CONNECTIONS_PER_IP] += 1
-                raise error_for(
-                    ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"the address has {limit} connections (max.connections.per.ip)"
-                )
-            self._per_host[host] += 1
+        connection = listener, rpc.peer()
+        if connection not in self._calls:
+            host = host_of(rpc.peer())
+            self._check(listener, host)
+            self._per_listener[listener] += 1
+            if listener != self._exempt:
+                self._per_host[host] += 1
         self._calls[connection] += 1
         rpc.add_done_callback(lambda _: self._leave(connection))  # type: ignore[arg-type]  # the stub wants a class
 
-    def _leave(self, connection: str) -> None:
+    def _check(self, listener: str, host: str) -> None:
+        """Raise if a listener or an address has too many connections for one more."""
+        of_listener = self._limits.of_listener(listener, self._protected)
+        if self._per_listener[listener] >= of_listener:
+            self._refuse(listener, host, MAX_CONNECTIONS, f"listener {listener}", of_listener)
+        of_address = self._limits.of_address(host)
+        if listener != self._exempt and self._per_host[host] >= of_address:
+            self._refuse(listener, host, MAX_CONNECTIONS_PER_IP, "the address", of_address)
+
+    def _refuse(self, listener: str, host: str, key: str, owner: str, limit: int) -> NoReturn:
+        text = "A call from %s at listener %s is refused: %s has %d connections, its %s"
+        self._log.warning(text, host, listener, owner, limit, key)
+        self.refused[listener, key] += 1
+        raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{owner} has {limit} connections ({key})")
+
+    def _leave(self, connection: tuple[str, str]) -> None:
         self._calls[connection] -= 1
-        if not self._calls[connection]:
-            del self._calls[connection]
-            host = host_of(connection)
-            self._per_host[host] -= 1
-            if not self._per_host[host]:
-                del self._per_host[host]
+        if self._calls[connection]:
+            return
+        del self._calls[connection]
+        listener, peer = connection
+        _decrement(self._per_listener, listener)
+        if listener != self._exempt:
+            _decrement(self._per_host, host_of(peer))
+
+
+def _decrement(counts: Counter[str], name: str) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]

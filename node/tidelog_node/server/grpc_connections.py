@@ -42,10 +42,9 @@ class NodeConnections(GrpcConnections):
         self, limits: ListenerLimits, rates: ConnectionRates, quotas: ClientQuotas, protected: str | None = None
     ) -> None:
         """``rates`` counts the connections of Kafka listeners too. ``protected`` has only limits of its own."""
-        super().__init__(limits, asyncio.get_running_loop().time)
+        super().__init__(limits, asyncio.get_running_loop().time, protected)
         self._rates = rates
         self._quotas = quotas
-        self._protected = protected
         self._doors: dict[str, _Door] = {}
 
     async def admit_login(self, listener: str, host: str) -> None:

@@ -86,7 +86,7 @@ async def serve(config: QuorumConfig, properties: Mapping[str, str] = MappingPro
 
 def limited_calls(config: QuorumConfig, limits: ConnectionLimits) -> GrpcConnections:
     """Return the calls of a controller's listeners, of which clients take none from other controllers and nodes."""
-    return GrpcConnections(limits, time.monotonic, exempt=config.protected_listener)
+    return GrpcConnections(limits, time.monotonic, config.protected_listener, exempts_addresses=True)
 
 
 def controller_options(

@@ -100,6 +100,37 @@ def test_address_has_no_more_connections_with_calls_than_its_limit() -> None:
     run(main)
 
 
+def test_listener_has_no_more_connections_with_calls_than_a_limit_that_is_lowered_at_run_time() -> None:
+    async def main() -> None:
+        limited = connections(ListenerLimits(), quotas(), protected="NODES")
+
+        def call(connection: str, listener: str = "GRPC") -> Rpc:
+            rpc = Rpc(f"ipv4:10.0.0.1:{connection}")
+            limited.limited(listener, lambda _: ANONYMOUS)(cast(RpcContext, rpc))
+            return rpc
+
+        call("1").end(None)
+        limited.change_limits(ListenerLimits(max_connections=2, of_listeners={"OWN": OwnLimits(1)}))
+        first = call("1")
+        call("2")
+        with pytest.raises(TidelogError, match=r"listener GRPC has 2 connections .max\.connections.") as refused:
+            call("3")
+        assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        call("1").end(None)
+        call("1", "OWN")
+        with pytest.raises(TidelogError, match="listener OWN has 1 connections"):
+            call("2", "OWN")
+        for connection in "1234":
+            call(connection, "NODES")
+        first.end(None)
+        call("3")
+        assert limited.refused == {("GRPC", "max.connections"): 1, ("OWN", "max.connections"): 1}
+        limited.change_limits(ListenerLimits())
+        call("4")
+
+    run(main)
+
+
 def test_logins_of_an_address_over_its_quota_are_held_and_refused_and_others_are_not() -> None:
     async def main() -> None:
         limited = connections(ListenerLimits(), quotas(connection_creation_rate=10), protected="NODES")
