@@ -25,7 +25,6 @@ from tidelog_spark.bounds import FETCH_TIMEOUT_MS, cluster_client
 from tidelog_spark.offsets import OffsetRange, report_data_loss
 from tidelog_spark.options import SourceOptions
 
-_FETCH_BYTES = 4 * 1024 * 1024
 _MAX_WAIT_MS = 500
 _ISOLATION = {True: pb.ISOLATION_LEVEL_READ_COMMITTED, False: pb.ISOLATION_LEVEL_READ_UNCOMMITTED}
 
@@ -74,6 +73,7 @@ class RangeFetcher:
         self._client = client
         self._planned = planned
         self._timeout_ms = options.poll_timeout_ms
+        self._max_bytes = options.max_partition_fetch_bytes
         self._fail_on_data_loss = options.fail_on_data_loss
         self._is_read_committed = options.is_read_committed
 
@@ -138,13 +138,13 @@ class RangeFetcher:
         item = pb.FetchPartition(
             index=self._planned.partition,
             fetch_offset=offset,
-            partition_max_bytes=_FETCH_BYTES,
+            partition_max_bytes=self._max_bytes,
             current_leader_epoch=None if known is None else known.leader_epoch,
         )
         return pb.FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=1,
-            max_bytes=_FETCH_BYTES,
+            max_bytes=self._max_bytes,
             isolation_level=_ISOLATION[self._is_read_committed],
             cluster_id=self._client.metadata.cluster_id,
             topics=[pb.FetchTopic(name=self._planned.topic, partitions=[item])],

@@ -9,18 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
-from tidelog.cluster.config import ClientConfig
+from tidelog.cluster.config import MAX_INT32, ClientConfig
 from tidelog.cluster.security import SecurityConfig
-from tidelog_foundation.config import at_least, config_key, config_keys, not_empty, one_of, parse_config, setting
+from tidelog_foundation.config import (
+    at_least,
+    between,
+    config_key,
+    config_keys,
+    not_empty,
+    one_of,
+    parse_config,
+    setting,
+)
 from tidelog_foundation.config.providers import resolve_client_settings
 from tidelog_foundation.errors import ConfigError
 from tidelog_spark.offsets import EARLIEST, LATEST
 from tidelog_spark.pacing import Pacing, parse_duration
 from tidelog_spark.positions import OffsetBound, check_order, parse_bound, parse_timestamps
+from tidelog_spark.refusals import check_refused
 from tidelog_spark.selection import TopicSelection, select_topics
 
-_CLIENT_ID = "tidelog-spark"
-_REQUEST_TIMEOUT_MS = 5_000
 _KAFKA = "kafka."
 _MAX_TRIGGER_DELAY = "15m"
 _OF_STREAMS = ("max_offsets_per_trigger", "min_offsets_per_trigger", "max_trigger_delay")
@@ -148,14 +156,41 @@ class SourceOptions(ConnectionOptions):
         key="kafkaConsumer.pollTimeoutMs",
     )
 
+    client_id: str = setting(
+        "tidelog-spark", "The name of the client in the nodes' quotas.", not_empty, aliases=("kafka.client.id",)
+    )
+    request_timeout_ms: int = setting(
+        5_000, "The timeout of a request, in milliseconds.", at_least(1), aliases=("kafka.request.timeout.ms",)
+    )
+    retry_backoff_ms: int = setting(
+        100,
+        "The wait before the first retry, in milliseconds; it doubles with each further retry.",
+        at_least(1),
+        aliases=("kafka.retry.backoff.ms",),
+    )
+    retry_backoff_max_ms: int = setting(
+        1_000,
+        "The maximum wait between retries, in milliseconds.",
+        at_least(1),
+        aliases=("kafka.retry.backoff.max.ms",),
+    )
+    max_partition_fetch_bytes: int = setting(
+        4 * 1024 * 1024,
+        "The maximum size of the batches in a response, in bytes; the first batch may be larger.",
+        between(1, MAX_INT32),
+        aliases=("kafka.max.partition.fetch.bytes",),
+    )
+
     @property
     def client(self) -> ClientConfig:
         """The settings of the client that reads."""
         security = {field.name: getattr(self, field.name) for field in fields(SecurityConfig)}
         return ClientConfig(
             bootstrap_servers=tuple(part.strip() for part in self.bootstrap_servers.split(",")),
-            client_id=_CLIENT_ID,
-            request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            client_id=self.client_id,
+            request_timeout_ms=self.request_timeout_ms,
+            retry_backoff_ms=self.retry_backoff_ms,
+            retry_backoff_max_ms=self.retry_backoff_max_ms,
             **security,
         )
 
@@ -194,9 +229,10 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
     """Parse Spark's options, whose keys may be in any case.
 
     Raises:
-        ConfigError: a key is unknown (the nearest is named), missing or given twice, a value is out of its limits, or a
-            reference to a config provider has no value.
+        ConfigError: a key is refused or unknown (the nearest is named), missing or given twice, a value is out of its
+            limits, or a reference to a config provider has no value.
     """
+    check_refused(raw)
     return parse_config(SourceOptions, spelled(raw, SourceOptions))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -42,9 +43,13 @@ def spans(options: SourceOptions, start: int, end: int) -> list[tuple[int, int]]
     return [(f.offset, f.next_offset) for f in fetch_range(options, OffsetRange("t", 0, start, end))]
 
 
-def test_small_fetches_follow_each_other_without_gaps(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher, "_FETCH_BYTES", 1)
-    assert spans(options_of(fake), 5, 35) == [(5, 10), (10, 20), (20, 30), (30, 40)]
+def test_small_fetches_follow_each_other_without_gaps(fake: FakeCluster) -> None:
+    assert spans(replace(options_of(fake), max_partition_fetch_bytes=1), 5, 35) == [
+        (5, 10),
+        (10, 20),
+        (20, 30),
+        (30, 40),
+    ]
 
 
 @pytest.mark.parametrize(

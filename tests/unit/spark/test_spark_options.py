@@ -147,6 +147,39 @@ def test_selection_of_topics_is_refused_with_a_reason(options: dict[str, str], t
         assert text in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("groupIdPrefix", '"groupIdPrefix" is not supported: the source joins no consumer group'),
+        ("kafka.group.id", '"kafka.group.id" is not supported: the source joins no consumer group'),
+        ("KAFKA.AUTO.OFFSET.RESET", '"kafka.auto.offset.reset" is not supported: set "startingOffsets" instead'),
+        ("kafka.enable.auto.commit", "Spark keeps the offsets in the checkpoint"),
+        ("kafka.key.deserializer", "keys and values are bytes"),
+        ("kafka.value.deserializer", "keys and values are bytes"),
+        ("fetchOffset.numRetries", 'set "kafkaConsumer.pollTimeoutMs"'),
+        ("kafka.retry.backof.ms", 'did you mean "retry.backoff.ms"?'),
+    ],
+)
+def test_option_of_kafka_that_cannot_be_honoured_is_refused_with_a_reason(option: str, text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_options(MINIMAL | {option: "1"})
+    assert text in str(raised.value)
+
+
+def test_options_of_clients_are_passed_on() -> None:
+    given = {
+        "kafka.client.id": "reports",
+        "kafka.request.timeout.ms": "7000",
+        "KAFKA.retry.backoff.ms": "20",
+        "retry.backoff.max.ms": "300",
+    }
+    client = parse_options(MINIMAL | given).client
+    assert (client.client_id, client.request_timeout_ms) == ("reports", 7_000)
+    assert (client.retry_backoff_ms, client.retry_backoff_max_ms) == (20, 300)
+    with pytest.raises(ConfigError, match="must be from 1 to"):
+        parse_options(MINIMAL | {"kafka.max.partition.fetch.bytes": "0"})
+
+
 def test_pattern_matches_whole_names_and_no_internal_topics() -> None:
     selection = parse_options({"bootstrap.servers": "a:1", "subscribePattern": "a.*"}).topics
     existing = {"ab": False, "a": False, "ba": False, "a__internal": True}
