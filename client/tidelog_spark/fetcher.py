@@ -18,6 +18,7 @@ from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Broker, Cluste
 from tidelog.cluster.backoff import now_ms
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.records import iter_headers, without_aborted
 from tidelog_foundation.transport.loop import network_loop
 from tidelog_foundation.waiting import ReportedWait
@@ -74,6 +75,8 @@ class RangeFetcher:
         self._planned = planned
         self._timeout_ms = options.poll_timeout_ms
         self._max_bytes = options.max_partition_fetch_bytes
+        self._rack = options.client_rack
+        self._preferred: Broker | None = None
         self._fail_on_data_loss = options.fail_on_data_loss
         self._is_read_committed = options.is_read_committed
 
@@ -106,7 +109,7 @@ class RangeFetcher:
     async def _ask_leader(self, offset: int, deadline: float) -> Fetched:
         name, partition = self._planned.topic, self._planned.partition
         leader = await self._client.leader(name, partition, timeout_ms=_left_ms(deadline))
-        result = await self._fetch_from(leader, offset, deadline)
+        result = await self._fetch_closest(leader, offset, deadline)
         if result.HasField("error"):
             if result.HasField("current_leader"):
                 self._client.learn_leader(name, partition, result.current_leader)
@@ -120,20 +123,36 @@ class RangeFetcher:
         records = without_aborted(result.records, aborted) if aborted else result.records
         return Fetched(records, offset, _offset_after(result.records, offset))
 
-    async def _fetch_from(self, leader: Broker, offset: int, deadline: float) -> pb.FetchPartitionResult:
+    async def _fetch_closest(self, leader: Broker, offset: int, deadline: float) -> pb.FetchPartitionResult:
+        """Return the answer of the replica that the leader prefers for the rack, or else of the leader (KIP-392)."""
+        if self._rack and self._preferred is None:
+            result = await self._fetch_from(leader, offset, deadline, self._rack)
+            if not result.HasField("preferred_read_replica"):
+                return result
+            self._preferred = self._client.metadata.brokers.get(BrokerId(result.preferred_read_replica))
+        if self._preferred is not None:
+            with contextlib.suppress(TidelogError):
+                result = await self._fetch_from(self._preferred, offset, deadline, self._rack)
+                if result.records and not result.HasField("error"):
+                    return result
+            # It may be down or behind. The leader answers itself where it is told no rack.
+            self._preferred = None
+        return await self._fetch_from(leader, offset, deadline, "")
+
+    async def _fetch_from(self, node: Broker, offset: int, deadline: float, rack: str) -> pb.FetchPartitionResult:
         while True:
             left_ms = _left_ms(deadline)
             # Half of the time left, so that an empty answer, which has the reason, comes before the deadline.
-            request = self._request(offset, max_wait_ms=int(min(_MAX_WAIT_MS, left_ms / 2)))
+            request = self._request(offset, int(min(_MAX_WAIT_MS, left_ms / 2)), rack)
             try:
-                response = await self._client.fetch(leader.node_id, request, timeout_ms=min(left_ms, FETCH_TIMEOUT_MS))
+                response = await self._client.fetch(node.node_id, request, timeout_ms=min(left_ms, FETCH_TIMEOUT_MS))
             except TidelogError as error:
-                raise error_for(error.code, f"{self._planned} from {leader.address}: {error.message}") from error
+                raise error_for(error.code, f"{self._planned} from {node.address}: {error.message}") from error
             # Over its quotas, a client gets no results, and the node delays its next fetch.
             if response.topics:
                 return response.topics[0].partitions[0]
 
-    def _request(self, offset: int, max_wait_ms: int) -> pb.FetchRequest:
+    def _request(self, offset: int, max_wait_ms: int, rack: str) -> pb.FetchRequest:
         known = self._client.metadata.partition(self._planned.topic, self._planned.partition)
         item = pb.FetchPartition(
             index=self._planned.partition,
@@ -146,6 +165,7 @@ class RangeFetcher:
             min_bytes=1,
             max_bytes=self._max_bytes,
             isolation_level=_ISOLATION[self._is_read_committed],
+            rack_id=rack,
             cluster_id=self._client.metadata.cluster_id,
             topics=[pb.FetchTopic(name=self._planned.topic, partitions=[item])],
         )

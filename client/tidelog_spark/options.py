@@ -181,6 +181,13 @@ class SourceOptions(ConnectionOptions):
         aliases=("kafka.max.partition.fetch.bytes",),
     )
 
+    client_rack: str = setting(
+        "",
+        "The rack of the executors, comparable with the nodes' broker.rack. Tasks may read from a replica in it "
+        "instead of the leader (see the nodes' replica.selector.class).",
+        aliases=("kafka.client.rack",),
+    )
+
     @property
     def client(self) -> ClientConfig:
         """The settings of the client that reads."""

@@ -11,6 +11,7 @@ import pytest
 
 from tidelog import Producer
 from tidelog.testing import FakeCluster
+from tidelog.v1 import common_pb2 as pb_common
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
 from tidelog_foundation.records import Record, RecordBatchBuilder, iter_headers, read_records
@@ -19,6 +20,7 @@ from tidelog_spark.bounds import LogBounds
 from tidelog_spark.fetcher import fetch_range
 from tidelog_spark.offsets import OffsetRange
 from tidelog_spark.options import SourceOptions
+from tidelog_testing.embedded import NODE_ID
 
 
 @pytest.fixture
@@ -50,6 +52,25 @@ def test_small_fetches_follow_each_other_without_gaps(fake: FakeCluster) -> None
         (20, 30),
         (30, 40),
     ]
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_range_is_read_from_the_replica_that_the_leader_prefers(fake: FakeCluster, is_down: bool) -> None:
+    [batches] = [fetched.records for fetched in fetch_range(options_of(fake), OffsetRange("t", 0, 0, 50))]
+    racks: list[str] = []
+
+    def answer(request: pb.FetchRequest) -> pb.FetchResponse:
+        racks.append(request.rack_id)
+        result = pb.FetchPartitionResult(index=0, high_watermark=50, records=batches)
+        if len(racks) == 1:
+            result = pb.FetchPartitionResult(index=0, high_watermark=50, preferred_read_replica=NODE_ID)
+        elif is_down and request.rack_id:
+            result = pb.FetchPartitionResult(index=0, error=pb_common.Error(code=6, message="not a replica"))
+        return pb.FetchResponse(topics=[pb.FetchTopicResult(name="t", partitions=[result])])
+
+    fake.answer_with("Fetch", answer)
+    assert spans(replace(options_of(fake), client_rack="a"), 0, 50) == [(0, 50)]
+    assert racks == (["a", "a", ""] if is_down else ["a", "a"])
 
 
 @pytest.mark.parametrize(
