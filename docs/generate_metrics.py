@@ -82,7 +82,9 @@ def render() -> str:
     parts = [_HEAD]
     for title, subjects in (("Nodes", node.DECLARED), ("Controllers", controller.DECLARED)):
         parts.append(f"\n## {title}\n")
-        parts += [f"\n### {title}: {subject.lower()}\n\n{_table(metrics)}" for subject, metrics in subjects]
+        parts += [
+            f"\n### {title}: {subject[0].lower()}{subject[1:]}\n\n{_table(metrics)}" for subject, metrics in subjects
+        ]
     parts.append(f"\n## By Kafka's names\n\n{_names()}")
     return "".join(parts)
 
