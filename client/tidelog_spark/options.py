@@ -253,7 +253,8 @@ def spelled(raw: Mapping[str, str], cls: type[SecurityConfig]) -> dict[str, str]
     spelling |= {f"{_KAFKA}{key}": key for key in config_keys(SecurityConfig)}
     named: dict[str, str] = {}
     for key, value in resolve_client_settings(raw).items():
-        name = spelling.get(key.lower(), key).removeprefix(_KAFKA)
+        known = spelling.get(key.lower())
+        name = key if known is None else known.removeprefix(_KAFKA)
         if name in named:
             raise ConfigError(f"both {name} and {_KAFKA}{name} are given; they mean the same")
         named[name] = value

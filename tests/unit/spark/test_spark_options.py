@@ -157,7 +157,8 @@ def test_selection_of_topics_is_refused_with_a_reason(options: dict[str, str], t
         ("kafka.key.deserializer", "keys and values are bytes"),
         ("kafka.value.deserializer", "keys and values are bytes"),
         ("fetchOffset.numRetries", 'set "kafkaConsumer.pollTimeoutMs"'),
-        ("kafka.retry.backof.ms", 'did you mean "retry.backoff.ms"?'),
+        ("kafka.retry.backof.ms", 'did you mean "kafka.retry.backoff.ms"?'),
+        ("kafka.minPartitions", 'unknown configuration "kafka.minPartitions"'),
     ],
 )
 def test_option_of_kafka_that_cannot_be_honoured_is_refused_with_a_reason(option: str, text: str) -> None:
