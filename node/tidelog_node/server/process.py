@@ -191,8 +191,7 @@ class Node:
         self._decisions = None if self._authorizer is None else CountedAuthorizer(self._authorizer)
         self._cache = MetadataCache(config.inter_broker_listener.name)
         users = ScramUsers(lambda: self._cache.image.scram_credentials)
-        token_key = settings.current.delegation_token_secret_key
-        tokens = TokenAccounts(token_key, lambda: self._cache.image.delegation_tokens)
+        tokens = TokenAccounts(config.delegation_token_secret_key, lambda: self._cache.image.delegation_tokens)
         self._rates = ConnectionRates(self._quotas.now_ms, self._quotas.windows)
         self._grpc = NodeConnections(settings.listener_limits, self._rates, self._quotas, protected_listener(settings))
         self._sasl = NodeSasl(settings, Accounts(users, tokens), self._grpc.admit_login)
@@ -232,7 +231,6 @@ class Node:
             self._clock,
             self._connection.hold,
         )
-
         self.monitor.add(StateMetrics(self._lifecycle, self._cache, self._grpc, lambda: self.context).families)
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import tempfile
 import time
 import uuid
@@ -38,7 +37,7 @@ from tidelog_quorum.controller.state_machine import Controller
 from tidelog_quorum.metadata.records import MetadataRecord
 from tidelog_quorum.raft.network.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.protocol import RaftEngine
-from tidelog_quorum.raft.storage.private_folder import PRIVATE_UMASK, make_private_folder
+from tidelog_quorum.raft.storage.private_folder import make_private_folder, private_umask
 from tidelog_quorum.server.authorization import ControllerGuard, controller_guards
 from tidelog_quorum.server.bootstrap_file import read_bootstrap_records
 from tidelog_quorum.server.broker_connections import BrokerConnections
@@ -65,7 +64,11 @@ async def serve(config: QuorumConfig, properties: Mapping[str, str] = MappingPro
         ConfigError: a port is in use, or the folder cannot be written.
         TidelogError: KAFKA_STORAGE_ERROR, the disk failed or is full; or the metadata log is damaged.
     """
-    os.umask(PRIVATE_UMASK)
+    with private_umask():
+        await _serve(config, properties)
+
+
+async def _serve(config: QuorumConfig, properties: Mapping[str, str]) -> None:
     stop = asyncio.Event()
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

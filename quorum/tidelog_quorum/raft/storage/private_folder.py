@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
 FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 _OTHERS = 0o077
-PRIVATE_UMASK = _OTHERS
-"""The umask of a controller's process. RocksDB creates files at any time, with modes that only the umask determines."""
 
 
 def make_private_folder(path: Path) -> None:
@@ -33,3 +33,16 @@ def make_private_folder(path: Path) -> None:
             continue
         except OSError as error:
             logger.warning("%s contains keys of users, and others have access to it: %s", each, error.strerror)
+
+
+@contextlib.contextmanager
+def private_umask() -> Iterator[None]:
+    """Keep others out of every file that this process creates meanwhile.
+
+    RocksDB creates files at any time, with modes that only the umask determines.
+    """
+    former = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(former)
