@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tidelog_foundation.errors import ConfigError
 from tidelog_spark.offsets import EARLIEST, LATEST, Offsets, PartitionKey
-from tidelog_spark.selection import TopicSelection
+from tidelog_spark.selection import TopicSelection, parse_object
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _OFFSETS = 'earliest, latest or JSON such as {"topic":{"0":23,"1":-2}}'
@@ -95,12 +95,7 @@ def check_order(starting: OffsetBound, ending: OffsetBound) -> None:
 
 
 def _parse_json(option: str, text: str, topics: TopicSelection, example: str, minimum: int) -> Offsets:
-    try:
-        parsed = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"invalid {option} {text!r}: {error}; must be {example}") from error
-    if not isinstance(parsed, dict) or not parsed:
-        raise ConfigError(f"invalid {option} {json.dumps(parsed)}: must be {example}")
+    parsed = parse_object(option, text, example)
     specific = _parse_tree(option, parsed, minimum)
     unknown = sorted(topic for topic in parsed if not topics.has_topic(topic))
     if unknown:

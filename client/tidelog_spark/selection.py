@@ -63,6 +63,21 @@ def select_topics(subscribe: tuple[str, ...], pattern: str | None, assign: str |
     return _parse_pattern(pattern) if pattern else _parse_assign(assign or "")
 
 
+def parse_object(option: str, text: str, example: str) -> dict[str, object]:
+    """Return the JSON object that an option has, which is not empty.
+
+    Raises:
+        ConfigError: it is something else. The text names ``example``.
+    """
+    try:
+        parsed = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"invalid {option} {text!r}: {error}; must be {example}") from error
+    if not isinstance(parsed, dict) or not parsed:
+        raise ConfigError(f"invalid {option} {json.dumps(parsed)}: must be {example}")
+    return parsed
+
+
 def _parse_pattern(pattern: str) -> TopicSelection:
     text = pattern.strip()
     try:
@@ -73,12 +88,7 @@ def _parse_pattern(pattern: str) -> TopicSelection:
 
 
 def _parse_assign(text: str) -> TopicSelection:
-    try:
-        tree = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"invalid assign {text!r}: {error}; must be {_EXAMPLE}") from error
-    if not isinstance(tree, dict) or not tree:
-        raise ConfigError(f"invalid assign {text!r}: must be {_EXAMPLE}")
+    tree = parse_object("assign", text, _EXAMPLE)
     partitions = frozenset((topic, index) for topic, indexes in tree.items() for index in _indexes(topic, indexes))
     return TopicSelection("assign", tuple(sorted(tree)), assigned=partitions)
 

@@ -17,6 +17,7 @@ from tidelog_foundation.config.apache_kafka import DYNAMIC_KEYS, FIXED_KEYS, LIS
 from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS, DynamicBrokerConfig
 from tidelog_foundation.config.settings import SettingInfo, check_type, describe, parse_config, unknown_key
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
+from tidelog_foundation.security.ssl_settings import LISTENER_PREFIX, is_listener_key
 
 MAX_FOREIGN_SETTINGS = 1_000
 """The most such settings of one node, or of all nodes."""
@@ -24,7 +25,6 @@ MAX_KEY_BYTES = 255
 """The longest such key, in bytes of UTF-8."""
 UNKNOWN_TYPE = "UNKNOWN"
 _PASSWORD = "PASSWORD"
-LISTENER_PREFIX = "listener.name."
 _LISTENER_LIMITS = ("max.connections", "max.connection.creation.rate")
 _DOC = "No setting of Tidelog: it is kept and has no effect."
 _INFOS = {info.key: info for info in describe(DynamicBrokerConfig)}
@@ -37,7 +37,7 @@ def is_foreign(key: str) -> bool:
 
 def listener_limit(key: str) -> str | None:
     """Return the setting that a key with a listener's prefix sets at run time, or None."""
-    if not key.startswith(LISTENER_PREFIX):
+    if not is_listener_key(key):
         return None
     rest = key.removeprefix(LISTENER_PREFIX)
     return next((limit for limit in _LISTENER_LIMITS if rest.removesuffix(f".{limit}") not in ("", rest)), None)
@@ -96,7 +96,7 @@ def _check_limit(key: str, limit: str, value: str) -> None:
 def _refusal(key: str, node: str) -> str | None:
     if key in FIXED_KEYS:
         return "cannot change at run time"
-    if key in LISTENER_KEYS or (key.startswith(LISTENER_PREFIX) and listener_limit(key) is None):
+    if key in LISTENER_KEYS or (is_listener_key(key) and listener_limit(key) is None):
         return "cannot change at run time; a node reads changed certificates again from their files"
     if DYNAMIC_KEYS.get(key) == _PASSWORD:
         return "is a password, which the metadata log would store in plain text"

@@ -1,6 +1,6 @@
 """The declaration of metrics.
 
-Each component declares its metrics once, in its ``metrics.py``: name, kind, unit, help, labels, and Kafka's JMX name. A
+Each component declares its metrics once, beside its counts: name, kind, unit, help, labels, and Kafka's JMX name. A
 source reads their values when a monitoring system asks. Components only count, in plain integers and histograms.
 """
 

@@ -21,7 +21,7 @@ HTTPS: Final = "https"
 NONE: Final = "none"
 REQUESTED: Final = "requested"
 REQUIRED: Final = "required"
-_PREFIX: Final = "listener.name."
+LISTENER_PREFIX: Final = "listener.name."
 _STORE_TYPE: Final = "PEM or PKCS12. Kafka's default, JKS, is refused when a file is configured."
 
 
@@ -106,7 +106,7 @@ SSL_KEYS: Final = frozenset(config_keys(SslSettings))
 
 def is_listener_key(key: str) -> bool:
     """Return whether a key is the setting of one listener: ``listener.name.<name>.<key>``."""
-    return key.startswith(_PREFIX)
+    return key.startswith(LISTENER_PREFIX)
 
 
 def with_listener_settings(
@@ -136,7 +136,7 @@ def split_listener_key(key: str, listeners: Iterable[str]) -> tuple[str, str]:
     Raises:
         ConfigError: The key names none of the listeners.
     """
-    rest = key.removeprefix(_PREFIX)
+    rest = key.removeprefix(LISTENER_PREFIX)
     # A longer name first: a listener's name may contain a dot.
     for name in sorted(listeners, key=len, reverse=True):
         if rest.startswith(f"{name}."):

@@ -1,4 +1,4 @@
-"""What the partitions of a node count: traffic by topic, changes of ISRs, and flushes.
+"""Counts of a node's partitions: traffic by topic, changes of ISRs, and flushes.
 
 The number of topics with counts of their own is limited. All others share one set.
 """

@@ -9,8 +9,9 @@ from typing import Final
 from tidelog_foundation.config import between, int_setting
 from tidelog_foundation.config.connections import UNLIMITED, OwnLimits, OwnLimitsConfig
 from tidelog_foundation.config.endpoints import NamedListener
-from tidelog_foundation.config.foreign import LISTENER_PREFIX, listener_limit
+from tidelog_foundation.config.foreign import listener_limit
 from tidelog_foundation.config.settings import config_keys
+from tidelog_foundation.security.ssl_settings import LISTENER_PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
