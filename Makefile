@@ -8,16 +8,17 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := client quorum node tests benchmarks examples docs proto hatch_build.py
+SOURCES := client quorum node tests benchmarks examples docs deploy proto hatch_build.py
 # Many tests wait for processes most of the time: one worker more than there are cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 FAULTS ?= kill,stop,pause,slow,partition,delay,disk,clock
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 NATIVE := $(shell find client quorum node -name '*.px[dy]')
 
-.PHONY: help demo test quick lint format proto docs bench bench-kafka sim chaos compat secured build clean
+.PHONY: help demo test quick lint format proto docs bench bench-kafka sim chaos compat spark-cluster k8s secured build clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.demo ## Run the flights demo: a cluster, a crash, Spark, and the proof that nothing was lost
 	@$(BIN)/python -m examples.flights $(ARGS)
@@ -44,9 +45,10 @@ format: $(VENV)/.dev ## Format the code
 proto: $(VENV)/.dev ## Generate client/tidelog/v1 from proto/
 	@$(BIN)/python proto/generate.py --write
 
-docs: $(VENV)/.dev ## Generate the references of settings and metrics, and build the documentation site in build/site
+docs: $(VENV)/.dev ## Generate the references of settings and metrics and the dashboards, and build the documentation site in build/site
 	@$(BIN)/python docs/generate_configuration.py --write
 	@$(BIN)/python docs/generate_metrics.py --write
+	@$(BIN)/python deploy/monitoring/generate_dashboards.py --write
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.dev ## Run the benchmarks and print their table (ARGS="--only log", ARGS=--quick)
@@ -64,8 +66,19 @@ chaos: $(VENV)/.dev ## Put a real cluster under faults and check what its client
 		$(if $(SEED),--seed $(SEED)) --output $(or $(OUTPUT),build/chaos-$(shell date +%Y%m%d-%H%M%S)) $(ARGS)
 	@TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 tests/integration tests/chaos
 
-compat: $(VENV)/.dev ## Point Kafka's clients, its shell tools, Kafka Streams, Spark's Kafka source and kafka-python's own tests at a cluster (PEER=kafka: at Kafka's)
-	@TIDELOG_COMPAT=1 TIDELOG_COMPAT_PEER=$(or $(PEER),tidelog) $(BIN)/python -m pytest tests/compat --timeout 300 $(ARGS)
+compat: $(VENV)/.dev ## Point Kafka's clients, its shell tools, Kafka Streams, Spark's Kafka source and kafka-python's own tests at a cluster (PEER=kafka: at Kafka's); run all examples of streams
+	@TIDELOG_COMPAT=1 TIDELOG_COMPAT_PEER=$(or $(PEER),tidelog) $(BIN)/python -m pytest tests/compat tests/integration/test_stream_examples.py --timeout 300 $(ARGS)
+
+spark-cluster: $(VENV)/.dev ## Run the tests of Spark on a cluster of processes: a master, and workers with executors of 512 MB
+	@TIDELOG_SPARK_MASTER=standalone $(BIN)/python -m pytest --timeout 900 \
+		$(patsubst %,tests/integration/test_spark_%.py,batch streaming failover sink sink_crashes cluster) $(ARGS)
+
+k8s: $(VENV)/.dev ## Run Spark and Tidelog on the Kubernetes of kubectl (LOAD="kind load docker-image" brings it the images)
+	@docker build $(BUILD) --target build --tag tidelog-build:$(VERSION) .
+	@docker build $(BUILD) --tag tidelog:$(VERSION) .
+	@docker build $(BUILD) --file deploy/spark/Dockerfile --tag tidelog-spark:$(VERSION) .
+	@$(or $(LOAD),true) tidelog:$(VERSION) tidelog-spark:$(VERSION)
+	@TIDELOG_KUBERNETES=1 $(BIN)/python -m pytest --timeout 3600 tests/kubernetes $(ARGS)
 
 secured: $(VENV)/.dev ## Run the contract suite on secured clusters (SECURITY=sasl_ssl)
 	@TIDELOG_CONTRACT_SECURITY=$(or $(SECURITY),sasl_ssl) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/contract \

@@ -22,6 +22,7 @@ README = _REPOSITORY / "README.md"
 KAFKA_TRANSACTIONS = KAFKA.with_name("kafka-transactions.json")
 KAFKA_TLS = KAFKA.with_name("kafka-tls.json")
 KAFKA_ABUSE = KAFKA.with_name("kafka-abuse.json")
+KAFKA_SPARK = KAFKA.with_name("kafka-spark.json")
 AUTHORIZATION = KAFKA.with_name("authorization.json")
 _TABLES = {
     "results": LATEST,
@@ -29,6 +30,7 @@ _TABLES = {
     "results of transactions next to Kafka": KAFKA_TRANSACTIONS,
     "results over TLS next to Kafka": KAFKA_TLS,
     "results beside a greedy client": KAFKA_ABUSE,
+    "results of Spark next to Kafka": KAFKA_SPARK,
     "results of authorization": AUTHORIZATION,
 }
 _COMPARED = {

@@ -29,6 +29,25 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def tree_cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds of a process and its descendants, also of those that have ended and were waited for."""
+    children: dict[int, list[int]] = {}
+    used: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(path.name))
+        used[int(path.name)] = sum(map(int, fields[11:15]))
+    total, left = 0, [pid]
+    while left:
+        each = left.pop()
+        total += used[each]
+        left += children.get(each, [])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def run_seconds(pid: int) -> float:
     """Return the CPU seconds of all threads that live, to the nanosecond; those of :func:`cpu_seconds` are in ticks."""
     tasks = Path(f"/proc/{pid}/task").iterdir()

@@ -50,7 +50,7 @@ SECTIONS = (
         "Settings of `tidelog.admin.QuorumAdmin`.",
         "tidelog.admin.quorum:QuorumAdminConfig",
     ),
-    ("Spark source", 'Options of `spark.read.format("tidelog")`.', "tidelog_spark.options:SourceOptions"),
+    ("Spark source", 'Options of `spark.read.format("tidelog")`.', "tidelog_spark.source.options:SourceOptions"),
     ("Spark sink", 'Options of `DataFrame.write.format("tidelog")`.', "tidelog_spark.sink.options:SinkOptions"),
 )
 """Title, introduction and settings class of each section, the class as ``module:Class``."""

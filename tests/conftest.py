@@ -13,6 +13,7 @@ from forked_processes import ForkedProcesses
 from hypothesis import HealthCheck, settings
 from long_first import Needs, long_first, turned
 
+from benchmarks.process import tree_cpu_seconds
 from tidelog.testing.process import ProcessHandle, start_process
 
 # gRPC prints a line whenever a server goes away, which is what many of these tests do. Read when gRPC is imported.
@@ -69,6 +70,7 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+_IS_CAMPAIGN = "TIDELOG_CHAOS_ROUNDS" in os.environ
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
@@ -89,6 +91,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
     """Give the tests that take long to several workers first; one worker alone keeps the order of the files."""
     if _WORKERS > 1:
         items.sort(key=lambda item: item.path)
+    for item in items:
+        if not _IS_CAMPAIGN and item.get_closest_marker("chaos") is not None and _needs(item).spark:
+            item.add_marker(pytest.mark.skip("make chaos runs it: it needs Spark, which is dear"))
     yield
     if _WORKERS > 1:
         items[:] = long_first(items, _needs, _WORKERS)
@@ -101,16 +106,26 @@ def _needs(item: pytest.Item) -> Needs:
 
 
 _durations = Durations()
+_processor_s = 0.0
+
+
+def _processor_seconds() -> float:
+    """Return what this worker and its processes have used since the last call."""
+    global _processor_s
+    has_proc = sys.platform == "linux"
+    before, _processor_s = _processor_s, tree_cpu_seconds(os.getpid()) if has_proc else sum(os.times()[:4])
+    return max(_processor_s - before, 0.0)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--durations-by-file", action="store_true", help="show the sum of the durations of each file")
+    parser.addoption("--durations-by-file", action="store_true", help="show each file's time and processor time")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect the durations where all reports arrive: not in a worker."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        _durations.add(report.nodeid, report.when, report.duration, report.keywords)
+        used_s = getattr(report, "processor_s", 0.0)
+        _durations.add(report.nodeid, report.when, report.duration, report.keywords, used_s)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -130,6 +145,8 @@ def pytest_runtest_makereport(
     from tidelog.testing import LocalCluster
 
     report = yield
+    if item.config.getoption("durations_by_file"):
+        report.processor_s = _processor_seconds()
     if report.failed and call.when == "call":
         for cluster in [v for v in getattr(item, "funcargs", {}).values() if isinstance(v, LocalCluster)]:
             for process in (*cluster.controllers.values(), *cluster.nodes.values()):

@@ -107,6 +107,10 @@ class Topics:
 
         wait_for(is_created, f"{topic} is created")
 
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        self._admin.delete_topics([topic])[topic].result()
+
     def wait_whole(self, topic: str) -> None:
         """Wait until every partition has a leader and all replicas are in sync."""
         wait_for(lambda: all(self._is_whole(p) for p in self._partitions(topic) or [None]), f"{topic} is whole")

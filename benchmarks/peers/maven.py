@@ -1,4 +1,6 @@
-"""The location of Apache Kafka's jars: the installation in ``KAFKA_HOME``, or jars that Maven fetches once."""
+"""The location of the jars of Apache Kafka, an installation in ``KAFKA_HOME`` or fetched once by Maven, and of Spark's
+Kafka source.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,14 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 _HERE = Path(__file__).parent
 _POM = _HERE / "pom.xml"
-_BUILD = _HERE.parent.parent / "build" / "peers"
+_REPOSITORY = _HERE.parent.parent
+_BUILD = _REPOSITORY / "build" / "peers"
+_SPARK_POM = _REPOSITORY / "tests" / "compat" / "java" / "spark" / "pom.xml"
 _SERVER_JAR = re.compile(r"kafka_2\.13-(\d+\.\d+\.\d+)\.jar")
 
 
@@ -33,8 +38,27 @@ def find_installation() -> Installation:
     home = os.environ.get("KAFKA_HOME")
     libs = Path(home) / "libs" if home else _BUILD / f"kafka-{pom_version(_POM.read_text())}" / "libs"
     if not home and not libs.exists():
-        _fetch(libs)
+        _fetch(_POM, libs)
     return Installation(version_of([path.name for path in libs.glob("*.jar")], libs), libs)
+
+
+def fetch_spark_jars() -> list[Path]:
+    """Return the jars of Spark's Kafka source, which Maven fetches if they are missing.
+
+    Their version is that of PySpark, or the one in the pom if that one has not been published.
+
+    Raises:
+        FileNotFoundError: Maven is not installed.
+        subprocess.CalledProcessError: Maven failed.
+    """
+    installed = version("pyspark")
+    libs, other = _BUILD / f"spark-{installed}", _BUILD / "spark-of-the-pom"
+    if not libs.exists() and not other.exists():
+        try:
+            _fetch(_SPARK_POM, libs, f"-Dspark.version={installed}")
+        except subprocess.CalledProcessError:
+            _fetch(_SPARK_POM, other)
+    return sorted((libs if libs.exists() else other).glob("*.jar"))
 
 
 def pom_version(pom: str) -> str:
@@ -56,11 +80,11 @@ def version_of(names: list[str], libs: Path) -> str:
     return versions[0]
 
 
-def _fetch(libs: Path) -> None:
+def _fetch(pom: Path, libs: Path, *properties: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise FileNotFoundError("there is no mvn on the PATH; set KAFKA_HOME to an installation of Apache Kafka 4")
-    partial = libs.with_suffix(".partial")
-    options = [f"-DoutputDirectory={partial}", "-DincludeScope=runtime"]
-    subprocess.run([maven, "-B", "-q", "-f", _POM, "dependency:copy-dependencies", *options], check=True)
+    partial = libs.with_name(f"{libs.name}.partial")
+    options = [f"-DoutputDirectory={partial}", "-DincludeScope=runtime", *properties]
+    subprocess.run([maven, "-B", "-q", "-f", pom, "dependency:copy-dependencies", *options], check=True)
     partial.rename(libs)

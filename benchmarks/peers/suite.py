@@ -28,6 +28,14 @@ _TIDELOG, _KAFKA = "tidelog", "kafka"
 
 Part = Callable[[Clusters], list[Result]]
 
+
+def _spark(clusters: Clusters) -> list[Result]:
+    # The import is local: the other parts, and the page of results, would load PySpark.
+    from benchmarks.peers.spark import spark
+
+    return spark(clusters)
+
+
 _STOPPED_PARTS: dict[str, Part] = {"cold-start": work.cold_starts}
 _WHOLE_PARTS: dict[str, Part] = {
     "idle": work.idle,
@@ -40,7 +48,7 @@ _WHOLE_PARTS: dict[str, Part] = {
     "memory": partial(work.memory, when="after the load"),
     "failover": work.failover,
 }
-_SMALL_PARTS: dict[str, Part] = {"produce-one": partial(work.produce, at_least=0.6), "abuse": abuse}
+_SMALL_PARTS: dict[str, Part] = {"produce-one": partial(work.produce, at_least=0.6), "abuse": abuse, "spark": _spark}
 _FRESH_PARTS: dict[str, Part] = {"open-transactions": open_transactions}
 """The parts that need clusters which have done nothing else."""
 _TLS, _LOGINS = "tls", "logins"

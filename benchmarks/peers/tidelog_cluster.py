@@ -41,6 +41,11 @@ class TidelogCluster(Peer):
     def bootstrap_servers(self) -> str:
         return self._started.kafka_bootstrap_servers
 
+    @property
+    def native_servers(self) -> str:
+        """The addresses of the nodes for Tidelog's own clients."""
+        return self._started.bootstrap_servers
+
     def pids(self) -> Mapping[str, int]:
         return {handle.name: handle.pid for handle in self._handles() if handle.is_running}
 

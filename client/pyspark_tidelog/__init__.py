@@ -3,9 +3,9 @@
 __all__: list[str] = []
 
 try:
-    from tidelog_spark.source import TidelogDataSource as DefaultSource
+    from tidelog_spark.data_source import TidelogDataSource as DefaultSource
 except ImportError:
-    # Spark gives up all discovery when one such module fails to import, and pyarrow may be missing.
+    # Spark gives up all discovery when one such module fails to import.
     pass
 else:
     __all__ += ["DefaultSource"]

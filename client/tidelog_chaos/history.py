@@ -16,8 +16,9 @@ unique. A send completes with ``[offset, value]``; the offset is null if unknown
 ``error`` and ``rebalance_log`` (``[{"keys": [...]}]``: the keys newly assigned during a poll), are kept.
 
 Notes of the process ``group`` describe a consumer group beside its members' operations, those of the process
-``transactions`` transactional producers; :mod:`tidelog_chaos.checker.group_notes` and
-:mod:`tidelog_chaos.checker.transaction_notes` define their forms.
+``transactions`` transactional producers, those of the process ``spark`` a query that copies;
+:mod:`tidelog_chaos.checker.group_notes`, :mod:`tidelog_chaos.checker.transaction_notes` and
+:mod:`tidelog_chaos.checker.copy_notes` define their forms.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ GROUP: Final = "group"
 """The process of the notes about a consumer group, in addition to its members' operations; they are ``info`` too."""
 TRANSACTIONS: Final = "transactions"
 """The process of the notes about Kafka's transactions; they are ``info`` too."""
-NOTES: Final = frozenset({NEMESIS, GROUP, TRANSACTIONS})
+SPARK: Final = "spark"
+"""The process of the notes about a query that copies; they are ``info`` too."""
+NOTES: Final = frozenset({NEMESIS, GROUP, TRANSACTIONS, SPARK})
 """Processes that are not clients: their lines are notes."""
 TRANSACTION_FUNCTIONS: Final = frozenset({"send", "poll", "txn"})
 """The values of ``f`` whose value is a list of micro-operations."""

@@ -42,6 +42,7 @@ from tidelog_chaos.watch import Watch
 from tidelog_chaos.workload import (
     Library,
     QueueWorkload,
+    SparkWorkload,
     SubscribeWorkload,
     TransactionsWorkload,
     Workload,
@@ -55,15 +56,14 @@ HISTORY, RUN, REPLICAS, METRICS = "history.jsonl", "run.json", "replicas.json", 
 LOGS = "logs"
 """The folder with the output of the processes."""
 
-_WORKLOADS: Mapping[str, type[QueueWorkload | SubscribeWorkload | TransactionsWorkload]] = {
+_WORKLOADS: Mapping[str, Callable[..., Workload]] = {
     "queue": QueueWorkload,
     "subscribe": SubscribeWorkload,
     "transactions": TransactionsWorkload,
+    "spark": SparkWorkload,
 }
 _START_S = 60.0
 _RECOVERY_S = 120.0
-_ENDS_S = 180.0
-"""The limit of everything between the faults and the final reads; each wait in between has one of its own."""
 _HEALS_S = 180.0
 """The limits of the nemesis: ending its thread, the active faults and the moves."""
 _CLOSES_S = 120.0
@@ -159,11 +159,12 @@ class _Run:
                 history,
                 meter,
                 self._settings.seed,
+                self._settings.data_dir / self._settings.workload,
             )
             factor = self._settings.queue.replication_factor
             nodes = stack.enter_context(contextlib.closing(AskedNodes(servers)))
-            watch = Watch(admin, nodes, lambda: workload.keys.written, lambda: workload.topics, factor)
-            moves = Moves(admin, lambda: workload.keys.written, factor)
+            watch = Watch(admin, nodes, lambda: workload.targets, lambda: workload.topics, factor)
+            moves = Moves(admin, lambda: workload.targets, factor)
             nemesis = Nemesis(self._driver, self._plan, watch, moves, self._noted(history))
             recorder = Recorder(
                 self._settings.output / METRICS,
@@ -194,11 +195,11 @@ class _Run:
             phase("faults", "faults" if self._plan else "no faults", self._settings.duration_s + _HEALS_S)
             self._let_it_rage(workload, nemesis, recorder)
             phase("recovery", "waiting for the cluster to be whole", _RECOVERY_S)
-            deadline = Deadline(_ENDS_S)
+            deadline = Deadline(workload.ends_s)
             self._wait_recovered(watch)
             self._outcome.problems += self._driver.faults_of_credentials(self._library)
             time.sleep(_CALM_S)
-            phase("last-writes", "waiting for the last writes", _ENDS_S)
+            phase("last-writes", "waiting for the last writes", workload.ends_s)
             self._outcome.problems += workload.stop_writing(deadline)
             phase("final-reads", "reading everything", None)
             self._read_everything(workload)

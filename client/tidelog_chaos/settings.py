@@ -15,7 +15,7 @@ from tidelog_foundation.config.settings import HIDDEN
 from tidelog_foundation.errors import ConfigError
 
 DRIVERS = ("local", "netns", "kubernetes", "none")
-WORKLOADS = ("queue", "subscribe", "transactions")
+WORKLOADS = ("queue", "subscribe", "transactions", "spark")
 _SECRET = re.compile(r"password|secret|jaas|key\.pem$|keystore\.key$")
 """The keys of settings of clients and servers whose values are secret."""
 OWN_CLUSTER = ("local", "netns")
@@ -32,7 +32,7 @@ _TRANSACTION_SERVERS = {
     "transaction.state.log.num.partitions": 5,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
 }
-"""The settings of a run's own cluster for the workload transactions: abandoned ones end sooner."""
+"""The settings of a run's own cluster for workloads with transactions: abandoned ones end sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ def _servers(settings: RunSettings) -> Mapping[str, object]:
     """Return the settings of the servers of a run's own cluster."""
     if settings.workload == "queue":
         return settings.servers
-    of_transactions = _TRANSACTION_SERVERS if settings.workload == "transactions" else {}
+    of_transactions = _TRANSACTION_SERVERS if settings.workload in ("transactions", "spark") else {}
     # Commits are as safe as records: two replicas have them.
     return {**_GROUP_SERVERS, **of_transactions, "min.insync.replicas": min(2, settings.nodes), **settings.servers}
 
@@ -158,6 +158,8 @@ def _check(settings: RunSettings) -> None:
             raise ConfigError(f"the driver {settings.driver} cannot change the settings of the servers")
         if settings.secure:
             raise ConfigError(f"the driver {settings.driver} starts no cluster that could be secured: no --secure")
+    if settings.workload == "spark" and "credentials" in settings.fault_names:
+        raise ConfigError("the workload spark cannot tell its query of a new password: no fault credentials")
     library = load_library(settings.client)
     _check_kafka_servers(settings, is_kafkas=library.is_kafkas)
     check_clients(settings.queue, library, settings.workload)

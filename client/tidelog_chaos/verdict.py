@@ -43,6 +43,11 @@ DESCRIPTIONS: Mapping[str, str] = {
     "output-ahead": "a record has its output, and the group has not passed it",
     "unstable-offset": "the group was at an offset that no committed transaction has set",
     "hanging-transaction": "the last stable offset of a partition did not move on in time",
+    "copy-missing": "a committed value of an input has no copy",
+    "copy-of-aborted": "a value was copied whose send was aborted",
+    "copy-invented": "a copy was polled of a value that the input does not have",
+    "copy-disordered": "two copies are in another order than their originals",
+    "copy-behind": "the query had not copied everything in time",
     "divergent-replicas": "replicas differ below the high watermark",
 }
 """Every name that a verdict may have, with its meaning, in the order of display."""

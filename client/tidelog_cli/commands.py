@@ -32,9 +32,11 @@ class _Home:
 _HOMES = {
     "produce": _Home("tidelog_cli.records.produce", _RECORDS, "produce"),
     "consume": _Home("tidelog_cli.records.consume", _RECORDS, "consume"),
+    "sql": _Home("tidelog_cli.sql.sql", _RECORDS, "sql"),
     "topic": _Home("tidelog_cli.topics.topic", _TOPICS),
     "group": _Home("tidelog_cli.groups.group", _TOPICS),
     "transaction": _Home("tidelog_cli.transactions.transaction", _TOPICS),
+    "spark-sink": _Home("tidelog_cli.spark.spark_sink", _TOPICS),
     "acl": _Home("tidelog_cli.acls.acl", _TOPICS),
     "user": _Home("tidelog_cli.users.user", _TOPICS),
     "token": _Home("tidelog_cli.tokens.token", _TOPICS),

@@ -36,6 +36,7 @@ _SOURCES = {
     ConfigSource.STATIC_BROKER_CONFIG: "file",
     ConfigSource.DEFAULT_CONFIG: "default",
     ConfigSource.GROUP_CONFIG: "group",
+    ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG: "node",
     ConfigSource.UNKNOWN_CONFIG: None,
 }
 
@@ -61,6 +62,8 @@ class _Target:
         """The resource in words, for messages."""
         if self.resource.restype is ResourceType.GROUP:
             return f"group {self.resource.name}"
+        if self.resource.restype is ResourceType.BROKER_LOGGER:
+            return f"the loggers of node {self.resource.name}"
         if self.is_topic:
             return f"topic {self.resource.name}"
         return f"node {self.resource.name}" if self.resource.name else "all nodes"
@@ -89,16 +92,26 @@ class Targets:
         list[str] | None,
         typer.Option("--group", "-g", metavar="GROUP", help="A group to change or show. May be repeated."),
     ] = None
+    loggers: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--loggers",
+            metavar="ID",
+            help="The loggers of a node, whose values are FATAL, ERROR, WARN, INFO, DEBUG or TRACE until it ends. "
+            "May be repeated.",
+        ),
+    ] = None
 
     def resolve(self) -> list[_Target]:
         """Return the resources, each once. Raise UsageError if none is named."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in self.topics or ()]
         resources += [ConfigResource(ResourceType.BROKER, str(node)) for node in self.nodes or ()]
         resources += [ConfigResource(ResourceType.GROUP, group) for group in self.groups or ()]
+        resources += [ConfigResource(ResourceType.BROKER_LOGGER, str(node)) for node in self.loggers or ()]
         if self.all_nodes:
             resources.append(ConfigResource(ResourceType.BROKER, ""))
         if not resources:
-            raise printing.UsageError("Pass at least one of --topic, --node, --all-nodes and --group.")
+            raise printing.UsageError("Pass at least one of --topic, --node, --all-nodes, --group and --loggers.")
         return [_Target(resource) for resource in dict.fromkeys(resources)]
 
 
@@ -121,6 +134,7 @@ def describe(
     Examples:
       tidelog config describe --topic flights --all
       tidelog config describe --node 1 --key log.retention.ms
+      tidelog config describe --loggers 1
     """
     targets = wanted.resolve()
     with session.admin() as admin:
@@ -154,7 +168,10 @@ def set_configs(
 
     Nodes keep a setting that they do not have, as Kafka's brokers do: it has no effect, and the command asks first.
 
-    Example: tidelog config set retention.ms=604800000 --topic flights --topic orders
+    \b
+    Examples:
+      tidelog config set retention.ms=604800000 --topic flights --topic orders
+      tidelog config set tidelog_node.partitions=DEBUG --loggers 1
     """
     entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SET)
     targets = wanted.resolve()
@@ -222,7 +239,8 @@ def subtract(
 
 def _known_keys_without(key: str, targets: Iterable[_Target]) -> Iterable[str]:
     """Return the known keys of a target that does not have ``key``; empty if all have it."""
-    return next((known for known in (_KEYS[t.resource.restype] for t in targets) if key not in known), ())
+    known_keys = (_KEYS[t.resource.restype] for t in targets if t.resource.restype in _KEYS)
+    return next((known for known in known_keys if key not in known), ())
 
 
 def _sentence(text: str) -> str:

@@ -1,9 +1,4 @@
-"""The Spark data source ``format("tidelog")``, and sessions that know it.
+"""The Spark data source ``format("tidelog")``, whose public name is `tidelog.spark`.
 
-Needs ``pip install tidelog[spark]``.
+The package itself imports nothing: the operator's view of the sinks' journal works without Spark.
 """
-
-from tidelog_spark.local_session import register, session
-from tidelog_spark.source import TidelogDataSource
-
-__all__ = ["TidelogDataSource", "register", "session"]

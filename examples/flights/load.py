@@ -35,9 +35,8 @@ class Timeline:
     whole_s: float = 0.0
 
 
-def produce_all(cluster: LocalCluster, topic: str, watch: TopicWatch, progress: Progress) -> tuple[Ledger, Timeline]:
-    """Produce all rows through the crash. Return once every row is reported and every ISR is complete."""
-    ledger = Ledger(dataset.ROWS)
+def produce_all(cluster: LocalCluster, topic: str, ledger: Ledger, watch: TopicWatch, progress: Progress) -> Timeline:
+    """Produce all rows through the crash. Return once the ledger has every row and every ISR is complete."""
     timeline = Timeline(time.monotonic())
     task = progress.add_task("producing", total=dataset.ROWS)
     with Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"}) as producer:
@@ -51,7 +50,7 @@ def produce_all(cluster: LocalCluster, topic: str, watch: TopicWatch, progress: 
         timeline.last_ack_s = time.monotonic()
     _restart(cluster, timeline, progress)
     _wait_until_whole(cluster, watch, timeline)
-    return ledger, timeline
+    return timeline
 
 
 @contextmanager

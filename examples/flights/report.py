@@ -13,6 +13,7 @@ from examples.flights.audit import Audit
 from examples.flights.dataset import Figures
 from examples.flights.ledger import Ledger
 from examples.flights.load import Timeline
+from examples.flights.stream import Tally
 from examples.flights.watch import TopicWatch
 
 _BIN_S = 0.2
@@ -35,7 +36,13 @@ def print_figures(console: Console, figures: Figures, carriers: int = 4) -> None
 
 
 def print_summary(
-    console: Console, ledger: Ledger, timeline: Timeline, watch: TopicWatch, audit: Audit, session_timeout_ms: int
+    console: Console,
+    ledger: Ledger,
+    timeline: Timeline,
+    watch: TopicWatch,
+    tally: Tally,
+    audit: Audit,
+    session_timeout_ms: int,
 ) -> None:
     """Print the results: speed, latency, the failover, and that each record is stored once."""
     seconds = timeline.last_ack_s - timeline.started_s
@@ -59,6 +66,8 @@ def print_summary(
         table.add_row(f"partition {partition} not writable", shown)
     table.add_row("every ISR whole again", f"{timeline.whole_s - timeline.restarted_s:.1f} s after the start")
     table.add_row("leader changes / ISR changes", f"{watch.leader_changes} / {watch.isr_changes}")
+    table.add_row("micro-batches read meanwhile", f"{len(tally.batches):,}")
+    table.add_row("most rows behind the producer", f"{max((b.behind for b in tally.batches), default=0):,}")
     table.add_row("records stored", f"{audit.stored:,}")
     table.add_row("stored more than once", f"{audit.duplicates:,}")
     table.add_row("lost", f"{audit.lost:,}")

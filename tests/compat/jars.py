@@ -63,12 +63,23 @@ def streams_class_path() -> str:
 @cache
 def spark_jars() -> list[Path]:
     """Return the jars of Spark's Kafka source, in the version of PySpark or else of the pom. Raises Unavailable."""
-    pom = _HERE / "java" / "spark" / "pom.xml"
+    return _spark_jars(_HERE / "java" / "spark" / "pom.xml", "spark")
+
+
+@cache
+def spark_format_jar(package: str) -> Path:
+    """Return a package such as spark-avro, in the version of PySpark or else of the pom. Raises Unavailable."""
+    pom = _HERE / "java" / "spark-formats" / "pom.xml"
+    [jar] = _spark_jars(pom, package, f"-Dpackage={package}_2.13")
+    return jar
+
+
+def _spark_jars(pom: Path, name: str, *options: str) -> list[Path]:
     installed = version("pyspark")
     try:
-        libs = resolve(pom, BUILD / f"spark-{installed}", f"-Dspark.version={installed}")
+        libs = resolve(pom, BUILD / f"{name}-{installed}", f"-Dspark.version={installed}", *options)
     except Unavailable:
-        libs = resolve(pom, BUILD / "spark-of-the-pom")
+        libs = resolve(pom, BUILD / f"{name}-of-the-pom", *options)
     return [*libs.glob("*.jar")]
 
 

@@ -166,6 +166,17 @@ def test_kafka_configs_alters_topics_and_brokers(shell: Shell, topic: str) -> No
     assert "node.id=1" in shell(*of_broker, "--describe", "--all")
 
 
+def test_kafka_configs_alters_levels_of_loggers(shell: Shell) -> None:
+    of_loggers = ("kafka-configs", "--entity-type", "broker-loggers", "--entity-name", "1")
+    levels = re.findall(r"^ *(\S+)=(\w+) sensitive=false", shell(*of_loggers, "--describe"), re.MULTILINE)
+    assert ("root", "INFO") in levels
+    name = next(name for name, level in levels if level == "INFO" and name != "root")
+    shell(*of_loggers, "--alter", "--add-config", f"{name}=DEBUG")
+    assert f"{name}=DEBUG" in shell(*of_loggers, "--describe")
+    shell(*of_loggers, "--alter", "--delete-config", name)
+    assert f"{name}=INFO" in shell(*of_loggers, "--describe")
+
+
 def test_kafka_configs_alters_groups_and_keeps_settings_that_brokers_do_not_have(shell: Shell, name: str) -> None:
     of_group = ("kafka-configs", "--entity-type", "groups", "--entity-name", name)
     shell(*of_group, "--alter", "--add-config", "consumer.session.timeout.ms=50000")

@@ -261,3 +261,27 @@ def test_init_producer_id_gives_each_an_id_of_its_own(cluster: Deployment) -> No
     found = run_sync(ids(), 30)
     assert len(set(found)) == 3
     assert {epoch for _, epoch in found} == {0}
+
+
+def test_levels_of_a_nodes_loggers_are_described_and_changed_on_that_node(cluster: Deployment) -> None:
+    name = "tidelog_node.handlers"
+    node = min(cluster.admin.list_topics(timeout=30).brokers)
+    of_loggers = ConfigResource(ConfigResource.Type.BROKER_LOGGER, str(node))
+
+    def level() -> Any:
+        described = cluster.admin.describe_configs([of_loggers])[of_loggers].result(30)
+        assert described[name].source is ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+        return described[name].value
+
+    def change(*changes: ConfigEntry) -> None:
+        wanted = ConfigResource(ConfigResource.Type.BROKER_LOGGER, str(node), incremental_configs=changes)
+        cluster.admin.incremental_alter_configs([wanted])[wanted].result(30)
+
+    before = level()
+    change(entry(name, "ERROR"))
+    assert level() == "ERROR"
+    change(entry(name, kind=AlterConfigOpType.DELETE))
+    assert level() == before
+    with pytest.raises(KafkaException) as refused:
+        change(entry("no.such.logger", "DEBUG"))
+    assert refused.value.args[0].code() == ErrorCode.INVALID_CONFIG.code

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from closed_clients import close_clients  # noqa: F401  # a fixture of all tests here
-from quick_jvm import QUICK_JVM
 from small_disk import SmallDisk, why_not
 
 from tidelog.testing import LocalCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from spark_cluster import Spark
 _serial = itertools.count()
 
 
@@ -74,10 +74,20 @@ def start_on_disk(disk: SmallDisk, tmp_path: Path) -> Iterator[Callable[..., Loc
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark_under_test() -> Iterator[Spark]:
+    """The Spark of the tests: local, or a cluster of processes with TIDELOG_SPARK_MASTER=standalone."""
+    import spark_cluster
+
+    with spark_cluster.spark_under_test() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def spark(spark_under_test: Spark) -> Iterator[SparkSession]:
     """One Spark session for all tests of a worker: its JVM and the first query take half a minute."""
     import tidelog.spark
 
-    session = tidelog.spark.session("tests", config=QUICK_JVM | {"spark.sql.streaming.numRecentProgressUpdates": "50"})
+    settings = {**spark_under_test.settings, "spark.sql.streaming.numRecentProgressUpdates": "50"}
+    session = tidelog.spark.session("tests", spark_under_test.master, settings)
     yield session
     session.stop()

@@ -44,7 +44,7 @@ def run(
     kafka = {"bootstrap.servers": cluster.kafka_bootstrap_servers}
     with HistoryWriter(path) as history, AdminClient(servers) as admin:
         library = load_library("confluent-kafka")
-        workload = kind(settings, library, kafka, servers, admin, prefix, history, meter, seed=4)
+        workload = kind(settings, library, kafka, servers, admin, prefix, history, meter, 4, path.parent)
         workload.start()
         wait_for(lambda: f"{prefix}-2-0" in workload.keys.written, "the second topics to be written to", 15)
         wait_for(lambda: is_enough(_whole_lines(path)), "the history to have what the test needs", 30)

@@ -191,12 +191,20 @@ def test_node_keeps_to_its_budget_when_many_producers_send_all_they_have(cluster
     assert cluster.failures == []
 
 
-@has_proc
-def test_node_keeps_to_its_budgets_under_a_burst_stopped_readers_and_idle_connections(cluster: LocalCluster) -> None:
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Let this process open as many files as the test needs, and no later test."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 2 * IDLE:
         pytest.skip(f"needs {2 * IDLE} files, the hard limit is {hard}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * IDLE), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@has_proc
+@pytest.mark.usefixtures("many_files")
+def test_node_keeps_to_its_budgets_under_a_burst_stopped_readers_and_idle_connections(cluster: LocalCluster) -> None:
     watch = Watch(cluster.nodes[1].pid)
     with watch.running():
         count = burst(cluster, BURST_MIB)

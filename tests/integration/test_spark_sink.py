@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import killing_sink
@@ -12,7 +13,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog import AdminClient
+from tidelog import AdminClient, NewTopic
 from tidelog.admin import TransactionState
 from tidelog.testing import FakeCluster
 from tidelog_foundation.records import Record, RecordBatchBuilder
@@ -86,18 +87,100 @@ def test_batch_write_that_fails_is_invisible_only_exactly_once(
 @pytest.mark.parametrize(
     ("column", "mode", "options", "text"),
     [
-        ("id", "append", {"topic": "t"}, "unknown column id: the tidelog sink takes key, value, topic"),
-        ("string(id) AS value", "overwrite", {"topic": "t"}, "the tidelog sink only appends: use the mode append"),
-        ("string(id) AS value", "append", {"topics": "t"}, 'unknown configuration "topics"'),
+        pytest.param("id", "append", {}, "unknown column id: the tidelog sink takes key", marks=pytest.mark.chaos),
+        pytest.param("string(id) AS value", "overwrite", {}, "the tidelog sink only appends", marks=pytest.mark.chaos),
+        ("string(id) AS value", "append", {"topic": "none"}, 'there is no topic "none"'),
     ],
 )
 def test_write_that_is_not_valid_fails_before_any_row(
     spark: SparkSession, fake: FakeCluster, column: str, mode: str, options: dict[str, str], text: str
 ) -> None:
     with pytest.raises(PySparkException) as raised:
-        save(spark.range(3).selectExpr(column), fake, mode, **options)
+        save(spark.range(3).selectExpr(column), fake, mode, **{"topic": "t", **options})
     assert text in str(raised.value)
     assert records(fake, "t", read_committed=False) == []
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        (["'x' AS value", "9 AS partition"], 'topic "t" has no partition 9, it has 2'),
+        (["repeat('x', 2000000) AS value"], "which exceeds message.max.bytes=1000000"),
+        (["'x' AS value", "timestamp'1960-01-01 00:00:00' AS timestamp"], "timestamp -315619200000"),
+    ],
+)
+def test_row_that_cannot_be_written_is_named_and_nothing_of_the_batch_is_visible(
+    spark: SparkSession, fake: FakeCluster, columns: list[str], text: str
+) -> None:
+    good = spark.range(5).selectExpr("string(id) AS value")
+    both = good.unionByName(spark.range(1).selectExpr(*columns), allowMissingColumns=True)
+    with pytest.raises(PySparkException) as raised:
+        save(both, fake, topic="t")
+    assert text in str(raised.value)
+    assert records(fake, "t") == []
+    assert open_transactions(fake) == []
+
+
+def test_stream_fails_before_any_row_where_two_phase_commits_are_not_permitted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with FakeCluster(node_config={"transaction.two.phase.commit.enable": "false"}) as cluster:
+        cluster.create_topic("t", partitions=2)
+        rows = spark.readStream.format("rate").load().selectExpr("string(value) AS value")
+        writer = rows.writeStream.format("tidelog").option("bootstrap.servers", cluster.bootstrap_servers)
+        query = writer.option("topic", "t").option("checkpointLocation", str(tmp_path)).start()
+        with pytest.raises(StreamingQueryException) as raised:
+            query.awaitTermination(DEADLINE_S)
+        text = (
+            'the option sink.semantics is "exactly-once", which needs transaction.two.phase.commit.enable=true on all'
+        )
+        assert text in str(raised.value)
+        assert records(cluster, "t", read_committed=False) == []
+
+
+def test_numbered_writes_of_a_repeated_batch_are_dropped_by_application_and_topic(
+    spark: SparkSession, fake: FakeCluster
+) -> None:
+    rows = spark.range(3).selectExpr("string(id) AS value")
+    for topic, version in (("t", 4), ("u", 4), ("t", 4), ("u", 3), ("t", 6)):
+        save(rows, fake, topic=topic, txnAppId="a", txnVersion=str(version))
+    assert [len(records(fake, topic)) for topic in ("t", "u")] == [6, 3]
+    assert open_transactions(fake) == []
+
+
+@pytest.mark.chaos
+def test_stream_appends_the_whole_result_in_output_mode_complete(
+    spark: SparkSession, fake: FakeCluster, tmp_path: Path
+) -> None:
+    fake.append("t", 0, _batch(range(20)))
+    servers = {"bootstrap.servers": fake.bootstrap_servers}
+    options = {**servers, "subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "10"}
+    frame = spark.readStream.format("tidelog").options(**options).load()
+    counts = frame.groupBy(frame.partition.alias("key")).count().selectExpr("string(key) key", "string(count) value")
+    writer = counts.writeStream.format("tidelog").options(**servers, topic="u").outputMode("complete")
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(DEADLINE_S)
+    assert sorted(record.value or b"" for record in records(fake, "u")) == [b"10", b"20"]
+
+
+@pytest.mark.chaos
+def test_batch_write_stores_large_rows_and_no_rows(spark: SparkSession, fake: FakeCluster) -> None:
+    size = 10_000_000
+    with AdminClient(fake.client_settings()) as admin:
+        admin.create_topics([NewTopic("large", 2, 1, config={"max.message.bytes": "12000000"})])["large"].result()
+    rows = spark.range(2).selectExpr(f"repeat('x', {size}) AS value")
+    save(rows, fake, topic="large", **{"message.max.bytes": "11000000"})
+    assert [len(record.value or b"") for record in records(fake, "large")] == [size, size]
+    save(rows.limit(0), fake, topic="t")
+    assert records(fake, "t", read_committed=False) == []
+
+
+def _batch(numbers: Iterable[int]) -> bytes:
+    builder = RecordBatchBuilder()
+    for number in numbers:
+        builder.append(None, str(number).encode(), (), 0)
+    return builder.build()
 
 
 class Copy:
@@ -109,10 +192,7 @@ class Copy:
         self.written = 0
 
     def append(self, count: int) -> None:
-        builder = RecordBatchBuilder()
-        for number in range(self.written, self.written + count):
-            builder.append(None, str(number).encode(), (), 0)
-        self.cluster.append("t", 0, builder.build())
+        self.cluster.append("t", 0, _batch(range(self.written, self.written + count)))
         self.written += count
 
     def run(self) -> None:
@@ -147,11 +227,13 @@ def test_stream_writes_each_row_once_and_drops_a_repeated_batch(copy: Copy, tmp_
     copy.check()
 
 
-@pytest.mark.parametrize("step", [pytest.param("Write after", marks=pytest.mark.chaos), "TakeOver after"])
+@pytest.mark.chaos
+@pytest.mark.parametrize("step", ["Write after", "TakeOver after"])
 def test_stream_writes_each_row_once_after_a_process_was_killed(copy: Copy, step: str) -> None:
     copy.append(10)
     copy.order.write_text(f"process {step}")
-    with pytest.raises(StreamingQueryException):
+    # A cluster repeats the task, and a local Spark the query.
+    with contextlib.suppress(StreamingQueryException):
         copy.run()
     assert not copy.order.exists()
     copy.run()

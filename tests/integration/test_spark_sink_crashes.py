@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+import time
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
-from quick_jvm import QUICK_JVM
-from sink_runner import PARTITIONS, crash_and_recover, open_ids
+from sink_runner import PARTITIONS, SINK, Crash, Runner, crash_and_recover, expected, open_ids
+from spark_cluster import IS_STANDALONE, Spark
 from spark_sink_model import BATCHES, ModelSpark
 
-from tidelog.testing import FakeCluster
+from tidelog import AdminClient, Consumer, KafkaError, NewTopic, TopicPartition
+from tidelog.testing import FakeCluster, LocalCluster
 from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_spark.sink.execution import Execution, task_pattern
+from tidelog_spark.sink.journal_topic import JOURNAL_TOPIC
+from tidelog_spark.sink.protocol import Append, Begin, Command, Complete, ListOpen, Result, TakeOver, Write
 
 pytestmark = [pytest.mark.slow, pytest.mark.chaos]
+
+DEADLINE_S = 60
+IS_CAMPAIGN = "TIDELOG_CHAOS_ROUNDS" in os.environ
+STEPS = (Begin, Write, Append, ListOpen, TakeOver, Complete)
+in_campaign = pytest.mark.skipif(not IS_CAMPAIGN, reason="make chaos runs it; the other runs are a share of it")
 
 
 @pytest.mark.parametrize("is_after", [False, True])
@@ -32,10 +45,106 @@ def test_batch_is_committed_once_after_a_crash_at_any_command(is_after: bool) ->
 
 
 def test_every_batch_is_committed_once_in_many_histories() -> None:
-    for seed in range(2_000):
+    for seed in range(2_000 if IS_CAMPAIGN else 150):
         spark = ModelSpark(Random(seed))
         spark.run_until(BATCHES)
         spark.check()
+
+
+class Failing(Execution):
+    """Kills a node before the first command of a kind, and crashes after it in the last of two batches."""
+
+    step: type[Command] | None = None
+    crashes = False
+    kill: Callable[[], None]
+
+    def execute(self, command: Command) -> Result:
+        cls = type(self)
+        if cls.step is None or not isinstance(command, cls.step):
+            return super().execute(command)
+        cls.step = None
+        cls.kill()
+        result = super().execute(command)
+        if cls.crashes:
+            raise Crash(command)
+        return result
+
+
+def leader_of_journal(cluster: LocalCluster) -> int | None:
+    return cluster.leader(JOURNAL_TOPIC, zlib.crc32(SINK.encode()) % 16)
+
+
+def coordinator_of_tasks(cluster: LocalCluster) -> int | None:
+    with AdminClient(cluster.client_settings()) as admin:
+        listed = admin.list_transactions(transactional_id_pattern=task_pattern(SINK)).result().valid
+    return next((each.coordinator_id for each in listed), None)
+
+
+def committed_values(cluster: LocalCluster) -> list[bytes]:
+    settings = {**cluster.client_settings(), "group.id": "check", "auto.offset.reset": "earliest"}
+    found: list[bytes] = []
+    with Consumer({**settings, "enable.partition.eof": True}) as consumer:
+        consumer.assign([TopicPartition("t", partition, 0) for partition in range(PARTITIONS)])
+        ended: set[int | None] = set()
+        while len(ended) < PARTITIONS:
+            for record in consumer.consume(100, 1):
+                error = record.error()
+                if error is None:
+                    found.append(record.value() or b"")
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(record.partition())
+    return sorted(found)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "leader_of",
+    [leader_of_journal, coordinator_of_tasks, lambda cluster: cluster.leader("t", 0)],
+    ids=["journal", "coordinator", "topic"],
+)
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(step, marks=[] if step is ListOpen else in_campaign) for step in STEPS],
+    ids=lambda s: s.__name__,
+)
+def test_batch_is_committed_once_while_a_leader_is_killed(
+    cluster: LocalCluster, step: type[Command], leader_of: Callable[[LocalCluster], int | None]
+) -> None:
+    with AdminClient(cluster.client_settings()) as admin:
+        if "t" in admin.list_topics().topics:
+            admin.delete_topics(["t"])["t"].result()
+            wait_until(lambda: "t" not in admin.list_topics().topics)
+        admin.create_topics([NewTopic("t", PARTITIONS, 3)])["t"].result()
+    first = next(_batches)
+    Runner(cluster).run(f"setup-{first}", first)
+    batches = [first]
+    for crashes in (False, True):
+        batch = next(_batches)
+        wait_until(lambda: leader_of(cluster) is not None)
+        killed = leader_of(cluster)
+        assert killed is not None
+        Failing.step, Failing.crashes, Failing.kill = step, crashes, cluster.nodes[killed].kill
+        try:
+            Runner(cluster, Failing).run(f"first-{batch}", batch)
+        except Crash:
+            assert crashes
+            Runner(cluster).run(f"second-{batch}", batch)
+        assert Failing.step is None
+        cluster.nodes[killed].start()
+        cluster.wait_ready()
+        batches.append(batch)
+    assert committed_values(cluster) == expected(*batches)
+    assert open_ids(cluster) == []
+
+
+_batches = itertools.count()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -45,8 +154,8 @@ import json, os, sys
 import tidelog.spark
 from killing_sink import KillingDataSource
 
-order, servers, folder, config = sys.argv[1:]
-spark = tidelog.spark.session(master="local[2,3]", config=json.loads(config))
+order, servers, folder, master, config = sys.argv[1:]
+spark = tidelog.spark.session(master=master, config=json.loads(config))
 spark.dataSource.register(KillingDataSource)
 jvm = spark.sparkContext._gateway.proc.pid
 if os.path.exists(order):
@@ -63,6 +172,7 @@ writer.trigger(availableNow=True).start().awaitTermination()
 """Copies a topic, and is killed at the step of the file ``order``, for which ``driver`` is this program and its JVM."""
 
 
+@in_campaign
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "order",
@@ -76,9 +186,10 @@ writer.trigger(availableNow=True).start().awaitTermination()
         "driver TakeOver after",
         "driver Complete before",
         "driver Complete after",
+        *(["executor Begin after", "executor Write after"] if IS_STANDALONE else []),
     ],
 )
-def test_stream_writes_each_row_once_after_kills(order: str, tmp_path: Path) -> None:
+def test_stream_writes_each_row_once_after_kills(order: str, spark_under_test: Spark, tmp_path: Path) -> None:
     path = tmp_path / "order"
     path.write_text(order)
     with FakeCluster() as fake:
@@ -88,7 +199,8 @@ def test_stream_writes_each_row_once_after_kills(order: str, tmp_path: Path) -> 
         for number in range(ROWS):
             builder.append(None, str(number).encode(), (), 0)
         fake.append("t", 0, builder.build())
-        arguments = [str(path), fake.bootstrap_servers, str(tmp_path / "checkpoint"), json.dumps(QUICK_JVM)]
+        arguments = [str(path), fake.bootstrap_servers, str(tmp_path / "checkpoint")]
+        arguments += [spark_under_test.master_with_retries(), json.dumps(spark_under_test.settings)]
         command = [sys.executable, "-c", PROGRAM, *arguments]
         environment = {**os.environ, "PYTHONPATH": str(SUPPORT)}
         codes = [subprocess.run(command, env=environment, check=False).returncode for _ in range(2)]

@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from tidelog.spark import lag
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.records import RecordBatchBuilder
@@ -129,7 +130,8 @@ def test_crash_in_batch_0_from_latest_loses_nothing(spark: SparkSession, fake: F
     crashed = stream.writer().foreachBatch(_crash).start()
     with pytest.raises(StreamingQueryException):
         crashed.awaitTermination(DEADLINE_S)
-    assert stream.logged_end(0) == {"t": {"0": 10, "1": 0}}
+    end = stream.logged_end(0)
+    assert end["t"] == end["@start"]["t"] == {"0": 10, "1": 0}
     assert not list((stream.checkpoint / "commits").glob("0"))
     append_values(fake, 0, range(10, 25))
     append_values(fake, 1, range(3))
@@ -160,6 +162,7 @@ def test_max_offsets_per_trigger_bounds_each_batch(spark: SparkSession, fake: Fa
     stream = Stream(spark, fake, tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger="15")
     query = stream.run_until_drained()
     assert batches_of(query) == [15, 15, 15, 5]
+    assert [lag(progress).total for progress in query.recentProgress if progress.numInputRows] == [35, 20, 5, 0]
     assert stream.rows() == numbered(0, range(40)) + numbered(1, range(10))
 
 

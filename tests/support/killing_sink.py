@@ -1,12 +1,14 @@
 """A data source whose sink kills a process with SIGKILL at a step that a file names.
 
-The file has the victim (``process`` for the Python process that does the step, or the id of another process), the
-command, and ``before`` or ``after`` it. It is removed first: only one process is killed.
+The file has the victim, the command, and ``before`` or ``after`` it. The victim is ``process``, the Python process that
+does the step, ``executor``, the JVM that has started it, or the id of another process. The file is removed first: only
+one process is killed.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +17,11 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from tidelog import Producer
+from tidelog_spark.data_source import TidelogDataSource
 from tidelog_spark.sink.execution import Execution
 from tidelog_spark.sink.options import sink_plan
 from tidelog_spark.sink.protocol import Command, Result
 from tidelog_spark.sink.writer import TidelogStreamWriter
-from tidelog_spark.source import TidelogDataSource
 
 
 class KillingExecution(Execution):
@@ -42,9 +44,19 @@ class KillingExecution(Execution):
             self.order.unlink()
         except FileNotFoundError:
             return
-        pids = [os.getpid()] if victim == "process" else [int(pid) for pid in victim.split(",")]
-        for pid in pids:
+        for pid in _pids(victim):
             os.kill(pid, signal.SIGKILL)
+
+
+def executor_pid() -> int:
+    """Return the id of the JVM of a task's Python process, whose parent is the daemon that forks for the JVM."""
+    status = Path(f"/proc/{os.getppid()}/status").read_text()
+    return int(re.findall(r"^PPid:\s*(\d+)$", status, re.MULTILINE)[0])
+
+
+def _pids(victim: str) -> list[int]:
+    named = {"process": os.getpid, "executor": executor_pid}
+    return [named[victim]()] if victim in named else [int(pid) for pid in victim.split(",")]
 
 
 class KillingWriter(TidelogStreamWriter):

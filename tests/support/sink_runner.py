@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import pyarrow as pa
 
 from tidelog import AdminClient, Producer
 from tidelog.admin import TransactionState
-from tidelog.testing import FakeCluster
+from tidelog.testing import FakeCluster, LocalCluster
 from tidelog_spark.sink.execution import Execution, task_id
 from tidelog_spark.sink.journal import Prepared
 from tidelog_spark.sink.options import SinkPlan, sink_plan
-from tidelog_spark.sink.protocol import Attempt, Command, Result, commit_batch, write_task
+from tidelog_spark.sink.protocol import Attempt, Command, Completion, Result, Steps, commit_batch, write_task
 from tidelog_spark.sink.rows import produce_rows
 
 SINK = "query"
@@ -43,7 +41,7 @@ class Crashing(Execution):
         """Leave everything as a killed process does."""
 
 
-def plan_of(cluster: FakeCluster) -> SinkPlan:
+def plan_of(cluster: FakeCluster | LocalCluster) -> SinkPlan:
     return sink_plan({"bootstrap.servers": cluster.bootstrap_servers, "topic": "t"})
 
 
@@ -54,14 +52,16 @@ def values_of(batch: int, partition: int) -> list[bytes]:
 class Runner:
     """Runs batches as Spark does, with one task per partition."""
 
-    def __init__(self, cluster: FakeCluster, execution: type[Execution] = Execution) -> None:
+    def __init__(self, cluster: FakeCluster | LocalCluster, execution: type[Execution] = Execution) -> None:
         self.plan, self.execution = plan_of(cluster), execution
 
-    def run(self, run: str, batch: int) -> None:
-        attempt = Attempt(SINK, run, batch)
+    def run(self, run: str, batch: int, *, is_in_order: bool = True) -> Completion:
+        attempt = Attempt(SINK, run, batch, is_in_order)
+        return self.finish(attempt, commit_batch(attempt, self.write_all(attempt)))
+
+    def write_all(self, attempt: Attempt) -> tuple[Prepared, ...]:
         found = (self.write(attempt, partition) for partition in range(PARTITIONS))
-        prepared = tuple(each for each in found if each is not None)
-        self.finish(attempt, commit_batch(attempt, prepared))
+        return tuple(each for each in found if each is not None)
 
     def write(self, attempt: Attempt, partition: int, number: int = 0) -> Prepared | None:
         rows = pa.table({"value": values_of(attempt.batch, partition)})
@@ -72,8 +72,8 @@ class Runner:
         execution = self.execution(self.plan, SINK, is_single=False, write=write)
         return execution.run(write_task(attempt, task_id(SINK, partition, number)))
 
-    def finish(self, attempt: Attempt, steps: Generator[Command, Result, None]) -> None:
-        self.execution(self.plan, SINK, is_single=False).run(steps)
+    def finish(self, attempt: Attempt, steps: Steps[Completion]) -> Completion:
+        return self.execution(self.plan, SINK, is_single=False).run(steps)
 
 
 def visible(cluster: FakeCluster) -> list[bytes]:
@@ -85,7 +85,7 @@ def expected(*batches: int) -> list[bytes]:
     return sorted(value for batch in batches for p in range(PARTITIONS) for value in values_of(batch, p))
 
 
-def open_ids(cluster: FakeCluster) -> list[str]:
+def open_ids(cluster: FakeCluster | LocalCluster) -> list[str]:
     with AdminClient(cluster.client_settings()) as admin:
         found = admin.list_transactions(states=[TransactionState.ONGOING]).result()
     return [each.transactional_id for each in found.valid]

@@ -21,6 +21,8 @@ from tidelog_spark.sink.protocol import (
     Begin,
     Command,
     Complete,
+    Describe,
+    Described,
     Discard,
     ListOpen,
     ReadState,
@@ -41,11 +43,12 @@ Rows = tuple[tuple[int, int], ...]
 
 @dataclass(slots=True)
 class Transaction:
-    """A transactional id: its newest epoch, and the open transaction's epoch and rows."""
+    """A transactional id: its newest epoch, the open transaction's epoch and rows, and the end of the last one."""
 
     epoch: int = 0
     open_epoch: int | None = None
     rows: Rows = ()
+    was_committed: bool = False
 
 
 @dataclass(slots=True)
@@ -75,6 +78,8 @@ class ModelCluster:
         """Raise the epoch of an id, as InitProducerId that keeps the open transaction."""
         found = self.ids.setdefault(transactional_id, Transaction())
         found.epoch += 1
+        if found.open_epoch is None:
+            found.was_committed = False
         return found
 
     def end(self, transactional_id: str, *, commits: bool) -> None:
@@ -86,7 +91,7 @@ class ModelCluster:
             self.committed.update(found.rows)
         else:
             assert identity not in state.committed, f"a committed batch loses {found.rows} of {identity}"
-        found.open_epoch, found.rows = None, ()
+        found.open_epoch, found.rows, found.was_committed = None, (), commits
         found.epoch += 1
 
 
@@ -159,11 +164,25 @@ class Process:
                 return None
             case ListOpen():
                 return tuple(name for name, found in self.cluster.ids.items() if found.open_epoch is not None)
+            case Describe(committed):
+                return self._describe(committed)
             case TakeOver(transactional_ids):
-                self.epochs |= {name: self.cluster.fence(name).epoch for name in transactional_ids}
-                return None
-            case Complete(committed):
-                return self._complete(committed)
+                return self._take_over(transactional_ids)
+            case Complete(committed, aborted):
+                return self._complete(dict.fromkeys(committed, True) | dict.fromkeys(aborted, False))
+
+    def _describe(self, committed: tuple[Prepared, ...]) -> Described:
+        ids = [each.transactional_id for each in committed]
+        is_over = [name for name in ids if self.cluster.ids[name].open_epoch is None]
+        is_committed = tuple(name for name in is_over if self.cluster.ids[name].was_committed)
+        return Described(is_committed, tuple(name for name in is_over if name not in is_committed))
+
+    def _take_over(self, transactional_ids: tuple[str, ...]) -> tuple[Prepared, ...]:
+        taken = {name: self.cluster.fence(name) for name in transactional_ids}
+        self.epochs = {name: found.epoch for name, found in taken.items()}
+        return tuple(
+            Prepared(name, 0, found.open_epoch) for name, found in taken.items() if found.open_epoch is not None
+        )
 
     def _append(self, state: SinkState) -> None:
         journal = self.cluster.journal()
@@ -182,21 +201,20 @@ class Process:
             raise error_for(ErrorCode.INVALID_PRODUCER_EPOCH, f"{self.begun} is fenced")
         found.open_epoch, found.rows = found.epoch, rows
 
-    def _complete(self, committed: tuple[Prepared, ...]) -> bool:
-        names = list(self.epochs)
+    def _complete(self, ends: dict[str, bool]) -> tuple[str, ...]:
+        names = list(ends)
         self.random.shuffle(names)
+        fenced: list[str] = []
         for name in names:
             if self.random.random() < 0.05:
                 raise error_for(ErrorCode._TIMED_OUT, "killed between two transactions")
             found = self.cluster.ids[name]
             if found.epoch != self.epochs[name]:
-                return False
-            if found.open_epoch is not None:
-                identity = Prepared(name, 0, found.open_epoch)
-                self.cluster.end(name, commits=identity in committed)
-                self.epochs[name] = found.epoch
-        self.epochs.clear()
-        return True
+                fenced.append(name)
+                continue
+            assert found.open_epoch is not None
+            self.cluster.end(name, commits=ends[name])
+        return tuple(fenced)
 
 
 class ModelSpark:
@@ -278,6 +296,8 @@ class ModelSpark:
             if self.is_aborting:
                 self._start()
             elif driver.error is not None:
+                # Nobody but drivers ends transactions here.
+                assert driver.error.code is not ErrorCode.INVALID_TXN_STATE, driver.error
                 self._abort()
             else:
                 self.checkpoint += 1

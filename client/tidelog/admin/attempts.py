@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from tidelog.cluster import ClusterClient, Connection, Coordinators
 from tidelog.cluster.answers import error_of
 from tidelog.cluster.attempts import Outcomes, ask_until_settled, last_answer
-from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.coordinator import MOVED
+from tidelog.cluster.loop_time import now_ms
+from tidelog_foundation.backoff import Backoff
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.waiting import ReportedWait
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.admin.resources import ResourceType
+from tidelog.cluster import Connection
 from tidelog.cluster.answers import error_of
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
@@ -27,6 +28,7 @@ class ConfigSource(enum.Enum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
     GROUP_CONFIG = 8
 
 
@@ -92,6 +94,8 @@ class ConfigEntry:
 
 class ConfigResource:
     """A resource with settings: a topic by name, a node by id, ``""`` of type BROKER for all nodes, or a group by id.
+
+    Of type BROKER_LOGGER, a node by id has the levels of its loggers by their names, FATAL to TRACE.
 
     ``set_config`` maps names to values to SET; ``incremental_configs`` contains changes of any kind. Two objects are
     equal if they name the same resource.
@@ -172,7 +176,7 @@ class ConfigAdmin(Operations):
         """
         futures: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = {}
         wanted = list(dict.fromkeys(resources))
-        own = [r for r in wanted if r.restype is ResourceType.BROKER and r.name]
+        own = [r for r in wanted if _is_of_one_node(r)]
         others = [r for r in wanted if r not in own]
         if others:
             futures |= self._futures(others, self._describe_anywhere(others, request_timeout))
@@ -193,19 +197,16 @@ class ConfigAdmin(Operations):
         validates.
         """
         wanted = list(resources)
-        request = pb.IncrementalAlterConfigsRequest(
-            resources=[_change(r) for r in wanted],
-            validate_only=validate_only,
-            timeout_ms=int(self._request_ms(request_timeout)),
-        )
-
-        async def alter() -> Outcomes[ConfigResource, None]:
-            response = await self._change(
-                lambda c, t: c.admin.IncrementalAlterConfigs(request, timeout=t), request_timeout
-            )
-            return {_key(r.resource): error_of(r) for r in response.resources}
-
-        return self._futures(wanted, alter())
+        of_loggers = [r for r in wanted if r.restype is ResourceType.BROKER_LOGGER]
+        others = [r for r in wanted if r not in of_loggers]
+        futures: dict[ConfigResource, Future[None]] = {}
+        if others:
+            request = self._alter_request(others, request_timeout, validate_only)
+            futures |= self._futures(others, self._alter(request, request_timeout))
+        for resource in of_loggers:
+            request = self._alter_request([resource], request_timeout, validate_only)
+            futures |= self._futures([resource], self._alter_levels(resource, request, request_timeout))
+        return futures
 
     def alter_configs(
         self,
@@ -232,12 +233,38 @@ class ConfigAdmin(Operations):
 
         return self._futures(wanted, alter())
 
+    async def _alter(
+        self, request: pb.IncrementalAlterConfigsRequest, timeout_s: float | None
+    ) -> Outcomes[ConfigResource, None]:
+        response = await self._change(lambda c, t: c.admin.IncrementalAlterConfigs(request, timeout=t), timeout_s)
+        return {_key(r.resource): error_of(r) for r in response.resources}
+
+    async def _alter_levels(
+        self, resource: ConfigResource, request: pb.IncrementalAlterConfigsRequest, timeout_s: float | None
+    ) -> Outcomes[ConfigResource, None]:
+        connection, timeout = await self._named_node(resource, timeout_s)
+        response = await connection.call(lambda c: c.admin.IncrementalAlterConfigs(request, timeout=timeout))
+        return {_key(r.resource): error_of(r) for r in response.resources}
+
+    def _alter_request(
+        self, resources: Sequence[ConfigResource], timeout_s: float | None, validate_only: bool
+    ) -> pb.IncrementalAlterConfigsRequest:
+        return pb.IncrementalAlterConfigsRequest(
+            resources=[_change(r) for r in resources],
+            validate_only=validate_only,
+            timeout_ms=int(self._request_ms(timeout_s)),
+        )
+
     async def _replace(
         self, resource: ConfigResource, timeout_s: float | None, validate_only: bool
     ) -> TidelogError | None:
-        is_one_node = resource.restype is ResourceType.BROKER and resource.name
+        if resource.restype is ResourceType.BROKER_LOGGER:
+            text = "levels of loggers change one by one, with incremental_alter_configs"
+            return error_for(ErrorCode.INVALID_REQUEST, text)
         described = await (
-            self._describe_node(resource, timeout_s) if is_one_node else self._describe_anywhere([resource], timeout_s)
+            self._describe_node(resource, timeout_s)
+            if _is_of_one_node(resource)
+            else self._describe_anywhere([resource], timeout_s)
         )
         found = described[resource]
         if isinstance(found, TidelogError):
@@ -249,9 +276,7 @@ class ConfigAdmin(Operations):
             if name not in resource.set_config_dict and any(s.source is source for s in entry.synonym_chain)
         ]
         change = ConfigResource(resource.restype, resource.name, resource.set_config_dict, incremental_configs=changes)
-        request = pb.IncrementalAlterConfigsRequest(
-            resources=[_change(change)], validate_only=validate_only, timeout_ms=int(self._request_ms(timeout_s))
-        )
+        request = self._alter_request([change], timeout_s, validate_only)
         response = await self._change(lambda c, t: c.admin.IncrementalAlterConfigs(request, timeout=t), timeout_s)
         return error_of(response.resources[0])
 
@@ -264,12 +289,23 @@ class ConfigAdmin(Operations):
     async def _describe_node(
         self, resource: ConfigResource, timeout_s: float | None
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
+        connection, timeout = await self._named_node(resource, timeout_s)
+        request = _describe_request([resource])
+        return _described(await connection.call(lambda c: c.admin.DescribeConfigs(request, timeout=timeout)))
+
+    async def _named_node(self, resource: ConfigResource, timeout_s: float | None) -> tuple[Connection, float]:
+        """Return the connection to the node that a resource names, and the time of a call in seconds."""
         if not resource.name.isdecimal():
             raise error_for(ErrorCode._INVALID_ARG, f"{resource.name!r} is not a node id")
         timeout_ms = self._request_ms(timeout_s)
         connection = await self._node(int(resource.name), timeout_ms, ErrorCode.BROKER_ID_NOT_REGISTERED)
-        request = _describe_request([resource])
-        return _described(await connection.call(lambda c: c.admin.DescribeConfigs(request, timeout=timeout_ms / 1000)))
+        return connection, timeout_ms / 1000
+
+
+def _is_of_one_node(resource: ConfigResource) -> bool:
+    """Return whether only one node knows the settings."""
+    is_loggers = resource.restype is ResourceType.BROKER_LOGGER
+    return is_loggers or (resource.restype is ResourceType.BROKER and bool(resource.name))
 
 
 def _own_source(resource: ConfigResource) -> ConfigSource:

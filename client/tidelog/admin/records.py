@@ -9,7 +9,7 @@ from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient, Connection, TopicPartitionKey
 from tidelog.cluster.answers import error_of, group_by_topic
 from tidelog.cluster.attempts import ask_leaders
-from tidelog.cluster.backoff import now_ms
+from tidelog.cluster.loop_time import now_ms
 from tidelog.cluster.offsets import search_offsets
 from tidelog.message import OFFSET_END, TopicPartition
 from tidelog.v1 import log_service_pb2 as pb

@@ -22,7 +22,7 @@ class _Ordered(enum.Enum):
 class ResourceType(_Ordered):
     """A kind of resource with settings or ACLs. In ACLs, BROKER is the cluster, whose only name is kafka-cluster.
 
-    confluent-kafka does not have the last two.
+    confluent-kafka does not have the last three. BROKER_LOGGER has the levels of a node's loggers (KIP-412).
     """
 
     UNKNOWN = 0
@@ -33,6 +33,7 @@ class ResourceType(_Ordered):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
+    BROKER_LOGGER = 8
 
 
 RESOURCE_UNKNOWN: Final[int] = ResourceType.UNKNOWN.value

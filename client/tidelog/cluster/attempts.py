@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.connections import Connection
+from tidelog.cluster.loop_time import now_ms
+from tidelog_foundation.backoff import Backoff
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.waiting import ReportedWait
 

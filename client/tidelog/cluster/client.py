@@ -13,16 +13,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from tidelog.cluster.attempts import TopicPartitionKey
-from tidelog.cluster.backoff import Backoff, now_ms
 from tidelog.cluster.bootstrap import PROBED, Bootstrap, parse_bootstrap_servers, with_address
 from tidelog.cluster.connections import Connection, Connections
+from tidelog.cluster.loop_time import now_ms
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
 from tidelog.cluster.offsets import OffsetAndTimestamp, search_offsets
 from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
+from tidelog_foundation.backoff import Backoff
 from tidelog_foundation.errors import UNREACHABLE, ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_foundation.transport import call_soon
 from tidelog_foundation.waiting import ReportedWait
 
@@ -172,19 +173,27 @@ class ClusterClient:
         *,
         timeout_ms: float | None = None,
         read_committed: bool = False,
+        topic_ids: Mapping[str, TopicId] | None = None,
     ) -> dict[TopicPartitionKey, OffsetAndTimestamp]:
         """Return the first offset of each (topic, partition) whose timestamp is at least the given one.
 
         ``LATEST_TIMESTAMP`` (-1) means the high watermark, ``EARLIEST_TIMESTAMP`` (-2) the first offset,
         ``MAX_TIMESTAMP`` (-3) the record with the largest timestamp. With ``read_committed``, the latest is the last
-        stable offset, the limit of readers that wait for transactions.
+        stable offset, the limit of readers that wait for transactions. Topics in ``topic_ids`` must have these ids.
 
         Raises:
             TidelogError: a partition's error that is not retriable, or the last one at the deadline.
+                INCONSISTENT_TOPIC_ID if a leader has a topic of another id, because it lags behind, or because the
+                topic was deleted and created again.
         """
         left_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
         outcomes = await search_offsets(
-            self, timestamps_ms, read_committed=read_committed, timeout_ms=left_ms, needs_all=True
+            self,
+            timestamps_ms,
+            read_committed=read_committed,
+            timeout_ms=left_ms,
+            needs_all=True,
+            topic_ids=topic_ids or {},
         )
         found: dict[TopicPartitionKey, OffsetAndTimestamp] = {}
         for key, outcome in outcomes.items():

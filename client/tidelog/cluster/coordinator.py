@@ -14,9 +14,9 @@ from enum import Enum
 from typing import TypeVar
 
 from tidelog.cluster.answers import error_of
-from tidelog.cluster.backoff import now_ms
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.connections import Connection
+from tidelog.cluster.loop_time import now_ms
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.config.endpoints import format_address

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from tidelog.cluster.answers import error_of, group_by_topic
 from tidelog.cluster.attempts import Outcomes, TopicPartitionKey, ask_leaders
 from tidelog.cluster.connections import Connection
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import TopicId
 
 if TYPE_CHECKING:
     from tidelog.cluster.client import ClusterClient
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 _ATTEMPT_MS = 5_000
 """The longest wait for a leader's answer. The client then refreshes its metadata, since the leader may be replaced."""
 
+_ANY_TOPIC: Final[Mapping[str, TopicId]] = MappingProxyType({})
 LATEST_TIMESTAMP = -1
 """The timestamp that stands for the high watermark, the offset of the next committed record."""
 EARLIEST_TIMESTAMP = -2
@@ -44,10 +47,12 @@ async def search_offsets(
     read_committed: bool = False,
     timeout_ms: float,
     needs_all: bool = False,
+    topic_ids: Mapping[str, TopicId] = _ANY_TOPIC,
 ) -> dict[TopicPartitionKey, OffsetAndTimestamp | TidelogError]:
     """Return an offset of each partition by timestamp, or its error; see :meth:`ClusterClient.list_offsets`.
 
-    With ``needs_all``, the search ends once a partition has failed.
+    With ``needs_all``, the search ends once a partition has failed. A topic that does not have its id in ``topic_ids``
+    fails at once with INCONSISTENT_TOPIC_ID.
     """
     isolation_level = pb.ISOLATION_LEVEL_READ_COMMITTED if read_committed else pb.ISOLATION_LEVEL_READ_UNCOMMITTED
 
@@ -57,7 +62,10 @@ async def search_offsets(
         items = group_by_topic((key[0], _offset_request(cluster, key, timestamps_ms[key])) for key in keys)
         request = pb.ListOffsetsRequest(
             isolation_level=isolation_level,
-            topics=[pb.ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in items.items()],
+            topics=[
+                pb.ListOffsetsTopic(name=name, partitions=partitions, topic_id=topic_ids.get(name, b""))
+                for name, partitions in items.items()
+            ],
         )
         timeout_s = min(left_ms, cluster.request_timeout_ms, _ATTEMPT_MS) / 1000
         response = await connection.call(lambda c: c.log.ListOffsets(request, timeout=timeout_s))
@@ -67,7 +75,14 @@ async def search_offsets(
             for r in topic.partitions
         }
 
-    return await ask_leaders(cluster, timestamps_ms, ask, timeout_ms=timeout_ms, needs_all=needs_all)
+    return await ask_leaders(
+        cluster,
+        timestamps_ms,
+        ask,
+        timeout_ms=timeout_ms,
+        may_pass=lambda _, error: error.code.retriable and error.code is not ErrorCode.INCONSISTENT_TOPIC_ID,
+        needs_all=needs_all,
+    )
 
 
 def _offset_request(cluster: ClusterClient, key: TopicPartitionKey, timestamp_ms: int) -> pb.ListOffsetsPartition:

@@ -32,15 +32,20 @@ _ATTEMPT_MS = 10_000
 
 
 class Coordination:
-    """The coordinators of one producer's transactions. Used on the network thread."""
+    """The coordinators of one producer's transactions. Used on the network thread.
 
-    def __init__(self, cluster: ClusterClient, config: ProducerConfig) -> None:
+    ``coordinators`` are those that producers of several transactional ids share.
+    """
+
+    def __init__(
+        self, cluster: ClusterClient, config: ProducerConfig, coordinators: Coordinators | None = None
+    ) -> None:
         assert config.transactional_id is not None
         self._transactional_id = config.transactional_id
         self._timeout_ms = config.transaction_timeout_ms
         self._is_two_phase = config.transaction_two_phase_commit_enable
         self._attempt_ms = min(_ATTEMPT_MS, config.request_timeout_ms)
-        self._coordinators = Coordinators(cluster, Coordinated.TRANSACTIONAL_ID)
+        self._coordinators = coordinators or Coordinators(cluster, Coordinated.TRANSACTIONAL_ID)
         self._groups = Coordinators(cluster)
 
     async def execute(self, request: Request) -> ProducerGiven | PartitionErrors:

@@ -61,6 +61,7 @@ class _ConfigSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConfigSo
     CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG: _ConfigSource.ValueType  # 3
     CONFIG_SOURCE_STATIC_BROKER_CONFIG: _ConfigSource.ValueType  # 4
     CONFIG_SOURCE_DEFAULT_CONFIG: _ConfigSource.ValueType  # 5
+    CONFIG_SOURCE_DYNAMIC_BROKER_LOGGER_CONFIG: _ConfigSource.ValueType  # 6
     CONFIG_SOURCE_DYNAMIC_GROUP_CONFIG: _ConfigSource.ValueType  # 8
 
 class ConfigSource(_ConfigSource, metaclass=_ConfigSourceEnumTypeWrapper):
@@ -72,6 +73,7 @@ CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG: ConfigSource.ValueType  # 2
 CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG: ConfigSource.ValueType  # 3
 CONFIG_SOURCE_STATIC_BROKER_CONFIG: ConfigSource.ValueType  # 4
 CONFIG_SOURCE_DEFAULT_CONFIG: ConfigSource.ValueType  # 5
+CONFIG_SOURCE_DYNAMIC_BROKER_LOGGER_CONFIG: ConfigSource.ValueType  # 6
 CONFIG_SOURCE_DYNAMIC_GROUP_CONFIG: ConfigSource.ValueType  # 8
 Global___ConfigSource: _TypeAlias = ConfigSource  # noqa: Y015
 
@@ -726,8 +728,9 @@ class ConfigResourceName(_message.Message):
     TYPE_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     type: _metadata_record_pb2.ConfigResourceType.ValueType
+    """Or 8, the loggers of a broker, whose levels are no metadata (KIP-412)."""
     name: _builtins.str
-    """A topic's name, a broker's id, or "" for all brokers."""
+    """A topic's name, a broker's id, "" for all brokers, or a group's id."""
     def __init__(
         self,
         *,

@@ -1,5 +1,5 @@
-"""The check of a history: all anomalies of Jepsen's workload for logs like Kafka's (jepsen.tests.kafka), of groups, and
-of Kafka's transactions.
+"""The check of a history: all anomalies of Jepsen's workload for logs like Kafka's (jepsen.tests.kafka), of groups, of
+Kafka's transactions, and of copies.
 
 The definitions are Jepsen's, each in the docstring of the module that finds it, together with any choice that they
 leave. The check takes time proportional to the history, apart from sorting, and some 100 bytes for each value and each
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from tidelog_chaos.checker.copies import copy_statistics, find_copy_faults
+from tidelog_chaos.checker.copy_notes import CopyNotes
 from tidelog_chaos.checker.dependencies import find_cycles
 from tidelog_chaos.checker.exactly_once import find_transaction_faults, transaction_statistics
 from tidelog_chaos.checker.group_notes import GroupNotes
@@ -46,8 +48,8 @@ def check(ops: Iterable[Op], *, replica_logs: ReplicaLogs | None = None, limit: 
     Raises:
         InvalidHistoryError: An operation's value cannot be parsed.
     """
-    group, of_transactions = GroupNotes(), TransactionNotes()
-    transactions = read_transactions(group.taking(of_transactions.taking(ops)))
+    group, of_transactions, copies = GroupNotes(), TransactionNotes(), CopyNotes()
+    transactions = read_transactions(group.taking(of_transactions.taking(copies.taking(ops))))
     visibility = Visibility(transactions)
     versions = VersionOrders(transactions, visibility)
     findings = Findings(limit)
@@ -59,10 +61,12 @@ def check(ops: Iterable[Op], *, replica_logs: ReplicaLogs | None = None, limit: 
     find_cycles(transactions, versions, findings)
     find_group_faults(transactions, group, findings)
     find_transaction_faults(transactions, visibility, versions, of_transactions, findings)
+    find_copy_faults(transactions, visibility, versions, copies, findings)
     find_divergent(replica_logs or {}, findings)
     statistics = _statistics(transactions, visibility, versions)
     statistics["group"] = group_statistics(group)
     statistics["transactions"] = transaction_statistics(transactions, of_transactions)
+    statistics["copies"] = copy_statistics(transactions, visibility, copies)
     statistics["partitions_compared"] = len(replica_logs or {})
     findings.notes.extend(_notes(transactions, statistics))
     return findings.verdict(statistics)

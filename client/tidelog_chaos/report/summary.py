@@ -121,6 +121,7 @@ def _work(run: Run) -> Iterator[str]:
     yield from _lag(statistics.get("realtime_lag", {}))
     yield from group_lines(statistics.get("group", {}))
     yield from transaction_lines(statistics.get("transactions", {}))
+    yield from copy_lines(statistics.get("copies", {}))
 
 
 def _lag(lag: Mapping[str, Any]) -> Iterator[str]:
@@ -158,6 +159,19 @@ def transaction_lines(found: Mapping[str, Any]) -> Iterator[str]:
             f"{found['transactional_ids']:,} transactional ids: {outcomes['ok']:,} committed, {outcomes['fail']:,} "
             f"aborted, {outcomes['info']:,} unknown; {found['outputs']:,} consumed records with output"
         )
+
+
+def copy_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about a query that copies; none without one."""
+    if found:
+        kills = ", ".join(f"{kind} {count:,}" for kind, count in found["kills"].items()) or "none"
+        yield ""
+        yield (
+            f"{found['copies']:,} values copied in {found['batches']:,} batches and {found['starts']:,} starts of the "
+            f"query; kills: {kills}; at most {found['longest_pause_s']:.1f} s between two batches"
+        )
+        for error, count in found["failures"].items():
+            yield f"the query failed {count:,} times: {error}"
 
 
 def _availability(run: Run) -> Iterator[str]:

@@ -100,6 +100,10 @@ def check_clients(settings: WorkloadSettings, library: Library, workload: str = 
     if workload == "transactions":
         _check_transactional(settings, library)
         return
+    if workload == "spark":
+        _check_isolation(own, workload)
+        library.check_producer(transactional_config(settings.producer, "id"))
+        library.check_consumer(transactional_consumer(own))
     library.check_producer(producer_config(settings.producer, library))
     if workload != "subscribe":
         library.check_consumer(own)
@@ -112,12 +116,16 @@ def check_clients(settings: WorkloadSettings, library: Library, workload: str = 
 
 def _check_transactional(settings: WorkloadSettings, library: Library) -> None:
     own = settings.consumer
-    if own.get(_ISOLATION) not in (None, "read_committed"):
-        text = f"--consumer {_ISOLATION}: the workload transactions reads with read_committed, not {own[_ISOLATION]}"
-        raise ConfigError(text)
+    _check_isolation(own, "transactions")
     library.check_producer(transactional_config(settings.producer, "id"))
     for protocol in _protocols(own):
         library.check_consumer({"group.id": "group", **_MEMBER, **protocol, **own, "enable.auto.commit": False})
+
+
+def _check_isolation(own: Mapping[str, Any], workload: str) -> None:
+    if own.get(_ISOLATION) not in (None, "read_committed"):
+        text = f"--consumer {_ISOLATION}: the workload {workload} reads with read_committed, not {own[_ISOLATION]}"
+        raise ConfigError(text)
 
 
 def _protocols(own: Mapping[str, Any]) -> list[Mapping[str, Any]]:

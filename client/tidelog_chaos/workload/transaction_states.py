@@ -10,15 +10,15 @@ from tidelog_foundation.errors import TidelogError
 _TIMEOUT_S = 5.0
 
 
-def describe_transactions(admin: AdminClient, prefix: str, group_id: str) -> str:
-    """Return the states of the transactional ids with a prefix, with their open partitions, and that of a group."""
-    return "; ".join([*_transactions(admin, prefix), *_group(admin, group_id)])
+def describe_transactions(admin: AdminClient, prefixes: tuple[str, ...], group_id: str | None = None) -> str:
+    """Return the states of the transactional ids with one of the prefixes, with open partitions, and of a group."""
+    return "; ".join([*_transactions(admin, prefixes), *(() if group_id is None else _group(admin, group_id))])
 
 
-def _transactions(admin: AdminClient, prefix: str) -> Iterator[str]:
+def _transactions(admin: AdminClient, prefixes: tuple[str, ...]) -> Iterator[str]:
     try:
         listed = admin.list_transactions(request_timeout=_TIMEOUT_S).result(2 * _TIMEOUT_S)
-        names = [found.transactional_id for found in listed.valid if found.transactional_id.startswith(prefix)]
+        names = [found.transactional_id for found in listed.valid if found.transactional_id.startswith(prefixes)]
         futures = admin.describe_transactions(names, request_timeout=_TIMEOUT_S)
         yield from (f"the transactions of a node are unknown: {error}" for error in listed.errors)
         for name in sorted(names):

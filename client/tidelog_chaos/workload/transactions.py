@@ -10,56 +10,33 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from tidelog.admin import ConsumerGroupTopicPartitions, IsolationLevel, OffsetSpec
-from tidelog.message import OFFSET_INVALID, Message, TopicPartition
+from tidelog.admin import ConsumerGroupTopicPartitions
+from tidelog.message import OFFSET_INVALID, TopicPartition
 from tidelog_chaos.deadline import Deadline
-from tidelog_chaos.history import TRANSACTIONS, Op
+from tidelog_chaos.history import TRANSACTIONS
 from tidelog_chaos.workload.client import Client
-from tidelog_chaos.workload.keys import Keys, key_of, partition_of
-from tidelog_chaos.workload.library import RunConsumer
+from tidelog_chaos.workload.keys import key_of, partition_of
 from tidelog_chaos.workload.observer import OFFSETS_TOPIC, STATE_TOPIC
-from tidelog_chaos.workload.reader import AT_MOST_IN_THE_END, Reader
-from tidelog_chaos.workload.settings import group_config, transactional_config, transactional_consumer
+from tidelog_chaos.workload.reader import Reader
+from tidelog_chaos.workload.settings import group_config, transactional_consumer
+from tidelog_chaos.workload.settling import CALL_S, SettlingWorkload
 from tidelog_chaos.workload.transaction_states import describe_transactions
-from tidelog_chaos.workload.transactional import TransactionalWriter
 from tidelog_chaos.workload.transformer import Transformer
-from tidelog_chaos.workload.workload import Workload
 from tidelog_foundation.errors import ErrorCode, TidelogError
 
 _TRANSFORMERS = 2
-_LEAST_TOPICS = 2
-_NEVER = 1 << 40
-"""So many writes are never reached: the topics stay."""
 _OBSERVE_S = 1.0
-_CALL_S = 10.0
 _START_S = 30.0
 _RESET = "auto.offset.reset"
 _DRAIN_S = 90.0
-_MARGIN_S = 60.0
 _OFFSETS_S = 30.0
 _READ_S = 30.0
 
 
-class TransactionsWorkload(Workload):
+class TransactionsWorkload(SettlingWorkload):
     """Transactions of writers and of a group's members. The topics stay the same in the whole run."""
-
-    def _make_keys(self) -> Keys:
-        settings = self._settings
-        topics = max(_LEAST_TOPICS, settings.topics)
-        return Keys(self._create, self._prefix, topics, settings.partitions, _NEVER)
-
-    def _writer(self, number: int) -> Client:
-        settings = self._settings
-        return TransactionalWriter(
-            f"writer {number}",
-            self._producer_config(f"{self._prefix}-writer-{number}"),
-            self._shared,
-            settings.rate_per_s / settings.producers,
-            self._dice.randrange(2**32),
-        )
 
     def _make_readers(self) -> Sequence[Client]:
         own = transactional_consumer(self._settings.consumer)
@@ -144,9 +121,9 @@ class TransactionsWorkload(Workload):
         left = set(inputs)
         limit = Deadline(_READ_S)
         with self._shared.library.consumer({**self._group, "enable.partition.eof": True}) as consumer:
-            consumer.incremental_assign(consumer.committed(partitions, timeout=_CALL_S))
+            consumer.incremental_assign(consumer.committed(partitions, timeout=CALL_S))
             while left and not limit.is_over:
-                for message in consumer.consume(len(inputs), timeout=min(_CALL_S, limit.left_s)):
+                for message in consumer.consume(len(inputs), timeout=min(CALL_S, limit.left_s)):
                     error, key = message.error(), key_of(str(message.topic()), int(message.partition() or 0))
                     if error is None:
                         return {key: f"the record at offset {message.offset()} is not transformed"}
@@ -155,14 +132,7 @@ class TransactionsWorkload(Workload):
         return dict.fromkeys(sorted(left), f"its end was not read in {_READ_S:.0f} s")
 
     def _states(self) -> str:
-        return describe_transactions(self._admin, self._prefix, str(self._group["group.id"]))
-
-    def _final_readers(self) -> Sequence[Reader]:
-        config = {**self._clients_servers, **transactional_consumer(self._settings.consumer)}
-        return [_FinalReader("final reader", {**config, "enable.partition.eof": True}, self._shared)]
-
-    def _producer_config(self, transactional_id: str) -> dict[str, Any]:
-        return {**self._clients_servers, **transactional_config(self._settings.producer, transactional_id)}
+        return describe_transactions(self._admin, (self._prefix,), str(self._group["group.id"]))
 
     def _inputs(self) -> list[str]:
         topics = super().topics
@@ -191,7 +161,7 @@ class TransactionsWorkload(Workload):
         """Ask for the group's stable offsets from time to time."""
         while not self._observing.wait(_OBSERVE_S):
             try:
-                self._note_offsets("fetched", Deadline(_CALL_S))
+                self._note_offsets("fetched", Deadline(CALL_S))
             except TidelogError:
                 continue
 
@@ -205,7 +175,7 @@ class TransactionsWorkload(Workload):
             partitions = [TopicPartition(*partition_of(key)) for key in self._inputs()]
             while True:
                 try:
-                    found = consumer.committed(partitions, timeout=_CALL_S)
+                    found = consumer.committed(partitions, timeout=CALL_S)
                     break
                 except TidelogError as error:
                     if deadline.is_over or error.error.fatal():
@@ -217,61 +187,3 @@ class TransactionsWorkload(Workload):
             if at.error is None
         }
         self._shared.history.note(f, {"offsets": offsets}, process=TRANSACTIONS)
-
-    def _settle(self, deadline: Deadline) -> list[str]:
-        """Wait until the last stable offset of each partition is its high watermark, and note those that stay behind.
-
-        Return a sentence about the transactions if there are such partitions.
-
-        Raises:
-            TidelogError: The offsets cannot be known.
-            TimeoutError: The deadline passes before the limit of transactions.
-        """
-        config = transactional_config(self._settings.producer, "")
-        limit_s = int(config["transaction.timeout.ms"]) / 1_000 + _MARGIN_S
-        limit = deadline.within(limit_s)
-        while (behind := self._behind()) and not limit.is_over:
-            time.sleep(_OBSERVE_S / 2)
-        places = ", ".join(f"{key} is stable up to {stable} of {high}" for key, (stable, high) in behind.items())
-        if behind and limit.limit_s < limit_s:
-            raise TimeoutError(f"{places} after {limit.limit_s:.0f} s; they may need {limit_s:.0f} s")
-        self._shared.history.note("settled", {"limit_s": limit_s, "behind": behind}, process=TRANSACTIONS)
-        return [f"{places} after {limit_s:.0f} s; {self._states()}"] if behind else []
-
-    def _behind(self) -> dict[str, list[int]]:
-        stable, high = self._latest(IsolationLevel.READ_COMMITTED), self._latest(IsolationLevel.READ_UNCOMMITTED)
-        return {key: [offset, high[key]] for key, offset in stable.items() if offset < high[key]}
-
-    def _latest(self, isolation_level: IsolationLevel) -> dict[str, int]:
-        partitions = [TopicPartition(*partition_of(key)) for key in self.keys.all]
-        futures = self._admin.list_offsets(
-            {at: OffsetSpec.latest() for at in partitions}, isolation_level=isolation_level, request_timeout=_CALL_S
-        )
-        return {key_of(at.topic, at.partition): future.result(2 * _CALL_S).offset for at, future in futures.items()}
-
-
-class _FinalReader(Reader):
-    """Reads to the ends of partitions as the library reports them: markers after the last record have no message."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._ended: set[str] = set()
-
-    def _read_to(self, consumer: RunConsumer, ends: Mapping[str, int]) -> set[str]:
-        behind = {key for key, end in ends.items() if end > 0}
-        self._ended.clear()
-        while behind - self._ended and not (self._is_stalled or self._crashing.is_set()):
-            before = len(self._ended)
-            if self._poll(consumer, AT_MOST_IN_THE_END) or len(self._ended) > before:
-                self.progress_s = time.monotonic()
-        return behind - self._ended
-
-    def _complete(self, invocation: Op, messages: Sequence[Message]) -> int:
-        records = []
-        for message in messages:
-            error = message.error()
-            if error is not None and error.error_code() is ErrorCode._PARTITION_EOF:
-                self._ended.add(key_of(str(message.topic()), int(message.partition() or 0)))
-            else:
-                records.append(message)
-        return super()._complete(invocation, records)

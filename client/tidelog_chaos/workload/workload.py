@@ -14,6 +14,8 @@ import random
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
 
 from tidelog.admin import AdminClient
 from tidelog.consumer import Consumer
@@ -37,6 +39,9 @@ _CLIENTS_END_S = 75.0
 class Workload(ABC):
     """All clients of a run: :meth:`start`, :meth:`stop_writing`, :meth:`finish`, in this order."""
 
+    ends_s: ClassVar[float] = 180.0
+    """The limit of everything between the faults and the final reads; each wait in between has one of its own."""
+
     def __init__(
         self,
         settings: WorkloadSettings,
@@ -48,13 +53,16 @@ class Workload(ABC):
         history: HistoryWriter,
         meter: Meter,
         seed: int,
+        folder: Path,
     ) -> None:
+        """``folder`` is for files of the clients; its contents end with the cluster's data."""
         self._settings = settings
         self._admin = admin
         self._prefix = prefix
         self._dice = random.Random(seed)
         self._clients_servers = clients_servers
         self._servers = servers
+        self._folder = folder
         topic = {"min.insync.replicas": str(min(2, settings.replication_factor)), **settings.topic}
         self._create = functools.partial(
             create_topics, admin, partitions=settings.partitions, factor=settings.replication_factor, config=topic
@@ -71,6 +79,11 @@ class Workload(ABC):
     def topics(self) -> list[str]:
         """Every topic that the workload needs."""
         return self.keys.topics
+
+    @property
+    def targets(self) -> list[str]:
+        """The partitions that faults are meant for."""
+        return self.keys.written
 
     @property
     def errors(self) -> dict[str, int]:
@@ -186,7 +199,11 @@ class Workload(ABC):
     def _crash_now_and_then(self) -> None:
         mean_s = self._settings.crash_interval_s
         while mean_s and not self._stopping.wait(self._dice.uniform(0.5, 1.5) * mean_s):
-            self._dice.choice(self._clients).crash()
+            self._victim().crash()
+
+    def _victim(self) -> Client:
+        """Return the client that crashes next."""
+        return self._dice.choice(self._clients)
 
 
 _CONSUMERS = 2

@@ -20,7 +20,8 @@ class PlanOptions:
         typer.Option(
             "--workload",
             help="What the clients do: queue, each consumer reads all partitions; subscribe, the consumers are a "
-            "group; transactions, producers and a group's members write in transactions.",
+            "group; transactions, producers and a group's members write in transactions; spark, a query copies exactly "
+            "once.",
         ),
     ] = "queue"
     faults: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,16 +13,16 @@ from rich.console import Console
 
 from tidelog_cli.chaos.options import ClusterOptions, LoadOptions, PlanOptions
 from tidelog_cli.options.connection import parse_pairs
+from tidelog_cli.options.durations import duration_ms
 from tidelog_cli.options.option_groups import with_option_groups
 from tidelog_cli.output.printing import print_json
-from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 
 if TYPE_CHECKING:
     from tidelog_chaos.report import Run
     from tidelog_chaos.settings import RunSettings
     from tidelog_chaos.workload import WorkloadSettings
 
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST_KEYS = 48
 _LEAST_WRITES_PER_KEY = 1_000
 
@@ -56,6 +55,8 @@ def run(
     tidelog chaos run --workload subscribe --consumer group.protocol=consumer
 
     tidelog chaos run --workload transactions --faults kill,pause
+
+    tidelog chaos run --workload spark --crash-interval 15s
 
     tidelog chaos run --client confluent-kafka --faults kill,stop,pause
 
@@ -140,6 +141,8 @@ def _run(settings: RunSettings, *, as_json: bool) -> None:
 
     console = Console(highlight=False, stderr=as_json)
     try:
+        if settings.workload == "spark":
+            _check_spark()
         cluster = make_driver(settings)
         if settings.driver == "netns" or (settings.driver == "local" and "disk-full" in settings.fault_names):
             isolate(network=settings.driver == "netns")
@@ -155,6 +158,29 @@ def _run(settings: RunSettings, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
+def _check_spark() -> None:
+    """Check that Spark can run here.
+
+    Raises:
+        TidelogError: PySpark is not installed.
+        ConfigError: There is no Java, or the system does not show the processes of Spark.
+    """
+    from tidelog_chaos.workload.spark.processes import why_no_processes
+
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+
+        from tidelog_spark.java import find_java
+    except ModuleNotFoundError as error:
+        text = f"{(error.name or '').partition('.')[0]} is not installed: pip install 'tidelog[spark]'"
+        raise error_for(ErrorCode._STATE, f"the workload spark cannot run: {text}") from error
+    find_java()
+    reason = why_no_processes()
+    if reason is not None:
+        raise ConfigError(f"the workload spark does not run here: {reason}")
+
+
 def print_run(run: Run, page: Path) -> None:
     """Print the outcome of a run as one JSON document: ``good`` if there is no anomaly and no problem."""
     verdict = run.verdict.as_json()
@@ -163,11 +189,7 @@ def print_run(run: Run, page: Path) -> None:
 
 def parse_duration(text: str, option: str, least_s: float = 0.001) -> float:
     """Return ``90s``, ``5m`` or ``1.5h`` in seconds; anything else is a usage error that names ``option``."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text.strip())
-    seconds = float(match[1]) * _UNITS_S[match[2]] if match else -1.0
-    if seconds < least_s:
-        raise typer.BadParameter(f'"{text}" is not a duration such as 90s, 5m or 1h.', param_hint=option)
-    return seconds
+    return duration_ms(text, option, least_ms=round(least_s * 1000)) / 1000
 
 
 def parse_interval(text: str) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from tidelog_cli.options.completion import complete_topic
+from tidelog_cli.options.durations import seconds
 from tidelog_cli.options.profiles import Profile, read_profiles
 from tidelog_cli.output.log_lines import Verbose, show_log_lines
 from tidelog_cli.output.printing import UsageError, print_json, print_records
@@ -84,7 +85,7 @@ def _shared(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="The time to wait for answers.")
+        float, typer.Option("--timeout", parser=seconds(0.1), metavar="SECONDS", help="The time to wait for answers.")
     ] = DEFAULT_TIMEOUT_S,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; messages go to the standard error.")

@@ -15,6 +15,7 @@ from tidelog.consumer.core.subscription import Subscription
 from tidelog.message import OFFSET_BEGINNING, OFFSET_END, Message, TopicPartition
 from tidelog_cli.options.completion import complete_group, complete_topic
 from tidelog_cli.options.connection import Session, connected
+from tidelog_cli.options.durations import seconds
 from tidelog_cli.output.printing import UsageError, print_warning
 from tidelog_cli.output.times import parse_duration_ms, parse_time
 from tidelog_cli.records.message_format import ToLine, message_formatter, parts_formatter
@@ -86,7 +87,9 @@ _MaxMessages = Annotated[
 _ExitAtEnd = Annotated[bool, typer.Option("--exit-at-end", "-e", help="Exit at the end of all partitions.")]
 _IdleTimeout = Annotated[
     float | None,
-    typer.Option("--idle-timeout", min=0, metavar="SECONDS", help="Exit when no record arrives for this time."),
+    typer.Option(
+        "--idle-timeout", parser=seconds(), metavar="SECONDS", help="Exit when no record arrives for this time."
+    ),
 ]
 _IsolationLevel = Annotated[
     str,

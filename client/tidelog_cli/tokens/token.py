@@ -12,8 +12,9 @@ import typer
 
 from tidelog.admin import DelegationToken, TokenInformation
 from tidelog_cli.options.connection import Session, Yes, connected
+from tidelog_cli.options.durations import duration_ms
 from tidelog_cli.output.printing import command_group, confirm
-from tidelog_cli.output.times import parse_duration_ms, time_text
+from tidelog_cli.output.times import time_text
 from tidelog_foundation.errors import ErrorCode, error_for
 
 if TYPE_CHECKING:
@@ -142,13 +143,7 @@ def _find(admin: AdminClient, session: Session, token_id: str) -> DelegationToke
 def _duration_ms(option: str, text: str | None) -> int:
     if text is None:
         return _DEFAULT_MS
-    try:
-        duration_ms = parse_duration_ms(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{option}: {error}") from error
-    if duration_ms <= 0:
-        raise typer.BadParameter(f"{option} must be positive, not {text}")
-    return duration_ms
+    return duration_ms(text, option, least_ms=1)
 
 
 def _record(info: TokenInformation) -> dict[str, Any]:

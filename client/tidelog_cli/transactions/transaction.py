@@ -12,6 +12,7 @@ from tidelog.message import TopicPartition
 from tidelog_cli.groups.reset_offsets import partitions_of
 from tidelog_cli.options.completion import complete_topic
 from tidelog_cli.options.connection import Session, Yes, connected
+from tidelog_cli.options.durations import duration_ms
 from tidelog_cli.output.printing import (
     command_group,
     confirm,
@@ -20,7 +21,7 @@ from tidelog_cli.output.printing import (
     fail,
     settle,
 )
-from tidelog_cli.output.times import parse_duration_ms, time_text
+from tidelog_cli.output.times import time_text
 from tidelog_foundation.errors import ErrorCode, error_for
 
 app = command_group("List, describe and end transactions, and find hanging ones.")
@@ -62,12 +63,12 @@ def list_transactions(
       tidelog transaction list --open-longer-than 15m
     """
     wanted = [_state(name) for name in (states or "").split(",") if name]
-    duration_ms = None if open_longer_than is None else _duration_ms(open_longer_than, "--open-longer-than")
+    open_ms = None if open_longer_than is None else duration_ms(open_longer_than, "--open-longer-than")
     with session.admin() as admin:
         found = admin.list_transactions(
             states=wanted,
             producer_ids=producer_ids or (),
-            duration_ms=duration_ms,
+            duration_ms=open_ms,
             transactional_id_pattern=pattern,
             request_timeout=session.timeout_s,
         ).result()
@@ -126,7 +127,7 @@ def find_hanging(
 
     Example: tidelog transaction find-hanging --topic orders
     """
-    limit_ms = _duration_ms(max_timeout, "--max-transaction-timeout")
+    limit_ms = duration_ms(max_timeout, "--max-transaction-timeout")
     with session.admin() as admin:
         wanted = _partitions(admin, topics, session.timeout_s)
         found, errors = settle(admin.describe_producers(wanted, request_timeout=session.timeout_s))
@@ -222,13 +223,6 @@ def _state(name: str) -> TransactionState:
     except KeyError:
         known = ", ".join(state.value for state in TransactionState if state is not TransactionState.UNKNOWN)
         raise typer.BadParameter(f'"{name}" is not one of {known}', param_hint="--state") from None
-
-
-def _duration_ms(text: str, option: str) -> int:
-    try:
-        return parse_duration_ms(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
 def _partitions(admin: AdminClient, topics: list[str] | None, timeout_s: float) -> list[TopicPartition]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog_foundation.authorization.authorizer import Action, RequestOrigin
-from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.logs.limit import LogLimit
 from tidelog_foundation.requests.acls import AclOperation
 
 audit = logging.getLogger("tidelog.authorizer")

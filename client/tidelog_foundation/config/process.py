@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -19,7 +18,7 @@ from typing import NoReturn
 
 from tidelog_foundation.config.providers import resolve_settings
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
-from tidelog_foundation.log_lines import LogLines
+from tidelog_foundation.logs.settings import start_logging
 
 EXIT_DISK_FAILURE = 1
 EXIT_CONFIGURATION = 2
@@ -45,20 +44,21 @@ def run_process(
 
     Config providers have replaced the references in the properties.
 
-    ``main`` should import slow modules (grpc) itself. Logging goes to stderr at INFO. ``argv`` defaults to the command
-    line's arguments; ``program``, the name in messages, defaults to the started file. ``main`` handles SIGTERM from
-    before it opens anything; an earlier one ends the process with 0.
+    ``main`` should import slow modules (grpc) itself. Logging goes to stderr, as `LoggingSettings` says. ``argv``
+    defaults to the command line's arguments; ``program``, the name in messages, to the started file. ``main`` handles
+    SIGTERM from before it opens anything; an earlier one ends the process with 0.
     """
     previous = signal.signal(signal.SIGTERM, _end_before_the_start)
     program = program or Path(sys.argv[0]).name
     # Suppress gRPC's own reports, which would accompany our one clear line.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(LogLines())
-    logging.basicConfig(handlers=[lines], level=logging.INFO)
     try:
         arguments = _parse_arguments(program, argv)
-        _run(main(resolve_settings(load_properties(arguments.file, arguments.override))))
+        # Config providers may log.
+        start_logging({})
+        properties = resolve_settings(load_properties(arguments.file, arguments.override))
+        start_logging(properties)
+        _run(main(properties))
     except TidelogError as error:
         print(f"{program}: {_one_line(error.message)}", file=sys.stderr)
         return EXIT_DISK_FAILURE if error.code is ErrorCode.KAFKA_STORAGE_ERROR else EXIT_CONFIGURATION

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.requests.request import Request
@@ -15,6 +16,10 @@ class ConfigResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     GROUP = 32
+
+
+BROKER_LOGGER: Final = 8
+"""The type of a broker's loggers, whose levels belong to the process and not to the cluster's metadata (KIP-412)."""
 
 
 class ConfigOperationType(IntEnum):
@@ -35,6 +40,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
     DYNAMIC_GROUP_CONFIG = 8
 
 
@@ -50,7 +56,7 @@ class ConfigEntry:
 class ConfigResourceName:
     """The owner of a configuration: a topic's name, a broker's id, "" for all brokers, or a group's id.
 
-    ``type`` is a ConfigResourceType, or another number in a request, which its receiver refuses.
+    ``type`` is a ConfigResourceType, BROKER_LOGGER, or another number in a request, which its receiver refuses.
     """
 
     type: int

@@ -9,27 +9,28 @@ from typing import Final
 
 from tidelog_foundation.metrics import Family, Kind, Metric
 
-_SOCKET_SERVER: Final = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
+SOCKET_SERVER: Final = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
+"""The MBean of Kafka for the sockets of a listener."""
 LOGINS: Final = Metric(
     "tidelog_logins_total",
     Kind.COUNTER,
     "Logins with SASL since the start. The mechanism is empty if the client named none that is enabled.",
     labels=("listener", "mechanism", "result"),
-    kafka=(f"{_SOCKET_SERVER}: successful-authentication-total", f"{_SOCKET_SERVER}: failed-authentication-total"),
+    kafka=(f"{SOCKET_SERVER}: successful-authentication-total", f"{SOCKET_SERVER}: failed-authentication-total"),
 )
 RELOGINS: Final = Metric(
     "tidelog_reauthentications_total",
     Kind.COUNTER,
     "Further logins of authenticated clients since the start (KIP-368).",
     labels=("listener", "mechanism", "result"),
-    kafka=(f"{_SOCKET_SERVER}: successful-reauthentication-total", f"{_SOCKET_SERVER}: failed-reauthentication-total"),
+    kafka=(f"{SOCKET_SERVER}: successful-reauthentication-total", f"{SOCKET_SERVER}: failed-reauthentication-total"),
 )
 EXPIRED: Final = Metric(
     "tidelog_expired_sessions_closed_total",
     Kind.COUNTER,
     "Connections of Kafka clients that were closed because their session had expired.",
     labels=("listener",),
-    kafka=(f"{_SOCKET_SERVER}: expired-connections-killed-count",),
+    kafka=(f"{SOCKET_SERVER}: expired-connections-killed-count",),
 )
 SESSIONS: Final = Metric(
     "tidelog_grpc_sessions",

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from tidelog_foundation.config.connections import ConnectionLimits
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.logs.limit import LogLimit
 from tidelog_foundation.metrics import Family, Kind, Metric
 from tidelog_foundation.sasl.sessions import Session
 from tidelog_foundation.security import Principal

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-_FIRST_S: Final = 0.1
-_JITTER: Final = 0.2
+from tidelog_foundation.backoff import Backoff
+
+_FIRST_MS: Final = 100
 
 
 class LoginBackoff:
@@ -17,9 +18,8 @@ class LoginBackoff:
 
     def __init__(self, max_s: float, random: Callable[[], float]) -> None:
         """``random`` returns a number from 0 to 1."""
-        self._max_s = max_s
-        self._random = random
-        self._wait_s = _FIRST_S
+        self._backoff = Backoff(_FIRST_MS, max_s * 1000, random)
+        self._refusals = 0
         self._until_s: float | None = None
 
     def remaining_s(self, now_s: float) -> float:
@@ -28,10 +28,9 @@ class LoginBackoff:
 
     def refused(self, now_s: float) -> None:
         """Record a refused login."""
-        wait_s = min(self._wait_s, self._max_s)
-        self._until_s = now_s + wait_s * (1 + _JITTER * (2 * self._random() - 1))
-        self._wait_s = min(2 * self._wait_s, self._max_s)
+        self._refusals += 1
+        self._until_s = now_s + self._backoff.wait_ms(self._refusals) / 1000
 
     def reset(self) -> None:
         """Record that a login succeeded, or that the credentials are others."""
-        self._wait_s, self._until_s = _FIRST_S, None
+        self._refusals, self._until_s = 0, None

@@ -19,7 +19,7 @@ from typing import Final
 import grpc.aio
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.logs.limit import LogLimit
 from tidelog_foundation.metrics import Family
 from tidelog_foundation.sasl import (
     Authenticated,

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from tidelog import AdminClient, Producer
+from tidelog import Producer
 from tidelog.admin import TransactionState
-from tidelog.producer import PreparedTransaction
-from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
+from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError
+from tidelog_spark.sink.clients import shared_admin
 from tidelog_spark.sink.journal import Prepared
-from tidelog_spark.sink.journal_topic import JournalTopic
+from tidelog_spark.sink.journal_topic import journal_of
 from tidelog_spark.sink.options import SinkPlan
 from tidelog_spark.sink.protocol import (
-    MAX_AT_ONCE,
     Append,
     Begin,
     Command,
     Complete,
+    Describe,
     Discard,
     ListOpen,
     ReadState,
@@ -27,17 +27,25 @@ from tidelog_spark.sink.protocol import (
     TakeOver,
     Write,
 )
+from tidelog_spark.sink.transactions import OwnedTransactions, explained
 
 T = TypeVar("T")
-_NOT_PREPARED = PreparedTransaction(-1, -1)
-"""The identity of no transaction: completing with it aborts."""
-_FENCED = (ErrorCode._FENCED, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 _PREFIX = "tidelog-spark-"
+_LIST_TIMEOUT_S = 120
+_LIST_ATTEMPT_S = 5
+_LIST_BACKOFF_S = 0.2
+_TASK = r"-\d+-\d+(\.\d+)?"
+"""The end of a task's transactional id, without which the ids of one sink would look like those of another."""
 
 
 def task_id(sink: str, partition: int, attempt: int) -> str:
     """Return the transactional id of an attempt at a partition of a sink's batch."""
     return f"{_PREFIX}{sink}-{partition}-{attempt}"
+
+
+def task_pattern(sink: str | None = None) -> str:
+    """Return the regular expression of the transactional ids of a sink, or of all sinks."""
+    return re.escape(_PREFIX) + ("(?P<sink>.+)" if sink is None else re.escape(sink)) + _TASK
 
 
 class Execution:
@@ -51,9 +59,9 @@ class Execution:
         self, plan: SinkPlan, sink: str, *, is_single: bool, write: Callable[[Producer], None] | None = None
     ) -> None:
         self._plan, self._sink, self._is_single, self._write = plan, sink, is_single, write
-        self._journal = JournalTopic(plan, sink)
+        self._journal = journal_of(plan, sink)
         self._own: tuple[str, Producer] | None = None
-        self._taken: dict[str, Producer] = {}
+        self._transactions = OwnedTransactions(plan)
 
     def run(self, steps: Generator[Command, Result, T]) -> T:
         """Execute all commands, and return the result.
@@ -93,11 +101,12 @@ class Execution:
                 return None
             case ListOpen():
                 return self._list_open()
+            case Describe(prepared):
+                return self._transactions.describe(prepared)
             case TakeOver(transactional_ids):
-                self._take_over(transactional_ids)
-                return None
-            case Complete(committed):
-                return self._complete(committed)
+                return self._transactions.take_over(transactional_ids)
+            case Complete(committed, aborted):
+                return self._transactions.complete(committed, aborted)
 
     def _begin(self, transactional_id: str) -> bool:
         producer = open_producer(self._plan, transactional_id)
@@ -126,39 +135,27 @@ class Execution:
 
     def _list_open(self) -> tuple[str, ...]:
         states = () if self._is_single else (TransactionState.ONGOING,)
-        pattern = re.escape(f"{_PREFIX}{self._sink}-") + ".*"
-        with AdminClient(dict(self._plan.client)) as admin:
-            found = admin.list_transactions(states=states, transactional_id_pattern=pattern).result()
-        if found.errors:
-            raise found.errors[0]
-        return tuple(sorted(each.transactional_id for each in found.valid))
-
-    def _take_over(self, transactional_ids: tuple[str, ...]) -> None:
-        producers = _in_parallel(lambda each: open_producer(self._plan, each), transactional_ids)
-        self._taken = dict(zip(transactional_ids, producers, strict=True))
-
-    def _complete(self, committed: tuple[Prepared, ...]) -> bool:
-        identities = {each.transactional_id: PreparedTransaction(each.producer_id, each.epoch) for each in committed}
-
-        def complete(transactional_id: str) -> bool:
-            identity = identities.get(transactional_id, _NOT_PREPARED)
-            return _complete(self._taken[transactional_id], identity)
-
-        are_complete = _in_parallel(complete, tuple(self._taken))
-        self._close_taken()
-        return all(are_complete)
+        deadline_s = time.monotonic() + _LIST_TIMEOUT_S
+        while True:
+            found = shared_admin(self._plan).list_transactions(
+                states=states,
+                transactional_id_pattern=task_pattern(self._sink),
+                request_timeout=_LIST_ATTEMPT_S,
+            )
+            listed = found.result()
+            if not listed.errors:
+                return tuple(sorted(each.transactional_id for each in listed.valid))
+            error = listed.errors[0]
+            # A node that has died remains in the metadata until its session ends; then others coordinate its ids.
+            if not (error.code.retriable or error.code in OUTAGES) or time.monotonic() >= deadline_s:
+                raise error
+            time.sleep(_LIST_BACKOFF_S)
 
     def _close(self) -> None:
         if self._own is not None:
             # Aborts the transaction unless it is prepared.
             self._own[1].close()
             self._own = None
-        self._close_taken()
-
-    def _close_taken(self) -> None:
-        for producer in self._taken.values():
-            producer.close()
-        self._taken = {}
 
 
 def open_producer(plan: SinkPlan, transactional_id: str) -> Producer:
@@ -175,13 +172,7 @@ def open_producer(plan: SinkPlan, transactional_id: str) -> Producer:
         producer.init_transactions(keep_prepared=True)
     except TidelogError as error:
         producer.close()
-        if error.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            raise ConfigError(
-                'the option sink.semantics is "exactly-once", which needs transaction.two.phase.commit.enable=true on '
-                "all nodes and, with ACLs, the permissions for it: change this, or set the option sink.semantics to "
-                f'"at-least-once"; the nodes answer: {error.message}'
-            ) from error
-        raise
+        raise explained(error) from error
     return producer
 
 
@@ -192,20 +183,3 @@ def check_login(producer: Producer) -> None:
         TidelogError: _AUTHENTICATION at once, or no node answers.
     """
     producer.cluster_id()
-
-
-def _complete(producer: Producer, identity: PreparedTransaction) -> bool:
-    try:
-        producer.complete_transaction(identity)
-    except TidelogError as error:
-        if error.code in _FENCED:
-            return False
-        # Without a kept transaction there is nothing to complete.
-        if error.code is not ErrorCode._STATE:
-            raise
-    return True
-
-
-def _in_parallel(call: Callable[[str], T], transactional_ids: tuple[str, ...]) -> list[T]:
-    with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
-        return list(pool.map(call, transactional_ids))

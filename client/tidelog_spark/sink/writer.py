@@ -6,27 +6,39 @@ in a batch query on the same writer, in a stream on another one, which knows the
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from tidelog import Producer
+from tidelog.cluster.config import ClientConfig
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
-from tidelog_spark.sink.execution import Execution, check_login, open_producer, task_id
+from tidelog_foundation.transport.loop import run_sync
+from tidelog_spark.sink.execution import Execution, check_login, task_id
 from tidelog_spark.sink.journal import Prepared
-from tidelog_spark.sink.options import SinkPlan
+from tidelog_spark.sink.options import SinkPlan, check_of_stream
 from tidelog_spark.sink.protocol import Attempt, abort_batch, commit_batch, write_task
-from tidelog_spark.sink.rows import check_schema, produce_rows, tables_of
+from tidelog_spark.sink.schema import check_schema
+from tidelog_spark.sink.transactions import OwnedTransactions
+from tidelog_spark.source.bounds import cluster_client
+from tidelog_spark.worker import prepare_worker
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_MS = 60_000
 _CHECKED_ID = "tidelog-spark-check"
-_checked: set[str] = set()
-"""The clusters that have permitted two-phase commits to this process."""
+_checked: set[ClientConfig] = set()
+"""The clients of clusters that have permitted two-phase commits to this process."""
 
 
 @dataclass
@@ -43,15 +55,16 @@ class _Writer:
 
     _is_single: bool
 
-    def __init__(self, plan: SinkPlan, schema: StructType, overwrite: bool) -> None:
+    def __init__(self, plan: SinkPlan, schema: StructType) -> None:
         """Check that the rows can be written.
 
         Raises:
-            ConfigError: the mode is not append, the columns do not fit, or the cluster does not permit exactly once.
+            ConfigError: the columns do not fit.
+            TidelogError: the topic does not exist, or no node answers.
         """
-        if overwrite:
-            raise ConfigError("the tidelog sink only appends: use the mode append, or the output mode append or update")
         check_schema(schema, plan.options.topic)
+        if plan.options.topic is not None:
+            _check_topic(plan, plan.options.topic)
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
@@ -60,6 +73,10 @@ class _Writer:
         Raises:
             TidelogError: the rows were not stored, or another run of the query owns the sink.
         """
+        # Arrow is loaded by tasks alone: Spark plans and commits each micro-batch in new processes.
+        from tidelog_spark.sink.rows import tables_of
+
+        prepare_worker()
         tables = tables_of(iterator)
         first = next(tables, None)
         if first is None:
@@ -84,6 +101,8 @@ class _Writer:
         return SinkMessage(attempt, prepared, is_repeated=prepared is None)
 
     def _produce(self, producer: Producer, rows: Iterator[pa.Table]) -> None:
+        from tidelog_spark.sink.rows import produce_rows
+
         for table in rows:
             produce_rows(producer, self._plan.options.topic, table)
 
@@ -94,9 +113,17 @@ class _Writer:
         found = [message for message in messages if isinstance(message, SinkMessage)]
         attempt = next((each.attempt for each in found if each.attempt is not None), None)
         # Without rows there is nothing to commit, nor to repeat.
-        if attempt is not None:
-            prepared = tuple(each.prepared for each in found if each.prepared is not None)
-            self._execution(attempt.sink).run(commit_batch(attempt, prepared))
+        if attempt is None:
+            return
+        if any(each.is_repeated for each in found):
+            logger.warning("Sink %s has committed batch %d before; its rows are dropped", attempt.sink, attempt.batch)
+        prepared = tuple(each.prepared for each in found if each.prepared is not None)
+        completion = self._execution(attempt.sink).run(commit_batch(attempt, prepared))
+        if completion.ended:
+            logger.warning(
+                "Batch %d of sink %s may lack rows: these transactions of it are not known to be committed: %s",
+                *(attempt.batch, attempt.sink, ", ".join(completion.ended)),
+            )
 
     def _abort(self, attempt: Attempt | None) -> None:
         if attempt is not None:
@@ -107,13 +134,19 @@ class _Writer:
 
 
 class TidelogBatchWriter(_Writer, DataSourceArrowWriter):
-    """Writes the result of one batch query. Spark pickles it to the tasks and to the process that commits."""
+    """Writes the result of one batch query. Spark pickles it to the tasks and to the process that commits.
 
-    _is_single = True
+    The sink is the query's own, or the application's of ``txnAppId``, whose batches are its writes.
+    """
 
     def __init__(self, plan: SinkPlan, schema: StructType, overwrite: bool) -> None:
-        super().__init__(plan, schema, overwrite)
-        self._id = uuid.uuid4().hex
+        if overwrite:
+            raise ConfigError("the tidelog sink only appends: use the mode append")
+        super().__init__(plan, schema)
+        self._run = uuid.uuid4().hex
+        application = plan.options.application_sink
+        self._is_single = application is None
+        self._sink = application or f"batch:{self._run}"
         if plan.options.is_exactly_once:
             check_permits_two_phase_commits(plan)
 
@@ -126,16 +159,20 @@ class TidelogBatchWriter(_Writer, DataSourceArrowWriter):
         self._abort(self._attempt() if self._plan.options.is_exactly_once else None)
 
     def _attempt(self) -> Attempt:
-        return Attempt(self._id, self._id, 0)
+        return Attempt(self._sink, self._run, self._plan.options.txn_version or 0, is_in_order=self._is_single)
 
 
 class TidelogStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a query. Spark builds one to plan each batch, and another to commit it."""
+    """Writes the micro-batches of a query. Spark builds one to plan each batch, and another to commit it.
+
+    ``overwrite`` means the output mode complete, whose whole result is appended each time, as Spark's Kafka sink does.
+    """
 
     _is_single = False
 
     def __init__(self, plan: SinkPlan, schema: StructType, overwrite: bool) -> None:
-        super().__init__(plan, schema, overwrite)
+        check_of_stream(plan.options)
+        super().__init__(plan, schema)
         if plan.options.is_exactly_once:
             check_permits_two_phase_commits(plan)
 
@@ -170,6 +207,15 @@ def _task() -> TaskContext:
     return context
 
 
+def _check_topic(plan: SinkPlan, topic: str) -> None:
+    """Check that a topic exists, before tasks wait for it in vain; nodes that create topics by themselves create it."""
+    client = cluster_client(plan.client_config)
+    known = client.metadata.topics.get(topic)
+    if known is None or known.error is not None:
+        run_sync(client.refresh([topic], timeout_ms=_TIMEOUT_MS, allow_auto_topic_creation=True))
+        run_sync(client.topic(topic, timeout_ms=_TIMEOUT_MS))
+
+
 def check_permits_two_phase_commits(plan: SinkPlan) -> None:
     """Check once per process that the cluster permits transactions without a timeout.
 
@@ -177,7 +223,6 @@ def check_permits_two_phase_commits(plan: SinkPlan) -> None:
         ConfigError: it does not.
         KafkaException: no coordinator answers.
     """
-    servers = plan.options.bootstrap_servers
-    if servers not in _checked:
-        open_producer(plan, _CHECKED_ID).close()
-        _checked.add(servers)
+    if plan.client_config not in _checked:
+        OwnedTransactions(plan).take_over((_CHECKED_ID,))
+        _checked.add(plan.client_config)

@@ -18,9 +18,11 @@ from tidelog_foundation.config.group import COORDINATOR_PREFIX, GroupConfig
 from tidelog_foundation.config.settings import ProvidedText, SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.requests.configs import (
+    BROKER_LOGGER,
     ConfigOperation,
     ConfigOperationType,
     ConfigResourceChange,
+    ConfigResourceResult,
     ConfigResourceType,
     ConfigSource,
     ConfigSynonym,
@@ -35,6 +37,7 @@ from tidelog_foundation.requests.configs import (
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_node.handlers.context import NodeContext, forward
+from tidelog_node.handlers.log_levels import alter_levels, describe_levels
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
 from tidelog_quorum.metadata.topic_config import broker_settings, topic_config_from
 
@@ -49,9 +52,19 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Change settings at the controller, and wait a moment until this node's image shows them.
 
+    Levels of loggers are this node's own.
+
     Raises:
         TidelogError: The controllers did not answer in time, or refused.
     """
+    of_loggers = [r for r in request.resources if r.resource.type == BROKER_LOGGER]
+    if of_loggers:
+        own = [_alter_levels(context, change, validate_only=request.validate_only) for change in of_loggers]
+        others = tuple(r for r in request.resources if r.resource.type != BROKER_LOGGER)
+        if not others:
+            return IncrementalAlterConfigsResponse(tuple(own))
+        rest = await incremental_alter_configs(context, replace(request, resources=others))
+        return IncrementalAlterConfigsResponse((*own, *rest.resources))
     response = await forward(context, request)
     failed = {(r.resource.type, r.resource.name) for r in response.resources if r.error is not None}
     changed = [r for r in request.resources if (r.resource.type, r.resource.name) not in failed]
@@ -78,6 +91,14 @@ def topic_settings(context: NodeContext, set_on_it: Mapping[str, str]) -> Iterat
         if info.key in set_on_it:
             found.insert(0, ConfigSynonym(info.key, set_on_it[info.key], ConfigSource.DYNAMIC_TOPIC_CONFIG))
         yield _described(info, config, found, is_read_only=False)
+
+
+def _alter_levels(context: NodeContext, change: ConfigResourceChange, *, validate_only: bool) -> ConfigResourceResult:
+    try:
+        alter_levels(context.broker_id, change, validate_only=validate_only)
+    except TidelogError as error:
+        return ConfigResourceResult(change.resource, error.detached())
+    return ConfigResourceResult(change.resource)
 
 
 def _shows(image: MetadataImage, wanted: ConfigResourceChange) -> bool:
@@ -126,8 +147,10 @@ def _describe(context: NodeContext, kind: int, name: str) -> Iterable[DescribedC
         if not name:
             raise error_for(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return _describe_group(context, name)
+    if kind == BROKER_LOGGER:
+        return describe_levels(context.broker_id, name)
     if kind != ConfigResourceType.BROKER:
-        text = f"resource {name!r} has type {kind}, which is not a topic, broker or group"
+        text = f"resource {name!r} has type {kind}, which is not a topic, broker, broker logger or group"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     if name not in ("", str(context.broker_id)):
         text = f'node {context.broker_id} knows its own settings and those of all nodes (""), not those of {name!r}'

@@ -177,6 +177,13 @@ class NodeContext:
 _WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
+def check_topic_id(partition: Partition, topic: str, topic_id: bytes) -> None:
+    """Raise INCONSISTENT_TOPIC_ID if the partition's topic does not have the requested id; an empty id fits all."""
+    if topic_id and topic_id != partition.topic_id:
+        text = f"topic {topic} has id {partition.topic_id.hex()}, {topic_id.hex()} was asked for"
+        raise error_for(ErrorCode.INCONSISTENT_TOPIC_ID, text)
+
+
 def leader_hint(context: NodeContext, error: TidelogError, topic: str, index: int) -> CurrentLeader | None:
     """Return the leader to name with ``error``, or None if it does not help."""
     return context.current_leader(topic, index) if error.code in _WITH_LEADER else None

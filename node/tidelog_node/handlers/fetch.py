@@ -29,7 +29,7 @@ from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.unexpected import report_unexpected
 from tidelog_node.event_loop import Pending
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
-from tidelog_node.handlers.context import NodeContext, leader_hint
+from tidelog_node.handlers.context import NodeContext, check_topic_id, leader_hint
 from tidelog_node.handlers.fetch_item import FetchItem, preferred_replica
 from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
 from tidelog_node.handlers.response_budget import ResponseBudget
@@ -478,9 +478,7 @@ class _Fetch:
         if topic is None:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id.hex()}")
         partition = self._context.partition(topic, item.key[1])
-        if topic_id and topic_id != partition.topic_id:
-            text = f"topic {topic} has id {partition.topic_id.hex()}, {topic_id.hex()} was asked for"
-            raise error_for(ErrorCode.INCONSISTENT_TOPIC_ID, text)
+        check_topic_id(partition, topic, topic_id)
         return partition
 
     def _name(self, item: FetchItem) -> str | None:

@@ -21,7 +21,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_EPOCH, UNKNOWN_OFFSET
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_node.event_loop import DecodingThread
-from tidelog_node.handlers.context import NodeContext, leader_hint
+from tidelog_node.handlers.context import NodeContext, check_topic_id, leader_hint
 from tidelog_node.handlers.requests import offsets as requests
 from tidelog_node.log import TimestampAndOffset
 from tidelog_node.partitions import Partition
@@ -46,7 +46,7 @@ async def list_offsets(context: NodeContext, request: requests.ListOffsetsReques
         results: list[requests.ListOffsetsPartitionResult] = []
         async for item in slices.of(topic.partitions):
             try:
-                results.append(await _result(context, topic.name, item, is_read_committed))
+                results.append(await _result(context, topic, item, is_read_committed))
             except TidelogError as error:
                 results.append(requests.ListOffsetsPartitionResult(item.index, error.detached()))
         topics.append(requests.ListOffsetsTopicResult(topic.name, tuple(results)))
@@ -54,9 +54,10 @@ async def list_offsets(context: NodeContext, request: requests.ListOffsetsReques
 
 
 async def _result(
-    context: NodeContext, topic: str, item: requests.ListOffsetsPartition, is_read_committed: bool
+    context: NodeContext, topic: requests.ListOffsetsTopic, item: requests.ListOffsetsPartition, is_read_committed: bool
 ) -> requests.ListOffsetsPartitionResult:
-    partition = context.partition(topic, item.index)
+    partition = context.partition(topic.name, item.index)
+    check_topic_id(partition, topic.name, topic.topic_id)
     partition.state.check_leader_epoch(item.current_leader_epoch)
     leader = partition.state.require_leader()
     offset, timestamp_ms = UNKNOWN_OFFSET, _NO_TIMESTAMP

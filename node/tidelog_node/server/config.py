@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tidelog_foundation.authorization.settings import AuthorizerSettings
 from tidelog_foundation.config import any_of, at_least, between, endpoints, int_setting, not_empty, one_of, setting
 from tidelog_foundation.config.health import HealthSettings
+from tidelog_foundation.logs.settings import LoggingSettings
 from tidelog_foundation.monitoring.settings import MonitoringSettings
 from tidelog_foundation.sasl.settings import SaslSettings
 from tidelog_foundation.sasl.token_settings import TokenKey
@@ -24,7 +25,14 @@ _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig(
-    KafkaListenerConfig, HealthSettings, MonitoringSettings, SslSettings, SaslSettings, TokenKey, AuthorizerSettings
+    KafkaListenerConfig,
+    HealthSettings,
+    LoggingSettings,
+    MonitoringSettings,
+    SslSettings,
+    SaslSettings,
+    TokenKey,
+    AuthorizerSettings,
 ):
     """The settings in the properties file of ``tidelog-node``, including those that can change at run time.
 

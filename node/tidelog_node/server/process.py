@@ -20,6 +20,7 @@ from types import MappingProxyType
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
+from tidelog_foundation.allocator import keep_freed_memory
 from tidelog_foundation.authorization import AclStore, Authorizer
 from tidelog_foundation.authorization.counted import CountedAuthorizer
 from tidelog_foundation.config.endpoints import NamedListener
@@ -92,7 +93,7 @@ from tidelog_node.server.grpc_connections import NodeConnections, grpc_server_op
 from tidelog_node.server.lifecycle import BrokerLifecycle, LivenessConnection
 from tidelog_node.server.log_service import log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
-from tidelog_node.server.process_resources import keep_freed_memory, raise_open_files_limit
+from tidelog_node.server.process_resources import raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
 from tidelog_node.server.sasl import NodeSasl
 from tidelog_node.server.services import admin_service, group_service, transaction_service
@@ -106,6 +107,8 @@ logger = logging.getLogger(__name__)
 
 _STOP_GRACE_S = 1.0
 _HANDOVER_AFTER_FAILURE_S = 3.0
+_MOST_FREE_BYTES = 16 * 1024 * 1024
+"""The maximum free memory at the end of a heap."""
 
 
 async def serve(properties: dict[str, str]) -> None:
@@ -141,7 +144,7 @@ async def serve(properties: dict[str, str]) -> None:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
         try:
-            keep_freed_memory()
+            keep_freed_memory(_MOST_FREE_BYTES)
             await Node(settings, servers, kafka, directories, certificates=certificates).run(stop)
         finally:
             directories.close(clean=False)

@@ -27,6 +27,7 @@ from tidelog_foundation.config.endpoints import (
 from tidelog_foundation.config.health import HealthSettings
 from tidelog_foundation.config.settings import config_key, setting_of
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.logs.settings import LoggingSettings
 from tidelog_foundation.monitoring.settings import MonitoringSettings
 from tidelog_foundation.requests.addresses import ControllerEndpoint
 from tidelog_foundation.sasl.settings import SaslSettings
@@ -66,6 +67,7 @@ class QuorumConfig(
     ControllerConfig,
     ConnectionSettings,
     HealthSettings,
+    LoggingSettings,
     MonitoringSettings,
     SslSettings,
     SaslSettings,

@@ -195,7 +195,7 @@ def test_workload_writes_a_valid_history_of_all_that_its_clients_did(fake: FakeC
     servers = fake.client_settings()
     with HistoryWriter(path) as history, AdminClient(servers) as admin:
         workload = QueueWorkload(
-            settings, load_library("tidelog"), servers, servers, admin, "chaos", history, meter, seed=1
+            settings, load_library("tidelog"), servers, servers, admin, "chaos", history, meter, 1, tmp_path
         )
         workload.start()
         time.sleep(4)
@@ -264,7 +264,7 @@ def test_member_goes_on_with_a_new_consumer_when_one_is_at_its_end(fake: FakeClu
     library, servers, path = FatalLibrary(), fake.client_settings(), tmp_path / "h.jsonl"
     settings = WorkloadSettings(replication_factor=1, producers=1, consumers=1, crash_interval_s=0)
     with HistoryWriter(path) as history, AdminClient(servers) as admin:
-        workload = SubscribeWorkload(settings, library, servers, servers, admin, "chaos", history, Meter(), seed=1)
+        workload = SubscribeWorkload(settings, library, servers, servers, admin, "chaos", history, Meter(), 1, tmp_path)
         workload.start()
         _wait(lambda: library.consumers > 1)
         assert workload.stop_writing(Deadline(60)) == []
@@ -277,7 +277,7 @@ def test_writer_goes_on_with_a_new_producer_when_one_is_at_its_end(fake: FakeClu
     library, servers = FatalLibrary(), fake.client_settings()
     settings = WorkloadSettings(replication_factor=1, producers=1, consumers=1, crash_interval_s=0)
     with HistoryWriter(tmp_path / "h.jsonl") as history, AdminClient(servers) as admin:
-        workload = QueueWorkload(settings, library, servers, servers, admin, "chaos", history, Meter(), seed=1)
+        workload = QueueWorkload(settings, library, servers, servers, admin, "chaos", history, Meter(), 1, tmp_path)
         workload.start()
         _wait(lambda: library.made > 2)
         workload.stop_writing(Deadline(60))
@@ -295,7 +295,7 @@ def test_group_polls_and_commits_everything_and_its_history_says_so(
     servers = fake.client_settings()
     with HistoryWriter(path) as history, AdminClient(servers) as admin:
         workload = SubscribeWorkload(
-            settings, load_library("tidelog"), servers, servers, admin, "chaos", history, Meter(), seed=4
+            settings, load_library("tidelog"), servers, servers, admin, "chaos", history, Meter(), 4, tmp_path
         )
         workload.start()
         _wait(lambda: len(workload.keys.written) > 0 and "chaos-2-0" in workload.keys.written)

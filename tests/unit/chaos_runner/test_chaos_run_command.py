@@ -20,9 +20,11 @@ from tidelog_foundation.errors import ConfigError
 
 def test_duration_is_read_with_its_unit() -> None:
     assert [parse_duration(text, "--x") for text in ("90s", "5m", "1.5h", "250ms")] == [90, 300, 5400, 0.25]
-    for text in ("5", "5 days", "-1s", "0s", ""):
+    for text in ("5", "5 days", "-1s", ""):
         with pytest.raises(typer.BadParameter, match="is not a duration such as 90s"):
             parse_duration(text, "--duration")
+    with pytest.raises(typer.BadParameter, match='"0s" is shorter than 1 ms'):
+        parse_duration("0s", "--duration")
     assert parse_duration("0s", "--crash-interval", least_s=0) == 0
 
 
@@ -43,7 +45,9 @@ CONFLUENT = ["--client", "confluent-kafka"]
         (["--faults", "earthquake"], 1, '"earthquake" is not a fault'),
         (["--driver", "cloud"], 1, '"cloud" is not a driver; there are local, netns, kubernetes, none'),
         (["--workload", "bank"], 1, '"bank" is not a workload'),
-        (["--workload", "txn"], 1, '"txn" is not a workload; there are queue, subscribe, transactions'),
+        (["--workload", "txn"], 1, '"txn" is not a workload; there are queue, subscribe, transactions, spark'),
+        (["--workload", "spark", "--consumer", "isolation.level=read_uncommitted"], 1, "not read_uncommitted"),
+        (["--workload", "spark", "--secure", "--faults", "credentials"], 1, "no fault credentials"),
         (["--workload", "transactions", "--consumer", "isolation.level=read_uncommitted"], 1, "not read_uncommitted"),
         (["--workload", "subscribe", "--consumer", "group.instance.id=one"], 1, "members need one each"),
         (["--workload", "subscribe", "--consumer", "group.protocol=bank"], 1, '"group.protocol"'),
@@ -85,6 +89,23 @@ def test_run_command_refuses_what_cannot_be_and_leaves_no_directory(
     result = CliRunner().invoke(app, ["chaos", "run", "--output", str(tmp_path / "run"), *options])
     assert result.exit_code == exit_code
     assert said in " ".join(result.output.split()).replace("│ │", "")
+    assert not (tmp_path / "run").exists()
+
+
+def test_run_command_names_what_the_workload_spark_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A check that finds nothing must not start a cluster.
+    command = ["chaos", "run", "--workload", "spark", "--nodes", "2", "--output", str(tmp_path / "run")]
+    monkeypatch.setattr("tidelog_spark.java._candidates", lambda: iter([(tmp_path / "java", "JAVA_HOME")]))
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert f"Spark needs Java 17 or newer, and none was found (JAVA_HOME: {tmp_path / 'java'}" in result.output
+    for name in [name for name in sys.modules if name.startswith("tidelog_spark")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ["pyspark", *(name for name in sys.modules if name.startswith("pyspark."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert "pyspark is not installed: pip install 'tidelog[spark]'" in result.output
     assert not (tmp_path / "run").exists()
 
 

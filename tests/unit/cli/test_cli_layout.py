@@ -14,11 +14,13 @@ import termios
 from collections.abc import Callable
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import Result
 
 from tidelog.testing import FakeCluster
+from tidelog_cli.options.durations import seconds
 from tidelog_cli.output.hints import hint_for
 from tidelog_cli.output.printing import fail
 from tidelog_cli.output.tables import layout
@@ -235,3 +237,14 @@ def test_reset_shows_its_plan_before_it_asks(cluster: FakeCluster, run: Callable
     assert (code, printed.splitlines()[1].split()) == (0, ["g", "planned", "0", "-", "0"])
     assert "planned" in question.partition("Set these offsets of g?")[0]
     assert "group g has no active members" in run("group", "describe", "g").stderr
+
+
+@pytest.mark.parametrize(("text", "expected"), [("5", 5), ("0.5", 0.5), ("2s", 2), ("1.5m", 90), ("0", 0)])
+def test_seconds_of_an_option_are_a_number_or_a_duration(text, expected):
+    assert seconds()(text) == expected
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "inf", "nan", "5 s", ""])
+def test_seconds_of_an_option_are_refused_when_they_are_neither(text):
+    with pytest.raises(typer.BadParameter, match=f'"{text}" is not a'):
+        seconds()(text)

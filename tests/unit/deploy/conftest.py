@@ -75,7 +75,7 @@ def pods() -> Callable[..., list[Pod]]:
 def _rendered(folder: Path) -> list[Manifest]:
     manifests = _generated(folder)
     for manifest in manifests:
-        if manifest["kind"] == "StatefulSet":
+        if manifest["kind"] in ("StatefulSet", "Deployment"):
             for volume in manifest["spec"]["template"]["spec"]["volumes"]:
                 if "configMap" in volume:
                     volume["configMap"]["name"] += _HASH
@@ -93,9 +93,13 @@ def _generated(folder: Path) -> list[Manifest]:
         path = folder / name
         manifests += _generated(path) if path.is_dir() else _read(path)
     for entry in kustomization.get("configMapGenerator", []):
-        if entry.get("behavior") == "replace":
-            manifests.remove(_one(manifests, "ConfigMap", entry["name"]))
-        manifests.append(_config_map(folder, entry))
+        made, behavior = _config_map(folder, entry), entry.get("behavior")
+        if behavior is not None:
+            former = _one(manifests, "ConfigMap", entry["name"])
+            manifests.remove(former)
+            if behavior == "merge":
+                made["data"] = former["data"] | made["data"]
+        manifests.append(made)
     for entry in kustomization.get("replicas", []):
         _one(manifests, "StatefulSet", entry["name"])["spec"]["replicas"] = entry["count"]
     for entry in kustomization.get("patches", []):
@@ -188,6 +192,8 @@ def _problems(manifests: list[Manifest]) -> Iterator[str]:
         yield from _container_problems(stateful_set)
         yield from _setting_problems(stateful_set, manifests)
         yield from _certificate_problems(stateful_set, manifests)
+    for deployment in (m for m in manifests if m["kind"] == "Deployment"):
+        yield from _deployment_problems(deployment, manifests)
 
 
 def _schema_problems(manifests: list[Manifest]) -> Iterator[str]:
@@ -286,6 +292,34 @@ def _container_problems(stateful_set: Manifest) -> Iterator[str]:
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             if container.get(probe, {}).get("grpc", {}).get("port") not in ports:
                 yield f"{title}: {probe} does not ask the listener"
+
+
+def _deployment_problems(deployment: Manifest, manifests: list[Manifest]) -> Iterator[str]:
+    """A driver of Spark mounts and uses only things and files that are there, and writes to its volumes alone."""
+    title, pod = _title(deployment), deployment["spec"]["template"]["spec"]
+    if not _selected(deployment["spec"]["selector"]["matchLabels"], [deployment]):
+        yield f"{title}: its selector does not select its own pods"
+    if not pod["securityContext"].get("runAsNonRoot") or not pod["securityContext"].get("runAsUser"):
+        yield f"{title}: may run as root"
+    named = {(m["kind"], m["metadata"]["name"]): m for m in manifests}
+    if ("ServiceAccount", pod["serviceAccountName"]) not in named:
+        yield f"{title}: there is no ServiceAccount {pod['serviceAccountName']}"
+    (container,) = pod["containers"]
+    if not container["securityContext"].get("readOnlyRootFilesystem"):
+        yield f"{title}: may write outside of its volumes"
+    volumes = {v["name"]: v for v in pod["volumes"]}
+    mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+    yield from (f"{title}: {name} is not both a volume and mounted" for name in sorted(volumes.keys() ^ mounts.keys()))
+    files = set()
+    for name, volume in volumes.items():
+        kind, key = ("ConfigMap", "name") if "configMap" in volume else ("PersistentVolumeClaim", "claimName")
+        found = volume.get("configMap") or volume.get("persistentVolumeClaim")
+        if found and (kind, found[key]) not in named:
+            yield f"{title}: there is no {kind} {found[key]}"
+        elif found and kind == "ConfigMap":
+            files |= {f"{mounts.get(name)}/{file}" for file in named[kind, found[key]]["data"]}
+    read = {word for word in container["args"] if word.startswith("/")}
+    yield from (f"{title}: reads {path}, mounted are {sorted(files)}" for path in sorted(read - files))
 
 
 def _setting_problems(stateful_set: Manifest, manifests: list[Manifest]) -> Iterator[str]:

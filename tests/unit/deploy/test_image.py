@@ -59,11 +59,14 @@ def test_context_is_the_sources_and_nothing_else(context: set[str]) -> None:
         "pyproject.toml",
         "quorum",
     }
-    assert {path for path in context if path.startswith("deploy")} == {"deploy/constraints.txt"}
+    deployed = {path for path in context if path.startswith("deploy")}
+    assert deployed == {"deploy/constraints.txt", "deploy/spark/entrypoint.sh"}
     assert not [path for path in context if "__pycache__" in path or path.endswith((".so", ".pyc"))]
 
 
-def test_context_holds_every_source_of_a_copy(context: set[str], dockerfile: str) -> None:
+@pytest.mark.parametrize("path", ["Dockerfile", "deploy/spark/Dockerfile"])
+def test_context_holds_every_source_of_a_copy(context: set[str], repository: Path, path: str) -> None:
+    dockerfile = (repository / path).read_text()
     copied = [line.split()[1:-1] for line in dockerfile.splitlines() if re.match(r"COPY (?!--from)", line)]
     sources = [source for words in copied for source in words]
     assert sources
@@ -84,8 +87,10 @@ def test_dockerfile_exposes_the_ports_of_the_manifests(dockerfile: str, render: 
     assert {int(port) for port in exposed.split()} == ports
 
 
-def test_dockerfile_needs_no_buildkit(dockerfile: str) -> None:
+@pytest.mark.parametrize("path", ["Dockerfile", "deploy/spark/Dockerfile"])
+def test_dockerfile_needs_no_buildkit(repository: Path, path: str) -> None:
     """The Python client of the engine, which the container tests build with, speaks to the classic builder alone."""
+    dockerfile = (repository / path).read_text()
     assert not re.search(r"RUN --|COPY --(?!from)|<<", dockerfile)
 
 
@@ -110,6 +115,7 @@ def _requirements(repository: Path) -> list[Requirement]:
         *extras["cli"],
         *extras["node"],
         *extras["quorum"],
+        *extras["spark"],
         *pyproject["build-system"]["requires"],
     ]
     found: dict[str, Requirement] = {}

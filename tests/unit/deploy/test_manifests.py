@@ -16,7 +16,8 @@ import yaml
 
 from tidelog_foundation.config.endpoints import DEFAULT_PROTOCOL_MAP, has_sasl, has_tls, parse_protocol_map
 
-KUSTOMIZATIONS = ("base", "overlays/dev", "overlays/secured", "overlays/cert-manager")
+CLUSTERS = ("base", "overlays/dev", "overlays/secured", "overlays/cert-manager")
+KUSTOMIZATIONS = (*CLUSTERS, "spark", "overlays/spark-secured")
 Manifests = list[dict[str, Any]]
 
 
@@ -47,7 +48,9 @@ def test_renderer_agrees_with_kustomize(kustomization: str, render: Any, reposit
 
 
 def _without_hashes(manifests: Any) -> list[str]:
-    generated = re.compile(r'"(tidelog-(?:quorum|node))-[0-9a-z]{10}"|"(tidelog-(?:quorum|node))-0123456789"')
+    generated = re.compile(
+        r'"(tidelog-(?:quorum|node|spark))-[0-9a-z]{10}"|"(tidelog-(?:quorum|node|spark))-0123456789"'
+    )
     return sorted(generated.sub(r'"\1\2"', json.dumps(manifest, sort_keys=True)) for manifest in manifests)
 
 
@@ -198,6 +201,30 @@ def test_checker_names_the_problem_of_a_broken_manifest(
     assert any(expected in problem for problem in problems(manifests)), problems(manifests)
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("serviceAccountName", "default", "there is no ServiceAccount default"),
+        ("securityContext/runAsUser", 0, "may run as root"),
+        ("containers/0/securityContext/readOnlyRootFilesystem", False, "may write outside of its volumes"),
+        ("containers/0/args/12", "/etc/tidelog-spark/other.py", "reads /etc/tidelog-spark/other.py, mounted are"),
+        ("containers/0/volumeMounts/2/name", "works", "work is not both a volume and mounted"),
+        ("volumes/1/persistentVolumeClaim/claimName", "claim", "there is no PersistentVolumeClaim claim"),
+        ("volumes/0/configMap/name", "tidelog-spark", "there is no ConfigMap tidelog-spark"),
+    ],
+)
+def test_checker_names_the_problem_of_a_broken_driver(
+    path: str, value: object, expected: str, render: Any, problems: Any
+) -> None:
+    manifests = render("spark")
+    place = _manifest(manifests, "Deployment", "tidelog-spark-driver")["spec"]["template"]["spec"]
+    *parents, last = (int(part) if part.isdigit() else part for part in path.split("/"))
+    for part in parents:
+        place = place[part]
+    place[last] = value
+    assert f"Deployment/tidelog-spark-driver: {expected}" in "\n".join(problems(manifests))
+
+
 def test_checker_names_a_certificate_without_the_name_of_a_pod(render: Any, problems: Any) -> None:
     manifests = render("overlays/cert-manager")
     for name in ("tidelog-quorum", "tidelog-node"):
@@ -227,13 +254,37 @@ def test_image_is_that_of_the_version(render: Any, repository: Path) -> None:
     assert images == {f"tidelog:{version}"}
 
 
+def test_images_of_spark_are_those_of_the_version(render: Any, repository: Path) -> None:
+    version = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["version"]
+    manifests = render("spark")
+    driver = _manifest(manifests, "Deployment", "tidelog-spark-driver")["spec"]["template"]["spec"]["containers"][0]
+    properties = dict(line.split(" ", 1) for line in _spark_files(manifests)["spark.properties"].splitlines())
+    assert {driver["image"], properties["spark.kubernetes.container.image"]} == {f"tidelog-spark:{version}"}
+
+
+def test_executors_of_spark_are_as_restricted_as_their_driver(render: Any) -> None:
+    manifests = render("spark")
+    driver = _manifest(manifests, "Deployment", "tidelog-spark-driver")["spec"]["template"]["spec"]
+    executor = yaml.safe_load(_spark_files(manifests)["executor.yaml"])["spec"]
+    (own,), (template,) = driver["containers"], executor["containers"]
+    assert template["securityContext"] == own["securityContext"]
+    assert executor["securityContext"].items() <= driver["securityContext"].items()
+    assert {v["name"] for v in executor["volumes"]} == {m["name"] for m in template["volumeMounts"]}
+    assert not executor["automountServiceAccountToken"], "executors have no rights in Kubernetes"
+
+
+def _spark_files(manifests: Manifests) -> dict[str, str]:
+    found: dict[str, str] = _properties(manifests, "tidelog-spark")
+    return found
+
+
 def test_node_ids_are_unique_in_the_cluster(render: Any, pods: Any) -> None:
     manifests = render("base")
     ids = [pod.settings["node.id"] for name in ("tidelog-quorum", "tidelog-node") for pod in pods(manifests, name)]
     assert len(ids) == len(set(ids)) == 6
 
 
-@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+@pytest.mark.parametrize("kustomization", CLUSTERS)
 def test_settings_of_both_roles_agree(kustomization: str, render: Any, pods: Any) -> None:
     manifests = render(kustomization)
     shared = {

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from tidelog_foundation.log_lines import LogLines
+from tidelog_foundation.logs.lines import LogLines
 
 
 @pytest.fixture

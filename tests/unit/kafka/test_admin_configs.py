@@ -103,7 +103,7 @@ def test_settings_of_a_group_are_altered_described_and_listed():
         (BROKER, "2", "INVALID_REQUEST"),
         (BROKER, "one", "INVALID_REQUEST"),
         (GROUP, "", "INVALID_REQUEST"),
-        (BROKER_LOGGER, "1", "INVALID_REQUEST"),
+        (BROKER_LOGGER, "2", "INVALID_REQUEST"),
         (CLIENT_METRICS, "m", "INVALID_REQUEST"),
         (0, "x", "INVALID_REQUEST"),
         (-7, "x", "INVALID_REQUEST"),
@@ -131,12 +131,14 @@ def node_with_topics():
 def test_list_config_resources_lists_the_brokers_with_the_listener_and_the_topics():
     node = node_with_topics()
     brokers, topics = [(BROKER, "1"), (BROKER, "2")], [(TOPIC, "a"), (TOPIC, "b")]
-    assert list_resources(node) == (None, brokers + topics)
+    loggers = [(BROKER_LOGGER, "1"), (BROKER_LOGGER, "2")]
+    assert list_resources(node) == (None, loggers + brokers + topics)
     assert list_resources(node, TOPIC, BROKER, TOPIC) == (None, brokers + topics)
     assert list_resources(node, TOPIC) == (None, topics)
     assert list_resources(node, BROKER) == (None, brokers)
     assert list_resources(node, BROKER, listener="INTERNAL") == (None, [(BROKER, "2"), (BROKER, "3")])
-    assert list_resources(node, GROUP, CLIENT_METRICS, BROKER_LOGGER) == (None, [])
+    assert list_resources(node, BROKER_LOGGER) == (None, loggers)
+    assert list_resources(node, GROUP, CLIENT_METRICS) == (None, [])
 
 
 def test_list_config_resources_lists_the_groups_on_which_something_is_set():
@@ -213,7 +215,8 @@ def test_incremental_alter_configs_refuses_a_resource_with_its_own_error():
         (TOPIC, "a/b", ("segment.ms", SET, "1")),
         (BROKER, "1", ("node.id", SET, "2")),
         (BROKER, "9", ("log.cleaner.threads", SET, "2")),
-        (BROKER_LOGGER, "1", ("root", SET, "DEBUG")),
+        (BROKER_LOGGER, "1", ("no.such.logger", SET, "DEBUG")),
+        (BROKER_LOGGER, "2", ("root", SET, "DEBUG")),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "5")),
         (GROUP, "", ("consumer.session.timeout.ms", SET, "50000")),
     )
@@ -228,11 +231,12 @@ def test_incremental_alter_configs_refuses_a_resource_with_its_own_error():
         (TOPIC, "a/b"): "INVALID_TOPIC_EXCEPTION",
         (BROKER, "1"): "INVALID_REQUEST",
         (BROKER, "9"): "BROKER_ID_NOT_REGISTERED",
-        (BROKER_LOGGER, "1"): "INVALID_REQUEST",
+        (BROKER_LOGGER, "1"): "INVALID_CONFIG",
+        (BROKER_LOGGER, "2"): "INVALID_REQUEST",
         (GROUP, "g"): "INVALID_CONFIG",
         (GROUP, ""): "INVALID_REQUEST",
     }
-    assert len(answer) == 13
+    assert len(answer) == 14
     assert [node.image.config_of_topic(name) for name in ("good", "twice")] == [{"segment.ms": "30"}, {}]
 
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sink_runner import PARTITIONS, SINK, Runner, crash_and_recover, expected, open_ids, values_of, visible
+from sink_runner import PARTITIONS, SINK, Runner, crash_and_recover, expected, open_ids, plan_of, values_of, visible
 
+from tidelog import AdminClient, Producer
 from tidelog.testing import FakeCluster
 from tidelog_foundation.errors import ConfigError, TidelogError
-from tidelog_spark.sink.protocol import Attempt, abort_batch, commit_batch
+from tidelog_spark.sink.execution import Execution, task_id
+from tidelog_spark.sink.protocol import (
+    Attempt,
+    Command,
+    Complete,
+    Completion,
+    abandon_sink,
+    abort_batch,
+    commit_batch,
+)
 
 
 @pytest.fixture
@@ -58,6 +68,87 @@ def test_commit_of_a_run_that_was_replaced_fails(fake: FakeCluster) -> None:
     with pytest.raises(TidelogError, match=r"run old can no longer write batch 0"):
         runner.finish(old, commit_batch(old, (prepared,)))
     assert visible(fake) == expected(0)
+
+
+def terminate(fake: FakeCluster, transactional_id: str) -> None:
+    with AdminClient(fake.client_settings()) as admin:
+        admin.force_terminate_transaction(transactional_id).result()
+
+
+def test_batch_whose_prepared_transaction_was_ended_by_an_administrator_is_an_error(fake: FakeCluster) -> None:
+    runner, attempt = Runner(fake), Attempt(SINK, "run", 0)
+    first, second = runner.write_all(attempt)
+    terminate(fake, first.transactional_id)
+    with pytest.raises(
+        TidelogError, match=rf"batch 0 of sink query is not whole: 1 of its .*: {first.transactional_id}$"
+    ):
+        runner.finish(attempt, commit_batch(attempt, (first, second)))
+    assert visible(fake) == values_of(0, 1)
+    completion = runner.run("next", 0)
+    assert first.transactional_id in completion.ended
+    assert visible(fake) == values_of(0, 1)
+    assert open_ids(fake) == []
+
+
+def test_repeated_batch_that_is_whole_names_no_ended_transaction(fake: FakeCluster) -> None:
+    assert Runner(fake).run("first", 0) == Completion(committed=PARTITIONS)
+    assert Runner(fake).run("second", 0) == Completion()
+    assert Runner(fake).run("third", 0) == Completion()
+
+
+def crash_at(fake: FakeCluster, attempt: Attempt, command: type[Command]) -> None:
+    """Write and commit a batch, and crash before a command of the commit."""
+    steps = commit_batch(attempt, Runner(fake).write_all(attempt))
+    execution = Execution(plan_of(fake), SINK, is_single=False)
+    given = next(steps)
+    while not isinstance(given, command):
+        given = steps.send(execution.execute(given))
+
+
+def test_abandoned_sink_completes_the_committed_batch_and_fences_its_driver(fake: FakeCluster) -> None:
+    runner, attempt = Runner(fake), Attempt(SINK, "lost", 0)
+    crash_at(fake, attempt, Complete)
+    assert len(open_ids(fake)) == PARTITIONS
+    assert runner.finish(attempt, abandon_sink(SINK, "operator")) == Completion(committed=PARTITIONS)
+    assert visible(fake) == expected(0)
+    with pytest.raises(TidelogError, match=r"run lost can no longer write batch 1"):
+        runner.run("lost", 1)
+    runner.run("new", 1)
+    assert visible(fake) == expected(0, 1)
+
+
+def test_abandoned_sink_aborts_the_batch_that_is_not_committed(fake: FakeCluster) -> None:
+    runner, attempt = Runner(fake), Attempt(SINK, "lost", 1)
+    runner.run("lost", 0)
+    prepared = runner.write_all(attempt)
+    assert runner.finish(attempt, abandon_sink(SINK, "operator")) == Completion(aborted=PARTITIONS)
+    assert open_ids(fake) == []
+    with pytest.raises(TidelogError, match=r"run lost can no longer write batch 1"):
+        runner.finish(attempt, commit_batch(attempt, prepared))
+    assert runner.finish(attempt, abandon_sink(SINK, "operator")) == Completion()
+    runner.run("new", 1)
+    assert visible(fake) == expected(0, 1)
+
+
+def test_batch_that_an_application_does_not_repeat_is_complete_before_its_next(fake: FakeCluster) -> None:
+    crash_at(fake, Attempt(SINK, "first", 0, is_in_order=False), Complete)
+    Runner(fake).run("second", 5, is_in_order=False)
+    assert visible(fake) == expected(0, 5)
+    assert open_ids(fake) == []
+    Runner(fake).run("third", 4, is_in_order=False)
+    assert visible(fake) == expected(0, 5)
+
+
+def test_sink_leaves_transactions_of_a_sink_with_a_similar_name_alone(fake: FakeCluster) -> None:
+    runner = Runner(fake)
+    with Producer({**fake.client_settings(), "transactional.id": task_id(f"{SINK}-1", 0, 0)}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce("t", "other")
+        producer.flush()
+        runner.run("run", 0)
+        assert open_ids(fake) == [task_id(f"{SINK}-1", 0, 0)]
+        producer.abort_transaction()
 
 
 def test_cluster_without_two_phase_commits_is_told_before_any_row() -> None:

@@ -8,8 +8,9 @@ from pyspark.sql.types import ArrayType, StructType
 
 from tidelog_foundation.errors import ConfigError
 from tidelog_spark.sink import rows
-from tidelog_spark.sink.options import sink_plan
-from tidelog_spark.sink.rows import check_schema, tables_of
+from tidelog_spark.sink.options import check_of_stream, sink_plan
+from tidelog_spark.sink.rows import tables_of
+from tidelog_spark.sink.schema import check_schema
 
 SERVERS = {"bootstrap.servers": "host:9094"}
 
@@ -75,6 +76,16 @@ def test_options_of_sparks_writers_are_no_options_of_the_sink() -> None:
         ({"sink.semantics": "once"}, "exactly-once, at-least-once"),
         ({"subscribe": "t"}, 'unknown configuration "subscribe"'),
         ({"compression.type": "brotli"}, "brotli"),
+        ({"txnAppId": "app"}, "the options txnAppId and txnVersion belong together: txnVersion is missing"),
+        ({"txnVersion": "1"}, "the options txnAppId and txnVersion belong together: txnAppId is missing"),
+        ({"txnAppId": "app", "txnVersion": "-1"}, "must be from 0 to 9223372036854775807"),
+        ({"txnAppId": "app", "txnVersion": "1.5"}, "1.5"),
+        ({"txnAppId": "", "txnVersion": "1"}, "txnAppId is missing"),
+        ({"txnAppId": "é" * 129, "txnVersion": "1"}, "must have 1 to 256 bytes"),
+        (
+            {"txnAppId": "app", "txnVersion": "1", "sink.semantics": "at-least-once"},
+            'txnAppId needs sink.semantics=exactly-once, but it is "at-least-once"',
+        ),
         ({"kafka.security.protocol": "SSL", "security.protocol": "SSL"}, "they mean the same"),
     ],
 )
@@ -82,6 +93,20 @@ def test_bad_option_is_named(options: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         sink_plan({**SERVERS, **options})
     assert text in str(raised.value)
+
+
+def test_application_has_a_sink_for_each_topic() -> None:
+    def sink(**options: str) -> str | None:
+        return sink_plan({**SERVERS, **options}).options.application_sink
+
+    assert sink(topic="t") is None
+    assert sink(txnappid="a/b:c", txnversion="0", topic="t") == "app:a%2Fb%3Ac:t"
+    assert sink(txnappid="a", txnversion="0") == "app:a"
+
+
+def test_stream_has_no_application() -> None:
+    with pytest.raises(ConfigError, match=r"txnAppId and txnVersion are for df.write, as in foreachBatch"):
+        check_of_stream(sink_plan({**SERVERS, "txnAppId": "a", "txnVersion": "0"}).options)
 
 
 def test_security_settings_reach_the_clients() -> None:

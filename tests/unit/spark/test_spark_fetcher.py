@@ -15,11 +15,12 @@ from tidelog.v1 import common_pb2 as pb_common
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
 from tidelog_foundation.records import Record, RecordBatchBuilder, iter_headers, read_records
-from tidelog_spark import fetcher
-from tidelog_spark.bounds import LogBounds
-from tidelog_spark.fetcher import fetch_range
-from tidelog_spark.offsets import OffsetRange
-from tidelog_spark.options import SourceOptions
+from tidelog_spark.source import fetcher
+from tidelog_spark.source.bounds import LogBounds
+from tidelog_spark.source.fetcher import bytes_to_request, fetch_range
+from tidelog_spark.source.losses import DataLossError
+from tidelog_spark.source.offsets import OffsetRange
+from tidelog_spark.source.options import SourceOptions
 from tidelog_testing.embedded import NODE_ID
 
 
@@ -52,6 +53,25 @@ def test_small_fetches_follow_each_other_without_gaps(fake: FakeCluster) -> None
         (20, 30),
         (30, 40),
     ]
+
+
+def test_requests_are_as_large_as_the_rest_of_the_range_and_no_larger_than_the_option() -> None:
+    option = 4 * 1024 * 1024
+
+    assert bytes_to_request(100, 256.0, option) == 64 * 1024
+    assert bytes_to_request(10_000, 113.0, option) == 1_130_000
+    assert bytes_to_request(1_000_000, 113.0, option) == option
+    assert bytes_to_request(1_000_000, 113.0, 1) == 1
+
+
+def test_small_range_of_a_large_partition_reads_little_beyond_itself(fake: FakeCluster) -> None:
+    builder = RecordBatchBuilder()
+    builder.append(None, bytes(100_000), (), 0)
+    for _ in range(10):
+        fake.append("t", 0, builder.build())
+
+    assert spans(options_of(fake), 50, 51) == [(50, 51)]
+    assert spans(options_of(fake), 50, 59) == [(50, 51), (51, 59)]
 
 
 @pytest.mark.parametrize("is_down", [False, True])
@@ -150,11 +170,11 @@ def test_deleted_records_are_skipped_only_when_allowed(
 
 
 def test_deleted_topic_ends_the_read(fake: FakeCluster) -> None:
-    options = options_of(fake, poll_timeout_ms=3_000)
-    assert spans(options, 0, 50)
+    options = options_of(fake)
+    planned = OffsetRange("t", 0, 0, 50, LogBounds(options).look().ids["t"])
     fake.delete_topic("t")
-    with pytest.raises(TidelogError, match="UNKNOWN_TOPIC_OR_PARTITION"):
-        spans(options, 0, 50)
+    with pytest.raises(DataLossError, match=r'UNKNOWN_TOPIC_OR_PARTITION: .*topic "t" with id .* is deleted'):
+        list(fetch_range(options, planned))
 
 
 def test_offset_after_refuses_batches_that_end_before() -> None:
@@ -191,7 +211,7 @@ def test_records_of_aborted_and_open_transactions_are_left_out(
         producer.produce("transactions", b"d")
         producer.flush(10)
         options = SourceOptions(fake.bootstrap_servers, ("transactions",), isolation_level=isolation)
-        (end_of_log,) = (offset for offset in LogBounds(options).latest().values())
+        (end_of_log,) = (offset for offset in LogBounds(options).look().latest.values())
         assert end_of_log == (6 if isolation == "read_committed" else 7)
         planned = OffsetRange("transactions", 0, 0, end_of_log)
         fetched = [record.value for f in fetch_range(options, planned) for record in all_records(f.records)]

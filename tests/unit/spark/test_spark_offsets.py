@@ -1,52 +1,31 @@
-"""Planning of ranges: nothing is lost or read twice, limits hold, and data loss is seen."""
+"""Planning of ranges: nothing is lost or read twice, and limits hold."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
-from tidelog_spark.offsets import (
+from tidelog_foundation.errors import ConfigError
+from tidelog_spark.source.offsets import (
     EARLIEST,
     LATEST,
     OffsetRange,
     Offsets,
-    advance_offsets,
-    check_within_log,
     limit_offsets,
     match_timestamps,
-    offsets_from_json,
-    offsets_to_json,
     plan_ranges,
     resolve_offsets,
     split_ranges,
 )
 
 KEYS = st.tuples(st.sampled_from(["a", "b.c", "d-1"]), st.integers(0, 12))
-OFFSETS = st.dictionaries(KEYS, st.integers(0, 1 << 40), max_size=8)
 SMALL = st.dictionaries(KEYS, st.integers(0, 50), max_size=8)
 
 
 def total(ranges: list[OffsetRange]) -> int:
     return sum(planned.size for planned in ranges)
-
-
-@given(OFFSETS)
-def test_json_round_trips_and_has_one_form(offsets: Offsets) -> None:
-    tree = offsets_to_json(offsets)
-    assert offsets_from_json(tree) == offsets
-    backwards = dict(sorted(offsets.items(), reverse=True))
-    assert json.dumps(offsets_to_json(backwards)) == json.dumps(tree)
-    assert json.dumps(offsets_to_json(offsets_from_json(json.loads(json.dumps(tree))))) == json.dumps(tree)
-
-
-def test_json_orders_partitions_by_number() -> None:
-    tree = offsets_to_json({("t", 10): 1, ("t", 9): 2, ("s", 0): 3})
-    assert json.dumps(tree) == '{"s": {"0": 3}, "t": {"9": 2, "10": 1}}'
 
 
 @given(SMALL, SMALL)
@@ -107,17 +86,6 @@ def test_resolve_replaces_words() -> None:
     assert resolved == {("t", 0): 3, ("t", 1): 9, ("t", 2): 7}
 
 
-@pytest.mark.parametrize(("offset", "inside"), [(2, 3), (10, 9)])
-def test_offsets_outside_of_the_log_are_data_loss(offset: int, inside: int) -> None:
-    key = ("t", 0)
-    with pytest.raises(TidelogError, match=r"startingOffsets of t-0 is \d+, the partition has \[3, 9\)") as raised:
-        check_within_log("startingOffsets", {key: offset}, {key: 3}, {key: 9}, fail_on_data_loss=True)
-    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert 'failOnDataLoss to "false"' in raised.value.message
-    moved = check_within_log("startingOffsets", {key: offset}, {key: 3}, {key: 9}, fail_on_data_loss=False)
-    assert moved == {key: inside}
-
-
 @settings(max_examples=examples(30))
 @given(SMALL, st.data())
 def test_timestamps_start_at_the_match_or_the_latest_offset(latest: Offsets, data: st.DataObject) -> None:
@@ -128,22 +96,3 @@ def test_timestamps_start_at_the_match_or_the_latest_offset(latest: Offsets, dat
     if -1 in found.values():
         with pytest.raises(ConfigError, match=r"startingTimestamp: .* has no record with a timestamp of 1000 or later"):
             match_timestamps("startingTimestamp", wanted, found, latest, takes_latest=False)
-
-
-def test_advance_reads_new_partitions_from_zero() -> None:
-    end = advance_offsets({("t", 0): 5}, {("t", 0): 8, ("t", 1): 4}, fail_on_data_loss=True)
-    assert plan_ranges({("t", 0): 5}, end) == [OffsetRange("t", 0, 5, 8), OffsetRange("t", 1, 0, 4)]
-
-
-@pytest.mark.parametrize(
-    ("latest", "text", "end"),
-    [
-        ({("t", 0): 3}, "partition t-0 ends at 3, but it was read up to 5", {("t", 0): 3}),
-        ({}, "partition t-0 is gone; it was read up to 5", {("t", 0): 5}),
-    ],
-)
-def test_advance_sees_deleted_and_recreated_topics(latest: Offsets, text: str, end: Offsets) -> None:
-    with pytest.raises(TidelogError, match=text):
-        advance_offsets({("t", 0): 5}, latest, fail_on_data_loss=True)
-    assert advance_offsets({("t", 0): 5}, latest, fail_on_data_loss=False) == end
-    assert plan_ranges({("t", 0): 5}, end) == []

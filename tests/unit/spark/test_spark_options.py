@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
+from tidelog.cluster.security import SecurityConfig
+from tidelog_foundation.config import config_key
 from tidelog_foundation.errors import ConfigError
-from tidelog_spark.offsets import EARLIEST, LATEST
-from tidelog_spark.options import SourceOptions, batch_plan, parse_options, stream_plan
-from tidelog_spark.positions import OffsetBound, parse_bound
-from tidelog_spark.selection import TopicSelection
+from tidelog_spark.source.offsets import EARLIEST, LATEST
+from tidelog_spark.source.options import SourceOptions, batch_plan, parse_options, stream_plan
+from tidelog_spark.source.positions import OffsetBound, parse_bound
+from tidelog_spark.source.selection import TopicSelection
 
 MINIMAL = {"bootstrap.servers": "127.0.0.1:9092", "subscribe": "t"}
 TOPICS = TopicSelection("subscribe", ("t", "u"))
@@ -237,3 +241,51 @@ def test_option_is_a_reference_to_a_config_provider(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("CANARY", "canary")
     reference = {"config.providers": "env", "kafka.ssl.key.password": "${env:CANARY}"}
     assert parse_options(MINIMAL | reference).ssl_key_password == "canary"
+
+
+BAD_VALUES = {
+    "columns": " , ",
+    "bootstrap.servers": "",
+    "subscribe": "",
+    "subscribePattern": "t(",
+    "assign": '{"t":[-1]}',
+    "startingOffsets": "newest",
+    "endingOffsets": '{"t":{"0":-3}}',
+    "startingTimestamp": "-1",
+    "endingTimestamp": "soon",
+    "startingOffsetsByTimestamp": '{"t":{"x":1}}',
+    "endingOffsetsByTimestamp": "[]",
+    "startingOffsetsByTimestampStrategy": "earliest",
+    "isolation.level": "committed",
+    "includeHeaders": "2",
+    "failOnDataLoss": "no!",
+    "maxOffsetsPerTrigger": "-1",
+    "minOffsetsPerTrigger": "1.5",
+    "maxTriggerDelay": "-5s",
+    "minPartitions": "0",
+    "maxRecordsPerPartition": "many",
+    "kafkaConsumer.pollTimeoutMs": "0",
+    "client.id": "",
+    "request.timeout.ms": "0",
+    "retry.backoff.ms": "-1",
+    "retry.backoff.max.ms": "x",
+    "max.partition.fetch.bytes": "0",
+}
+
+
+@pytest.mark.parametrize("option", BAD_VALUES)
+def test_bad_value_is_refused_by_the_name_of_its_option(option: str) -> None:
+    raw = {"bootstrap.servers": "a:1", "subscribe": "t", "minOffsetsPerTrigger": "1", option: BAD_VALUES[option]}
+    if option in ("subscribePattern", "assign"):
+        del raw["subscribe"]
+    if option.startswith("ending"):
+        del raw["minOffsetsPerTrigger"]
+    plan = batch_plan if option.startswith("ending") else stream_plan
+    with pytest.raises(ConfigError) as raised:
+        plan(parse_options(raw))
+    assert option in str(raised.value)
+
+
+def test_every_option_has_a_bad_value_here() -> None:
+    own = {config_key(each) for each in fields(SourceOptions)} - {config_key(each) for each in fields(SecurityConfig)}
+    assert own - BAD_VALUES.keys() == {"client.rack"}, "any text is a rack"

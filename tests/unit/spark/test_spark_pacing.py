@@ -7,7 +7,7 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog_spark.pacing import Pacing, parse_duration
+from tidelog_spark.source.pacing import Pacing, parse_duration
 
 
 @settings(max_examples=examples(30))

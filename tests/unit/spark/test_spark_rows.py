@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from tidelog_foundation.records import RecordBatchBuilder, assign_offsets
-from tidelog_spark.offsets import OffsetRange
-from tidelog_spark.schema import read_rows
+from tidelog_spark.source.offsets import OffsetRange
+from tidelog_spark.source.rows import read_rows
 
 _SCHEMA = pa.schema(
     {
@@ -23,7 +23,7 @@ _SCHEMA = pa.schema(
 
 
 def test_rows_come_in_parts_when_batches_decompress_to_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog_spark.schema.MAX_DECODED_BYTES", 5_000)
+    monkeypatch.setattr("tidelog_spark.source.rows.MAX_DECODED_BYTES", 5_000)
     batches = []
     for first in range(0, 40, 4):
         builder = RecordBatchBuilder("zstd")

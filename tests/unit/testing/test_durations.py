@@ -11,8 +11,9 @@ def test_durations_of_a_file_are_the_sum_of_all_phases_of_its_tests_longest_file
     durations.add("a.py::one", "call", 1.0)
     for phase, seconds in (("setup", 2.0), ("call", 0.5), ("teardown", 0.25)):
         durations.add("b.py::one[x::y]", phase, seconds)
-    durations.add("b.py::two", "call", 0.25)
-    assert durations.by_file() == [FileDuration("b.py", 2, 3.0), FileDuration("a.py", 1, 1.0)]
+    durations.add("b.py::two", "call", 0.25, processor_s=0.5)
+    durations.add("b.py::two", "teardown", 0.0, processor_s=1.5)
+    assert durations.by_file() == [FileDuration("b.py", 2, 3.0, 2.0), FileDuration("a.py", 1, 1.0)]
 
 
 @pytest.mark.parametrize("mark", ["slow", "chaos", "compat"])
@@ -30,7 +31,7 @@ def test_report_has_files_only_when_asked_and_nothing_when_all_tests_are_short()
     durations = Durations()
     durations.add("a.py::short", "call", 0.5)
     assert [*durations.lines(files=False)] == []
-    assert [*durations.lines(files=True)] == ["     0.5 s      1 tests  a.py"]
+    assert [*durations.lines(files=True)] == ["     0.5 s      0.0 CPU s      1 tests  a.py"]
     durations.add("a.py::long", "call", 12.0)
     assert [*durations.lines(files=False)] == [
         "more than 10 s and not marked slow, on this machine:",

@@ -25,7 +25,7 @@ from tidelog.admin.resources import GROUP_OPERATIONS, authorized_operations
 from tidelog.admin.topics import Node
 from tidelog.cluster import ClusterClient, Connection, Coordinators
 from tidelog.cluster.answers import error_of
-from tidelog.cluster.backoff import now_ms
+from tidelog.cluster.loop_time import now_ms
 from tidelog.consumer.assignors.protocol import PROTOCOL_TYPE, decode_assignment
 from tidelog.message import TopicPartition
 from tidelog.v1 import group_service_pb2 as pb

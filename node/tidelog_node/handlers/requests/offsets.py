@@ -29,10 +29,11 @@ class ListOffsetsPartition:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsTopic:
-    """The partitions of one topic."""
+    """The partitions of one topic. Without an id, any topic of this name answers."""
 
     name: str
     partitions: tuple[ListOffsetsPartition, ...]
+    topic_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

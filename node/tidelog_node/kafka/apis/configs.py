@@ -64,8 +64,8 @@ async def list_config_resources(
 ) -> wire.ListConfigResourcesResponse:
     """List topics, groups with settings, and the brokers, including fenced ones, that have the caller's listener.
 
-    A type that the version does not have fails the request (KafkaApis.handleListConfigResources). Loggers and client
-    metrics have no settings here, so none is listed.
+    Brokers are listed as the owners of loggers, too. A type that the version does not have fails the request
+    (KafkaApis.handleListConfigResources). Client metrics have no settings here, so none is listed.
     """
     known = _LISTED[caller.version]
     asked = set(request.resource_types) or known
@@ -73,8 +73,10 @@ async def list_config_resources(
         return wire.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION.code)
     image = node.context.metadata.image
     listed: list[wire.ConfigResource] = []
-    if _BROKER in asked:
-        listed += [wire.ConfigResource(str(i), _BROKER) for i in ClusterView(image.brokers, caller.listener).shown]
+    shown = ClusterView(image.brokers, caller.listener).shown
+    for kind in (_BROKER_LOGGER, _BROKER):
+        if kind in asked:
+            listed += [wire.ConfigResource(str(broker_id), kind) for broker_id in shown]
     if _TOPIC in asked:
         listed += [wire.ConfigResource(name, _TOPIC) async for name in TimeSlices().of(image.topics)]
     if _GROUP in asked:

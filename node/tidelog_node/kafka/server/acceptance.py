@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, cast
 
-from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.logs.limit import LogLimit
 from tidelog_node.kafka.server.connection_counts import CREATION_RATE, ConnectionCounts
 from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.quotas.connection_rates import ConnectionRates

@@ -12,7 +12,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Final, Protocol, cast
 
-from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.logs.limit import LogLimit
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_node.event_loop import Pending
 from tidelog_node.handlers.response_budget import ResponseBudget

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tidelog_foundation.metrics import Family, Kind, Metric
+from tidelog_foundation.sasl.login_counts import SOCKET_SERVER
 
-_SOCKET_SERVER: Final = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
 CONNECTIONS: Final = Metric(
     "tidelog_kafka_connections",
     Kind.GAUGE,
     "The open connections of Kafka clients whose handshakes have ended.",
     labels=("listener",),
-    kafka=(f"{_SOCKET_SERVER}: connection-count",),
+    kafka=(f"{SOCKET_SERVER}: connection-count",),
 )
 HANDSHAKES: Final = Metric(
     "tidelog_kafka_handshakes",
@@ -27,14 +27,14 @@ ACCEPTED: Final = Metric(
     Kind.COUNTER,
     "Connections of Kafka clients that have begun since the start, after their handshakes.",
     labels=("listener",),
-    kafka=(f"{_SOCKET_SERVER}: connection-creation-total",),
+    kafka=(f"{SOCKET_SERVER}: connection-creation-total",),
 )
 CLOSED: Final = Metric(
     "tidelog_kafka_connections_closed_total",
     Kind.COUNTER,
     "Connections of Kafka clients that have ended since the start.",
     labels=("listener",),
-    kafka=(f"{_SOCKET_SERVER}: connection-close-total",),
+    kafka=(f"{SOCKET_SERVER}: connection-close-total",),
 )
 REFUSED: Final = Metric(
     "tidelog_kafka_connections_refused_total",

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from typing import Final
 
-from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.logs.limit import LogLimit
 from tidelog_node.kafka.server.connection import Connection
 from tidelog_node.kafka.server.connection_counts import (
     MAX_CONNECTIONS,

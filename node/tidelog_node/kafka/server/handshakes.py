@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from typing import Protocol
 
-from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.logs.limit import LogLimit
 from tidelog_node.kafka.server.connection_counts import MAX_HANDSHAKES
 from tidelog_node.kafka.server.connections import Connections
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from tidelog_foundation.config.endpoints import NamedListener, format_address
 from tidelog_foundation.errors import ConfigError
-from tidelog_foundation.log_limit import LogLimit
+from tidelog_foundation.logs.limit import LogLimit
 from tidelog_foundation.metrics import Family
 from tidelog_foundation.sasl.login_counts import LoginCounts
 from tidelog_foundation.security import ANONYMOUS, Principal

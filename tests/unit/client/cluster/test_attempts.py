@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tidelog.cluster.attempts import ask_until_settled
-from tidelog.cluster.backoff import Backoff
+from tidelog_foundation.backoff import Backoff
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 BACKOFF = Backoff(1, 1, lambda: 0.5)

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.cluster import ClusterMetadata
-from tidelog.cluster.backoff import Backoff
 from tidelog.cluster.bootstrap import parse_bootstrap_servers
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog_foundation.backoff import Backoff
 from tidelog_foundation.errors import ErrorCode, KafkaException
 
 

@@ -286,6 +286,21 @@ def test_list_offsets_finds_first_latest_and_by_time(cluster_of, make_batch, mak
     asyncio.run(run())
 
 
+def test_offset_is_not_listed_for_a_topic_of_another_id(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            codes = []
+            for topic_id in (b"", cluster.partition(1).topic_id, b"x" * 16):
+                topic = values.ListOffsetsTopic("t", (values.ListOffsetsPartition(0, -1),), topic_id)
+                response = await handlers.list_offsets(cluster.nodes[1].context, values.ListOffsetsRequest((topic,)))
+                error = response.topics[0].partitions[0].error
+                codes.append(error and error.code)
+            assert codes == [None, None, ErrorCode.INCONSISTENT_TOPIC_ID]
+
+    asyncio.run(run())
+
+
 def test_offset_is_listed_with_the_leader_epoch_of_its_record(cluster_of):
     async def run():
         async with cluster_of(1) as cluster:

@@ -94,6 +94,8 @@ OWN = {
     "cluster.id": "STRING",
     "controlled.shutdown.timeout.ms": "LONG",
     "health.listener": "STRING",
+    "logging.format": "STRING",
+    "logging.level": "LIST",
     "metrics.debug.enable": "BOOLEAN",
     "metrics.group.offsets.max": "INT",
     "metrics.listeners": "LIST",

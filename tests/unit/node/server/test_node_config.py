@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 import tidelog_foundation.authorization
+import tidelog_foundation.logs
 import tidelog_foundation.monitoring
 import tidelog_foundation.oauth
 import tidelog_foundation.sasl
@@ -111,6 +112,7 @@ def test_node_config_refuses_compaction_lags_that_contradict_each_other():
 _READERS = (
     tidelog_node.server,
     tidelog_foundation.authorization,
+    tidelog_foundation.logs,
     tidelog_foundation.monitoring,
     tidelog_foundation.oauth,
     tidelog_foundation.sasl,

@@ -1,0 +1,1 @@
+"""The source: reads of batch and streaming queries."""

@@ -1,0 +1,1 @@
+"""SQL over topics: streams, tables and persistent queries, which Spark runs."""

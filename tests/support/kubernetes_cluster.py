@@ -1,0 +1,131 @@
+"""Tidelog and Spark in a namespace of the Kubernetes of kubectl, with clients that run in a storage node's pod."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+MANIFESTS = Path(__file__).parents[2] / "deploy" / "k8s"
+DEADLINE_S = 900
+PARTITIONS = 4
+_SERVER = "tidelog-node-101"
+_CLIENT = (
+    "import json, sys; from tidelog import *; from tidelog.admin import *; servers = json.loads(sys.argv.pop(1))\n"
+)
+_CREATE = f"""
+with AdminClient(servers) as admin:
+    for future in admin.create_topics([NewTopic(name, {PARTITIONS}, 1) for name in sys.argv[1:]]).values():
+        future.result(120)
+"""
+_PRODUCE = """
+with Producer(servers) as producer:
+    for number in range(int(sys.argv[1]), int(sys.argv[2])):
+        producer.produce("orders", str(number), key=str(number))
+    assert producer.flush(120) == 0
+"""
+_READ = f"""
+with Consumer({{**servers, "isolation.level": "read_committed"}}) as consumer:
+    ends = {{p: consumer.get_watermark_offsets(TopicPartition("copies", p))[1] for p in range({PARTITIONS})}}
+    consumer.assign([TopicPartition("copies", p, 0) for p in ends])
+    values = []
+    while any(position.offset < ends[position.partition] for position in consumer.position(consumer.assignment())):
+        message = consumer.poll(5)
+        if message is None:
+            break
+        values.append(int(message.value()))
+print(json.dumps(values))
+"""
+_OPEN = """
+with AdminClient(servers) as admin:
+    found = admin.list_transactions(states=[TransactionState.ONGOING]).result(120)
+print(json.dumps([each.transactional_id for each in found.valid]))
+"""
+
+
+class KubernetesCluster:
+    """A namespace of its own, with one controller and one storage node, and what tests do there."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self.namespace = f"tidelog-{uuid.uuid4().hex[:8]}"
+        self.settings = {"bootstrap.servers": f"tidelog.{self.namespace}.svc:9094", **(settings or {})}
+        self.written = 0
+
+    def __enter__(self) -> KubernetesCluster:
+        self.kubectl("create", "namespace", self.namespace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kubectl("delete", "namespace", self.namespace, "--wait=false")
+
+    def kubectl(self, *arguments: str) -> str:
+        """Run kubectl in the namespace, and return its output."""
+        command = ["kubectl", "--namespace", self.namespace, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        assert done.returncode == 0, f"{' '.join(arguments[:4])}: {done.stderr[-2000:]}"
+        return done.stdout
+
+    def apply(self, kustomization: Path) -> None:
+        """Apply a kustomization."""
+        self.kubectl("apply", "-k", str(kustomization))
+
+    def create_secret(self, name: str, values: Mapping[str, str]) -> None:
+        """Create a Secret."""
+        literals = (f"--from-literal={key}={value}" for key, value in values.items())
+        self.kubectl("create", "secret", "generic", name, *literals)
+
+    def start_nodes(self, kustomization: Path) -> None:
+        """Apply the kustomization of a cluster, wait for its node, and create the topics ``orders`` and ``copies``."""
+        self.apply(kustomization)
+        self.kubectl("rollout", "status", "statefulset/tidelog-node", f"--timeout={DEADLINE_S}s")
+        self.run(_CREATE, "orders", "copies")
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Run a program with the client in the pod of the storage node."""
+        settings = json.dumps(self.settings)
+        return self.kubectl("exec", _SERVER, "--", "python", "-c", _CLIENT + program, settings, *arguments)
+
+    def produce(self, count: int) -> None:
+        """Append the next numbers to ``orders``."""
+        self.run(_PRODUCE, str(self.written), str(self.written + count))
+        self.written += count
+
+    def copied(self) -> list[int]:
+        """Return the committed numbers of ``copies``."""
+        values: list[int] = json.loads(self.run(_READ))
+        return values
+
+    def open_transactions(self) -> list[str]:
+        """Return the transactions that are not complete."""
+        ids: list[str] = json.loads(self.run(_OPEN))
+        return ids
+
+    def running(self, label: str) -> set[str]:
+        """Return the names of the pods with a label that run and are not being deleted."""
+        live = (p for p in self._pods(label) if "deletionTimestamp" not in p["metadata"])
+        return {pod["metadata"]["name"] for pod in live if pod["status"]["phase"] == "Running"}
+
+    def phases(self, label: str) -> set[str]:
+        """Return the phases of the pods with a label."""
+        return {pod["status"]["phase"] for pod in self._pods(label)}
+
+    def kill(self, pods: Iterable[str]) -> None:
+        """Delete pods at once."""
+        self.kubectl("delete", "pod", *pods, "--grace-period=0", "--force", "--wait=false")
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition with a deadline, and tell what the driver logged last if it is not met."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                logs = self.kubectl("logs", "deployment/tidelog-spark-driver", "--tail=60")
+                raise AssertionError(f"not within {DEADLINE_S} s: {what}\n{self.kubectl('get', 'pods')}\n{logs}")
+            time.sleep(1)
+
+    def _pods(self, label: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", "-o", "json", "-l", label))["items"]
+        return found
