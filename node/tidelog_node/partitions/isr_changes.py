@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias, TypeVar, assert_never
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog_foundation.logs.events import EventLog
 from tidelog_foundation.requests.replicas import (
     AlterPartitionItem,
     AlterPartitionItemResult,
@@ -46,6 +47,7 @@ class IsrChanges:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._clock = SystemClock()
+        self._log = EventLog(logger)
         self._has_work = asyncio.Event()
         self._call: Mapping[Partition, ProposeIsr] | None = None
 
@@ -87,6 +89,8 @@ class IsrChanges:
                 self._call = command.proposals
             case core.SettleProposal():
                 command.partition.step(command.outcome)
+            case Report() if command.level == logging.INFO:
+                self._log.write(command.text, *command.arguments)
             case Report():
                 logger.log(command.level, command.text, *command.arguments)
             case _:

@@ -5,10 +5,14 @@ The number of topics with counts of their own is limited. All others share one s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Iterator
 from typing import Final
 
+from tidelog_foundation.logs.events import EventLog
 from tidelog_foundation.metrics import Kind, Metric
+
+logger = logging.getLogger(__name__)
 
 OTHER_TOPICS: Final = "(other)"
 """The label of the topics beyond the limit. No topic can have this name."""
@@ -50,6 +54,8 @@ class Measurements:
         """The traffic of the topics beyond the limit."""
         self.isr_shrinks = 0
         self.isr_expands = 0
+        self.roles = EventLog(logger)
+        """The log lines about the leaders of partitions."""
         self.flushes = FLUSHES.histogram()
         self.cleaner_runs = 0
         self.cleaner_failures = 0

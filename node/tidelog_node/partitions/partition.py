@@ -16,7 +16,7 @@ from typing import assert_never
 
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import BrokerId, LeaderEpoch, TopicId
+from tidelog_foundation.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
 from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.event_loop import Clock, DecodingThread, Pending
 from tidelog_node.log import NO_GUARD, AppendInfo, CheckedBatch, PartitionLog, TimestampAndOffset, TimestampSearch
@@ -95,6 +95,7 @@ class Partition:
 
     def change_registration(self, registration: PartitionRegistration) -> None:
         """Apply the partition's registration from the metadata."""
+        former = self.state.leader_id, self.state.leader_epoch
         self.step(
             events.RegistrationChanged(
                 registration.replicas,
@@ -105,6 +106,8 @@ class Partition:
                 self.log.log_end_offset,
             )
         )
+        if former != (self.state.leader_id, self.state.leader_epoch):
+            self._report_role()
 
     def change_config(self, config: TopicConfig) -> None:
         """Apply the topic's settings."""
@@ -461,6 +464,17 @@ class Partition:
                 self.waiters.mark_readers()
             case _:
                 assert_never(command)
+
+    def _report_role(self) -> None:
+        """Log the leader of a new leader epoch."""
+        state, log, leader = self.state, self._measured.roles, self.state.leader
+        if leader is not None:
+            text = "%s: this node leads in leader epoch %d from offset %d with ISR %s"
+            log.write(text, self, leader.leader_epoch, leader.epoch_start_offset, sorted(leader.isr.members))
+        elif state.leader_id == NO_BROKER:
+            log.write("%s: no node leads in leader epoch %d", self, state.leader_epoch)
+        else:
+            log.write("%s: this node follows node %d in leader epoch %d", self, state.leader_id, state.leader_epoch)
 
     def _measure_isr(self) -> None:
         """Count a change of the confirmed ISR of a leader."""

@@ -139,6 +139,7 @@ class PartitionRegistry:
                 await self._run(events.Proceed())
                 if slices.is_over:
                     await slices.give_way()
+            self.measured.roles.summarize()
 
     async def discard_unknown(self) -> None:
         """Mark the logs that the first image does not name as stray, and resume the moves of the earlier run."""

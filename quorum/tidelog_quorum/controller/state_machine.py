@@ -16,8 +16,9 @@ because its records contain it (as a broker's epoch).
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeAlias, TypeVar, get_type_hints
 
 from tidelog_foundation.ids import NO_BROKER, TopicId
 from tidelog_foundation.requests.request import Request
@@ -45,6 +46,7 @@ from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord, PartitionChangeRecord, RegisterBrokerRecord
 
 R = TypeVar("R")
+ChangedPartition: TypeAlias = tuple[TopicId, int]
 
 _HANDLERS: Mapping[type[Any], Callable[[ControllerState, Any, int], Result[Any]]] = {
     get_type_hints(handler)["request"]: handler
@@ -95,6 +97,8 @@ class Controller(ControllerState):
             config.leader_imbalance_check_interval_seconds * 1_000, config.leader_imbalance_per_broker_percentage
         )
         self._active_epoch: int | None = None
+        self._pending_changes: deque[tuple[ChangedPartition, ...]] = deque()
+        """The partitions whose leader or ISR each of the pending entries changes."""
         self.elections = 0
         """The number of elections of partition leaders by this controller."""
         self.unclean_elections = 0
@@ -122,7 +126,7 @@ class Controller(ControllerState):
     def resign(self) -> None:
         """Stop leading: uncommitted entries may never commit, and another controller gets the heartbeats."""
         self._active_epoch = None
-        self._pending.clear()
+        self._forget_pending()
         self.sessions.restart((), 0)
         self.queue.forget()
 
@@ -135,16 +139,18 @@ class Controller(ControllerState):
         assert offset >= self.next_offset, f"entry {offset} written, {self.next_offset} expected"
         before = self.latest
         self._pending.append(before.apply(offset, epoch, records))
+        self._pending_changes.append(_changed_partitions(records))
         for record in records:
             if isinstance(record, PartitionChangeRecord):
                 self._count_election(before, record)
             elif isinstance(record, RegisterBrokerRecord):
                 self.sessions.note_registered(record.broker_id, offset)
 
-    def replay(self, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> None:
+    def replay(self, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> tuple[ChangedPartition, ...]:
         """Apply a committed entry. Only this method and :meth:`restore` change the durable state.
 
-        ``records`` are ignored if this leader wrote the entry itself.
+        ``records`` are ignored if this leader wrote the entry itself. Then the result has the partitions whose leader
+        or ISR the entry changes; that of another leader's entry is empty.
 
         Raises:
             TidelogError: UNKNOWN_SERVER_ERROR, the entry does not fit; the state is unchanged.
@@ -154,17 +160,18 @@ class Controller(ControllerState):
             # In this order, so that a long request in another thread never sees less than there was.
             self.committed = own
             self._pending.popleft()
-            return
+            return self._pending_changes.popleft()
         records = list(records)
         is_engines_own = not records and own is not None and offset < own.offset
         assert own is None or is_engines_own, f"entry {offset} of epoch {epoch} is not what this leader wrote"
         self.committed = self.committed.apply(offset, epoch, records)
+        return ()
 
     def restore(self, image: MetadataImage) -> None:
         """Replace the state with that of a snapshot."""
         assert not self.is_active, "a leader has all that is committed"
         assert image.offset > self.committed.offset, f"a snapshot of {image.offset} after {self.committed.offset}"
-        self._pending.clear()
+        self._forget_pending()
         self.committed = image
 
     def bootstrap(self) -> Result[None]:
@@ -194,10 +201,15 @@ class Controller(ControllerState):
             assert image.offset > offset
             assert image.epoch == self._active_epoch
             offset = image.offset
+        assert len(self._pending_changes) == len(self._pending)
         for image in (self.committed, self.latest):
             image.check_invariants()
         if self.is_active:
             check_settled(self.latest, self.queue.waiting())
+
+    def _forget_pending(self) -> None:
+        self._pending.clear()
+        self._pending_changes.clear()
 
     def _count_election(self, before: MetadataImage, change: PartitionChangeRecord) -> None:
         topic = before.topic_by_id(change.topic_id)
@@ -208,6 +220,12 @@ class Controller(ControllerState):
             self.elections += 1
             has_all = change.leader in partition.isr or change.leader in partition.eligible_leader_replicas
             self.unclean_elections += not has_all
+
+
+def _changed_partitions(records: Iterable[MetadataRecord]) -> tuple[ChangedPartition, ...]:
+    changes = (record for record in records if isinstance(record, PartitionChangeRecord))
+    changed = ((c.topic_id, c.partition_id) for c in changes if c.leader is not None or c.isr is not None)
+    return tuple(dict.fromkeys(changed))
 
 
 def check_settled(image: MetadataImage, waiting: Container[tuple[TopicId, int]] = ()) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar, assert_never
 
 from tidelog_foundation.errors import TidelogError
-from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
+from tidelog_foundation.logs.events import EventLog
 from tidelog_foundation.requests.quorum import BrokerProgress
 from tidelog_foundation.requests.request import Request
 from tidelog_quorum.controller.feed import LeaderAnnounced, Published, Restored, VotersAnnounced
@@ -29,10 +29,10 @@ from tidelog_quorum.metadata.batches import encode_batches, frame_batches, image
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord
-from tidelog_quorum.metadata.registrations import BrokerRegistration
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
 from tidelog_quorum.server.controller_metrics import CommitTimes
+from tidelog_quorum.server.event_lines import report_brokers, report_partitions
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
 logger = logging.getLogger(__name__)
@@ -70,6 +70,7 @@ class QuorumController:
         self._lasting = LastingObjects()
         self._topic_names = controller.committed.topic_names
         self.commits = CommitTimes()
+        self._log = EventLog(logger)
         self._failed = asyncio.Event()
         self._failure: Exception | None = None
 
@@ -172,12 +173,16 @@ class QuorumController:
 
     def on_voters_change(self, voters: VoterSet) -> None:
         """Tell the nodes which controllers have a vote now."""
+        before, after = set(self._feed.voters.ids), set(voters.ids)
+        if before != after:
+            text = "The voters of the quorum are now controllers %s, were %s"
+            self._log.write(text, sorted(after), sorted(before))
         self._feed.step(VotersAnnounced(voters))
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Begin or cease to lead."""
         if leader.leader_id is not None:
-            logger.info("the quorum is led by controller %s in epoch %s", leader.leader_id, leader.epoch)
+            self._log.write("the quorum is led by controller %s in epoch %s", leader.leader_id, leader.epoch)
         if not leader.is_self:
             self.commits.forget()
         self._feed.step(LeaderAnnounced(-1 if leader.leader_id is None else leader.leader_id))
@@ -235,7 +240,9 @@ class QuorumController:
             case commands.TermBegan(epoch, offset):
                 logger.info("this controller leads the quorum in epoch %s from offset %s on", epoch, offset)
             case commands.BrokersChanged(before, after):
-                _log_broker_states(before, after)
+                report_brokers(self._log, before, after)
+            case commands.PartitionsChanged(before, after, partitions):
+                report_partitions(self._log, before, after, partitions)
             case commands.Later(event):
                 asyncio.get_running_loop().call_soon(self._step, event)
             case commands.Fail(error):
@@ -297,19 +304,3 @@ def _encoded(records: Sequence[MetadataRecord]) -> events.Event:
         return events.Encoded(encode_batch(records))
     except (TypeError, ValueError) as error:
         return events.HandlingFailed(error)
-
-
-def _log_broker_states(before: MetadataImage, after: MetadataImage) -> None:
-    """Log a line for each broker whose state has changed."""
-    for broker_id in sorted(before.brokers.keys() | after.brokers.keys()):
-        old, new = _broker_state(before, broker_id), _broker_state(after, broker_id)
-        if old != new:
-            logger.info("broker %s: %s, was %s", broker_id, new, old)
-
-
-def _broker_state(image: MetadataImage, broker_id: BrokerId) -> str:
-    broker: BrokerRegistration | None = image.brokers.get(broker_id)
-    if broker is None:
-        return "not registered"
-    state = "fenced" if broker.fenced else "shutting down" if broker.in_controlled_shutdown else "active"
-    return f"{state} (epoch {broker.broker_epoch})"

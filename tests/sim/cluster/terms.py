@@ -158,7 +158,7 @@ class Terms:
                 self._process.soon(self.step, event)
             case commands.Fail(error):
                 raise error
-            case commands.TermBegan() | commands.BrokersChanged():
+            case commands.TermBegan() | commands.BrokersChanged() | commands.PartitionsChanged():
                 pass
             case _:
                 assert_never(command)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog_quorum.controller.state_machine import ChangedPartition
 from tidelog_quorum.controller.term.events import DeferredEvent
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord
@@ -82,6 +83,15 @@ class BrokersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """Report the partitions whose leader or ISR a committed entry of this leader has changed."""
+
+    before: MetadataImage
+    after: MetadataImage
+    partitions: Sequence[ChangedPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class Later:
     """Feed the event back to the core after other work had its turn."""
 
@@ -95,4 +105,16 @@ class Fail:
     error: Exception
 
 
-Command: TypeAlias = Handle | Encode | Propose | Answer | Refuse | Publish | TermBegan | BrokersChanged | Later | Fail
+Command: TypeAlias = (
+    Handle
+    | Encode
+    | Propose
+    | Answer
+    | Refuse
+    | Publish
+    | TermBegan
+    | BrokersChanged
+    | PartitionsChanged
+    | Later
+    | Fail
+)

@@ -159,8 +159,10 @@ class ControllerTerm:
     def _replay(self, entries: Sequence[CommittedEntry], now_ms: int) -> None:
         for entry in entries:
             before = self.controller.committed
-            self.controller.replay(entry.index, entry.term, _records_of(entry.payload))
+            changed = self.controller.replay(entry.index, entry.term, _records_of(entry.payload))
             self._note_applied(entry, before, now_ms)
+            if changed:
+                self._commands.append(commands.PartitionsChanged(before, self.controller.committed, changed))
         self._commands.append(commands.Publish(entries, self.controller.committed))
         self._release(now_ms)
 
