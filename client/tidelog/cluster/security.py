@@ -15,6 +15,7 @@ from tidelog.cluster.sasl import OAuthCallback, SaslConfig
 from tidelog_foundation.config import setting
 from tidelog_foundation.config.endpoints import SSL
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
+from tidelog_foundation.limited_files import read_file
 from tidelog_foundation.sasl import SaslLogin
 from tidelog_foundation.sasl.replaceable_login import ReplaceableLogin
 from tidelog_foundation.transport import open_channel
@@ -173,10 +174,9 @@ def _text(key: str, location: str | None, pem: str | None) -> str | None:
         if location is not None:
             raise ConfigError(f"{key}.location and {key}.pem exclude each other")
         return pem
-    try:
-        return Path(location).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise ConfigError(f"cannot read {key}.location {location}: {error.strerror or error}") from error
+    from tidelog_foundation.security.ssl_settings import MAX_STORE_BYTES
+
+    return read_file(location, MAX_STORE_BYTES, f"{key}.location").decode("utf-8", "replace")
 
 
 def _check_authorities(pem: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from tidelog_foundation.config.settings import ProvidedText
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.limited_files import read_text
 
 PROVIDERS: Final = "config.providers"
 AUTOMATIC_VARIABLE: Final = "TIDELOG_AUTOMATIC_CONFIG_PROVIDERS"
@@ -147,8 +148,9 @@ def _file_provider(parameter: str, allowed_paths: str) -> _Provider:
         except ModuleNotFoundError as error:
             raise ConfigError("a FileConfigProvider needs the package javaproperties") from error
 
+        text = read_text(_allowed(path, allowed, parameter), _MAX_FILE_BYTES)
         try:
-            values: dict[str, str] = javaproperties.loads(_read(_allowed(path, allowed, parameter)))
+            values: dict[str, str] = javaproperties.loads(text)
         except ValueError:
             raise ConfigError(f"{path} is not a properties file") from None
         if key not in values:
@@ -165,7 +167,7 @@ def _directory_provider(parameter: str, allowed_paths: str) -> _Provider:
         folder = _allowed(path, allowed, parameter)
         if not key or "/" in key or key in (".", ".."):
             raise ConfigError(f'"{key}" is not the name of a file')
-        return _read(_allowed(str(folder / key), allowed, parameter))
+        return read_text(_allowed(str(folder / key), allowed, parameter), _MAX_FILE_BYTES)
 
     return get
 
@@ -214,20 +216,6 @@ def _allowed(path: str, allowed: list[Path] | None, parameter: str) -> Path:
     if not any(real.is_relative_to(os.path.realpath(each)) for each in allowed):
         raise ConfigError(f"{parameter} does not allow {path}, which is a link to {real}")
     return real
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
-    if len(data) > _MAX_FILE_BYTES:
-        raise ConfigError(f"{path} has more than {_MAX_FILE_BYTES} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text") from None
 
 
 _KINDS: Final[Mapping[str, tuple[str, Callable[[str, str], _Provider]]]] = {

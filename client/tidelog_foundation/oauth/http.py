@@ -7,12 +7,12 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlencode, urlsplit
 from urllib.request import url2pathname
 
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.limited_files import read_file
 
 _JSON: Final = "application/json"
 _OK: Final = range(200, 300)
@@ -83,7 +83,7 @@ def fetch_document(url: str, limit_bytes: int, tls: ssl.SSLContext | None = None
     """
     parts = urlsplit(url)
     if parts.scheme == "file":
-        return _read_file(Path(url2pathname(parts.path)), limit_bytes)
+        return _read_file(url2pathname(parts.path), limit_bytes)
     return _exchange(_Request("GET", parts, {"Accept": _JSON}), limit_bytes, tls, DEFAULT_TIMEOUTS)
 
 
@@ -158,12 +158,8 @@ def _read(response: http.client.HTTPResponse, limit_bytes: int, deadline_s: floa
     return bytes(content)
 
 
-def _read_file(path: Path, limit_bytes: int) -> bytes:
+def _read_file(path: str, limit_bytes: int) -> bytes:
     try:
-        with path.open("rb") as file:
-            content = file.read(limit_bytes + 1)
-    except OSError as error:
-        raise ExchangeFailed(f"cannot read {path}: {error.strerror}") from error
-    if len(content) > limit_bytes:
-        raise ExchangeFailed(f"{path} has more than {limit_bytes} bytes")
-    return content
+        return read_file(path, limit_bytes)
+    except ConfigError as error:
+        raise ExchangeFailed(error.message) from error

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Final, TypeVar
 
 from cryptography import x509
@@ -25,13 +24,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.limited_files import read_file
 from tidelog_foundation.security.distinguished_name import distinguished_name
-from tidelog_foundation.security.ssl_settings import JKS, PEM, SslSettings
+from tidelog_foundation.security.ssl_settings import JKS, MAX_STORE_BYTES, PEM, SslSettings
 
 T = TypeVar("T")
 SigningKey = RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey | Ed448PrivateKey
 """The kinds of private keys that certificates of TLS have."""
-_MAX_STORE_BYTES: Final = 4 * 1024**2
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _LINE: Final = 64
 _CERTIFICATES: Final = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
@@ -180,7 +179,7 @@ def _read_pkcs12_key(settings: SslSettings, location: str) -> tuple[SigningKey, 
 
 
 def _read_pkcs12(key: str, location: str, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
-    data = _read(key, location)
+    data = read_file(location, MAX_STORE_BYTES, key)
     return _parsed(
         lambda: pkcs12.load_pkcs12(data, password.encode() if password is not None else None), f"{key} {location}"
     )
@@ -195,18 +194,7 @@ def _parsed(parse: Callable[[], T], where: str) -> T:
 
 
 def _read_text(key: str, location: str) -> str:
-    return _read(key, location).decode("utf-8", "replace")
-
-
-def _read(key: str, location: str) -> bytes:
-    try:
-        with Path(location).open("rb") as file:
-            data = file.read(_MAX_STORE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot read {key} {location}: {error.strerror or error}") from error
-    if len(data) > _MAX_STORE_BYTES:
-        raise ConfigError(f"{key} {location} has more than {_MAX_STORE_BYTES} bytes")
-    return data
+    return read_file(location, MAX_STORE_BYTES, key).decode("utf-8", "replace")
 
 
 def _to_pem(certificates: Sequence[x509.Certificate]) -> bytes:

@@ -22,6 +22,8 @@ NONE: Final = "none"
 REQUESTED: Final = "requested"
 REQUIRED: Final = "required"
 LISTENER_PREFIX: Final = "listener.name."
+MAX_STORE_BYTES: Final = 4 * 1024**2
+"""The largest file of keys or certificates that is read."""
 _STORE_TYPE: Final = "PEM or PKCS12. Kafka's default, JKS, is refused when a file is configured."
 
 

@@ -9,9 +9,13 @@ from typing import Literal, Protocol, TypeAlias
 from pyspark.sql import Column
 
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.limited_files import read_text
 
 Mode: TypeAlias = Literal["PERMISSIVE", "FAILFAST"]
 """The outcome of a malformed record: nulls, or an error that ends the query. Spark's functions have no other mode."""
+
+MAX_SCHEMA_BYTES = 16 * 1024 * 1024
+"""The largest file of a schema or a descriptor."""
 
 MODES: tuple[Mode, ...] = ("PERMISSIVE", "FAILFAST")
 
@@ -44,11 +48,8 @@ def text_of(schema: str | Path) -> str:
     """Return a schema that is given as text, or as the path of a file.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or has more than `MAX_SCHEMA_BYTES`.
     """
     if isinstance(schema, str):
         return schema
-    try:
-        return schema.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the schema in {schema}: {error}") from error
+    return read_text(schema, MAX_SCHEMA_BYTES, "the schema in")

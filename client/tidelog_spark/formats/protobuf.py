@@ -9,9 +9,9 @@ from pathlib import Path
 from pyspark.sql import Column
 from pyspark.sql.protobuf.functions import from_protobuf, to_protobuf
 
-from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.limited_files import read_file
 from tidelog_spark.descriptors import check_message
-from tidelog_spark.formats.format import Mode, check_options
+from tidelog_spark.formats.format import MAX_SCHEMA_BYTES, Mode, check_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,4 @@ class Protobuf:
 def _bytes_of(descriptor: bytes | Path) -> bytes:
     if isinstance(descriptor, bytes):
         return descriptor
-    try:
-        return descriptor.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read the descriptor {descriptor}: {error}") from error
+    return read_file(descriptor, MAX_SCHEMA_BYTES, "the descriptor")

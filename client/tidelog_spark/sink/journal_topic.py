@@ -16,10 +16,10 @@ from tidelog.cluster.security import SecurityConfig
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.records import data_batches, iter_records
 from tidelog_foundation.transport.loop import run_sync
+from tidelog_spark.clients import cluster_client
 from tidelog_spark.sink.clients import JOURNAL_TIMEOUT_MS, drop_journal_producer, journal_producer, shared_admin
 from tidelog_spark.sink.journal import Journal, SinkState, key_of
 from tidelog_spark.sink.options import SinkPlan
-from tidelog_spark.source.bounds import cluster_client
 from tidelog_spark.source.fetcher import fetch_range
 from tidelog_spark.source.offsets import OffsetRange
 from tidelog_spark.source.options import SourceOptions

@@ -12,11 +12,11 @@ from tidelog.producer.core.transaction_errors import Consequence, consequence_fo
 from tidelog.producer.core.transaction_requests import EndTransaction, InitProducer, ProducerGiven, Request
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
 from tidelog_foundation.transport.loop import run_sync
+from tidelog_spark.clients import cluster_client
 from tidelog_spark.sink.clients import shared_admin, shared_coordinators
 from tidelog_spark.sink.journal import Prepared
 from tidelog_spark.sink.options import SinkPlan
 from tidelog_spark.sink.protocol import Described
-from tidelog_spark.source.bounds import cluster_client
 
 FENCED = (ErrorCode._FENCED, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 """The errors of a producer whose transactional id another one has taken."""

@@ -21,13 +21,13 @@ from tidelog import Producer
 from tidelog.cluster.config import ClientConfig
 from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.transport.loop import run_sync
+from tidelog_spark.clients import cluster_client
 from tidelog_spark.sink.execution import Execution, check_login, task_id
 from tidelog_spark.sink.journal import Prepared
 from tidelog_spark.sink.options import SinkPlan, check_of_stream
 from tidelog_spark.sink.protocol import Attempt, abort_batch, commit_batch, write_task
 from tidelog_spark.sink.schema import check_schema
 from tidelog_spark.sink.transactions import OwnedTransactions
-from tidelog_spark.source.bounds import cluster_client
 from tidelog_spark.worker import prepare_worker
 
 if TYPE_CHECKING:

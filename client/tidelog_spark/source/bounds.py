@@ -1,20 +1,18 @@
-"""The partitions of the subscribed topics and the bounds of their logs, with one client per cluster and process."""
+"""The partitions of the subscribed topics and the bounds of their logs, as the nodes tell them."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient, Topic
+from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Topic
 from tidelog.cluster.client import unknown_partition
-from tidelog.cluster.config import ClientConfig
 from tidelog.cluster.loop_time import now_ms
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import TopicId
 from tidelog_foundation.transport.loop import run_sync
+from tidelog_spark.clients import cluster_client
 from tidelog_spark.source.losses import losses_outside, report_losses
 from tidelog_spark.source.offsets import OffsetRange, Offsets, match_timestamps, resolve_offsets
 from tidelog_spark.source.options import SourceOptions
@@ -25,6 +23,8 @@ from tidelog_spark.source.topic_ids import find_topic_id
 T = TypeVar("T")
 _MAX_TIMEOUT_MS = 60_000
 """The limit on the planner's wait for an answer, however long tasks may wait."""
+FETCH_TIMEOUT_MS = 10_000
+"""The timeout of a fetch from a node that is silent: a paused node must not hold up a query."""
 TOPIC_CHANGED: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID}
 )
@@ -165,25 +165,3 @@ class LogBounds:
                 raise _TopicsChangedError(error) from error
             raise
         return {key: position.offset for key, position in found.items()}
-
-
-FETCH_TIMEOUT_MS = 10_000
-"""The timeout of a fetch from a node that is silent: a paused node must not hold up a query."""
-
-
-# Spark forks its workers: a child must not use its parent's channels.
-_clients: dict[tuple[int, ClientConfig], ClusterClient] = {}
-_lock = threading.Lock()
-
-
-def cluster_client(config: ClientConfig) -> ClusterClient:
-    """Return this process's client of a cluster; created at first use and kept until the process ends.
-
-    Raises:
-        ConfigError: The settings contradict each other, or a file cannot be read.
-    """
-    key = (os.getpid(), config)
-    with _lock:
-        if key not in _clients:
-            _clients[key] = config.cluster_client()
-        return _clients[key]

@@ -22,7 +22,8 @@ from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.records import iter_headers, without_aborted
 from tidelog_foundation.transport.loop import network_loop
 from tidelog_foundation.waiting import ReportedWait
-from tidelog_spark.source.bounds import FETCH_TIMEOUT_MS, TOPIC_CHANGED, cluster_client
+from tidelog_spark.clients import cluster_client
+from tidelog_spark.source.bounds import FETCH_TIMEOUT_MS, TOPIC_CHANGED
 from tidelog_spark.source.losses import DataLossError, report_losses, retention_loss, topic_loss
 from tidelog_spark.source.offsets import OffsetRange
 from tidelog_spark.source.options import SourceOptions

@@ -237,10 +237,10 @@ def _create(reader: _Reader) -> Statement | None:
     if reader.peek("AS") and not columns:
         reader.take("AS")
         mode = _emit(reader)
-        made = CreateAs(kind, name, reader.rest("a query"), mode, options)
+        made = CreateAs(name, kind, reader.rest("a query"), mode, options=options)
     else:
         reader.end()
-        made = CreateRelation(kind, name, columns, watermark, options)
+        made = CreateRelation(name, kind, columns, watermark, options=options)
     return replace(made, is_replacing=is_replacing, if_not_exists=if_not_exists)
 
 
@@ -248,7 +248,7 @@ def _create_query(reader: _Reader, name: str) -> CreateQuery:
     options = _options(reader)
     reader.expect("AS")
     mode = _emit(reader)
-    return CreateQuery(name, _insert(reader), mode, options)
+    return CreateQuery(name, _insert(reader), mode, options=options)
 
 
 def _columns(reader: _Reader) -> tuple[tuple[Column, ...], Watermark | None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from pathlib import Path
 
+from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.limited_files import read_file, read_text
 from tidelog_spark.sql.definitions import AVRO_SCHEMA, PROTOBUF_DESCRIPTOR
 from tidelog_spark.sql.errors import SqlError
 
@@ -24,21 +25,14 @@ def with_schemas(place: str, options: Mapping[str, str]) -> dict[str, str]:
     schema = options.get(AVRO_SCHEMA)
     if schema is not None and not schema.lstrip().startswith(_JSON_STARTS):
         try:
-            made[AVRO_SCHEMA] = _content(f"{place}: {AVRO_SCHEMA}", schema).decode()
-        except UnicodeDecodeError as error:
-            raise SqlError(f"{place}: {AVRO_SCHEMA}: {schema} is not UTF-8") from error
+            made[AVRO_SCHEMA] = read_text(schema, MAX_SCHEMA_BYTES)
+        except ConfigError as error:
+            raise SqlError(f"{place}: {AVRO_SCHEMA}: {error.message}") from error
     descriptor = options.get(PROTOBUF_DESCRIPTOR)
     if descriptor is not None:
-        made[PROTOBUF_DESCRIPTOR] = base64.b64encode(_content(f"{place}: {PROTOBUF_DESCRIPTOR}", descriptor)).decode()
+        try:
+            content = read_file(descriptor, MAX_SCHEMA_BYTES)
+        except ConfigError as error:
+            raise SqlError(f"{place}: {PROTOBUF_DESCRIPTOR}: {error.message}") from error
+        made[PROTOBUF_DESCRIPTOR] = base64.b64encode(content).decode()
     return made
-
-
-def _content(place: str, name: str) -> bytes:
-    try:
-        with Path(name).open("rb") as file:
-            content = file.read(MAX_SCHEMA_BYTES + 1)
-    except OSError as error:
-        raise SqlError(f"{place}: cannot read {name[:100]!r}: {error.strerror}") from error
-    if len(content) > MAX_SCHEMA_BYTES:
-        raise SqlError(f"{place}: {name} has more than {MAX_SCHEMA_BYTES} bytes")
-    return content

@@ -9,29 +9,31 @@ from tidelog_spark.sql.definitions import Column, Kind, OutputMode, Watermark
 
 
 @dataclass(frozen=True, slots=True)
-class CreateRelation:
-    """CREATE STREAM or TABLE over a topic. Without columns, they are inferred from records of the topic."""
+class Creation:
+    """The beginning of each CREATE. ``options`` are those of WITH."""
 
-    kind: Kind
     name: str
-    columns: tuple[Column, ...] = ()
-    watermark: Watermark | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    is_replacing: bool = False
-    if_not_exists: bool = False
+    options: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    is_replacing: bool = field(default=False, kw_only=True)
+    if_not_exists: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
-class CreateAs:
+class CreateRelation(Creation):
+    """CREATE STREAM or TABLE over a topic. Without columns, they are inferred from records of the topic."""
+
+    kind: Kind
+    columns: tuple[Column, ...] = ()
+    watermark: Watermark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAs(Creation):
     """CREATE STREAM or TABLE AS SELECT: a relation, and a query of the same name that writes it."""
 
     kind: Kind
-    name: str
     select: str
     mode: OutputMode | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    is_replacing: bool = False
-    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,11 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateQuery:
+class CreateQuery(Creation):
     """CREATE QUERY name AS INSERT INTO: a persistent query that writes to an existing relation."""
 
-    name: str
     insert: Insert
     mode: OutputMode | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    is_replacing: bool = False
-    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

