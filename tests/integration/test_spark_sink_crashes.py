@@ -20,6 +20,7 @@ from spark_sink_model import BATCHES, ModelSpark
 
 from tidelog import AdminClient, Consumer, KafkaError, NewTopic, TopicPartition
 from tidelog.testing import FakeCluster, LocalCluster
+from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_spark.sink.execution import Execution, task_pattern
 from tidelog_spark.sink.journal_topic import JOURNAL_TOPIC
@@ -110,11 +111,7 @@ def committed_values(cluster: LocalCluster) -> list[bytes]:
 def test_batch_is_committed_once_while_a_leader_is_killed(
     cluster: LocalCluster, step: type[Command], leader_of: Callable[[LocalCluster], int | None]
 ) -> None:
-    with AdminClient(cluster.client_settings()) as admin:
-        if "t" in admin.list_topics().topics:
-            admin.delete_topics(["t"])["t"].result()
-            wait_until(lambda: "t" not in admin.list_topics().topics)
-        admin.create_topics([NewTopic("t", PARTITIONS, 3)])["t"].result()
+    create_anew(cluster)
     first = next(_batches)
     Runner(cluster).run(f"setup-{first}", first)
     batches = [first]
@@ -135,6 +132,33 @@ def test_batch_is_committed_once_while_a_leader_is_killed(
         batches.append(batch)
     assert committed_values(cluster) == expected(*batches)
     assert open_ids(cluster) == []
+
+
+@pytest.mark.timeout(300)
+def test_batch_that_finds_too_few_replicas_fails_with_the_reason_and_is_written_later(cluster: LocalCluster) -> None:
+    create_anew(cluster, {"min.insync.replicas": "3"})
+    batch, down = next(_batches), next(node for node in cluster.nodes if node != cluster.leader("t", 0))
+    Runner(cluster).run(f"setup-{batch}", batch)
+    # Before its markers are written, a transaction would be in the way of the next one.
+    assert committed_values(cluster) == expected(batch)
+    failing = next(_batches)
+    cluster.nodes[down].kill()
+    text = r"t-\d: .* not acknowledged within 4000 ms; the last error was NOT_ENOUGH_REPLICAS"
+    with pytest.raises(TidelogError, match=text):
+        Runner(cluster, **{"message.timeout.ms": "4000"}).run(f"first-{failing}", failing)
+    cluster.nodes[down].start()
+    cluster.wait_ready()
+    Runner(cluster).run(f"second-{failing}", failing)
+    assert committed_values(cluster) == expected(batch, failing)
+    assert open_ids(cluster) == []
+
+
+def create_anew(cluster: LocalCluster, config: dict[str, str] | None = None) -> None:
+    with AdminClient(cluster.client_settings()) as admin:
+        if "t" in admin.list_topics().topics:
+            admin.delete_topics(["t"])["t"].result()
+            wait_until(lambda: "t" not in admin.list_topics().topics)
+        admin.create_topics([NewTopic("t", PARTITIONS, 3, config=config or {})])["t"].result()
 
 
 _batches = itertools.count()

@@ -41,8 +41,8 @@ class Crashing(Execution):
         """Leave everything as a killed process does."""
 
 
-def plan_of(cluster: FakeCluster | LocalCluster) -> SinkPlan:
-    return sink_plan({"bootstrap.servers": cluster.bootstrap_servers, "topic": "t"})
+def plan_of(cluster: FakeCluster | LocalCluster, **options: str) -> SinkPlan:
+    return sink_plan({"bootstrap.servers": cluster.bootstrap_servers, "topic": "t", **options})
 
 
 def values_of(batch: int, partition: int) -> list[bytes]:
@@ -52,8 +52,10 @@ def values_of(batch: int, partition: int) -> list[bytes]:
 class Runner:
     """Runs batches as Spark does, with one task per partition."""
 
-    def __init__(self, cluster: FakeCluster | LocalCluster, execution: type[Execution] = Execution) -> None:
-        self.plan, self.execution = plan_of(cluster), execution
+    def __init__(
+        self, cluster: FakeCluster | LocalCluster, execution: type[Execution] = Execution, **options: str
+    ) -> None:
+        self.plan, self.execution = plan_of(cluster, **options), execution
 
     def run(self, run: str, batch: int, *, is_in_order: bool = True) -> Completion:
         attempt = Attempt(SINK, run, batch, is_in_order)

@@ -53,7 +53,13 @@ class SinkOptions(ConnectionOptions):
         aliases=("kafka.delivery.timeout.ms",),
         key="message.timeout.ms",
     )
-
+    topic_metadata_propagation_max_ms: int = setting(
+        5_000,
+        "The time after which a task fails whose topic the nodes do not have, or have no more, in milliseconds.",
+        between(0, 3_600_000),
+        aliases=("kafka.max.block.ms",),
+        key="topic.metadata.propagation.max.ms",
+    )
     message_max_bytes: int = setting(
         1_000_000,
         "The maximum size of a row's record, and of a batch with more than one record, in bytes; a topic's "
@@ -117,6 +123,7 @@ class SinkPlan:
             "compression.type": options.compression_type,
             "message.max.bytes": str(options.message_max_bytes),
             "message.timeout.ms": str(options.message_timeout_ms),
+            "topic.metadata.propagation.max.ms": str(options.topic_metadata_propagation_max_ms),
         }
 
 

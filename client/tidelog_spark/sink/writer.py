@@ -7,6 +7,7 @@ in a batch query on the same writer, in a stream on another one, which knows the
 from __future__ import annotations
 
 import logging
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -172,6 +173,10 @@ class TidelogStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def __init__(self, plan: SinkPlan, schema: StructType, overwrite: bool) -> None:
         check_of_stream(plan.options)
+        if _COMMITTING_WORKER in sys.modules:
+            # The topic may be gone by now, but the transactions of its batch must end.
+            self._plan = plan
+            return
         super().__init__(plan, schema)
         if plan.options.is_exactly_once:
             check_permits_two_phase_commits(plan)
@@ -197,6 +202,8 @@ class TidelogStreamWriter(_Writer, DataSourceStreamArrowWriter):
         return Attempt(sink, run, int(batch))
 
 
+_COMMITTING_WORKER = "pyspark.sql.worker.python_streaming_sink_runner"
+"""The module of the processes in which Spark only commits or aborts micro-batches."""
 _QUERY_PROPERTIES = ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId")
 """Spark's properties of a task for the query, which its checkpoint keeps, this run of it, and the batch."""
 

@@ -16,6 +16,7 @@ from tidelog_foundation.config import (
     between,
     config_key,
     config_keys,
+    describe,
     not_empty,
     one_of,
     parse_config,
@@ -250,17 +251,19 @@ def spelled(raw: Mapping[str, str], cls: type[SecurityConfig]) -> dict[str, str]
     """Return Spark's options with the spelling of the settings of ``cls``, whose security settings lose ``kafka.``.
 
     Raises:
-        ConfigError: a security setting is given twice, or a reference to a config provider has no value.
+        ConfigError: a setting is given twice, or a reference to a config provider has no value.
     """
     spelling = {key.lower(): key for key in config_keys(cls)}
     spelling |= {f"{_KAFKA}{key}": key for key in config_keys(SecurityConfig)}
+    settings = {alias: info.key for info in describe(cls) for alias in info.aliases}
     named: dict[str, str] = {}
+    given: dict[str, str] = {}
     for key, value in resolve_client_settings(raw).items():
-        known = spelling.get(key.lower())
-        name = key if known is None else known.removeprefix(_KAFKA)
-        if name in named:
-            raise ConfigError(f"both {name} and {_KAFKA}{name} are given; they mean the same")
-        named[name] = value
+        known = spelling.get(key.lower(), key)
+        meant = settings.get(known, known)
+        if meant in given:
+            raise ConfigError(f"both {given[meant]} and {key} are given; they mean the same")
+        named[known], given[meant] = value, key
     return named
 
 

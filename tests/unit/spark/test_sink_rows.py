@@ -87,6 +87,11 @@ def test_options_of_sparks_writers_are_no_options_of_the_sink() -> None:
             'txnAppId needs sink.semantics=exactly-once, but it is "at-least-once"',
         ),
         ({"kafka.security.protocol": "SSL", "security.protocol": "SSL"}, "they mean the same"),
+        (
+            {"kafka.delivery.timeout.ms": "9", "message.timeout.ms": "9"},
+            "both kafka.delivery.timeout.ms and message.timeout.ms are given",
+        ),
+        ({"kafka.max.block.ms": "-1"}, "kafka.max.block.ms"),
     ],
 )
 def test_bad_option_is_named(options: dict[str, str], text: str) -> None:
@@ -113,3 +118,10 @@ def test_security_settings_reach_the_clients() -> None:
     plan = sink_plan({**SERVERS, "kafka.ssl.ca.location": "ca.pem", "compression.type": "lz4"})
     assert plan.client["ssl.ca.location"] == "ca.pem"
     assert plan.producer["compression.type"] == "lz4"
+
+
+def test_settings_of_kafkas_producer_have_their_names_there() -> None:
+    kafkas = {"kafka.delivery.timeout.ms": "1", "kafka.max.request.size": "2000", "kafka.max.block.ms": "3"}
+    producer = sink_plan({**SERVERS, **kafkas, "KAFKA.Compression.Type": "lz4"}).producer
+    own = ("message.timeout.ms", "message.max.bytes", "topic.metadata.propagation.max.ms", "compression.type")
+    assert [producer[key] for key in own] == ["1", "2000", "3", "lz4"]
