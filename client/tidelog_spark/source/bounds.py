@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Topic
@@ -14,7 +14,7 @@ from tidelog_foundation.ids import TopicId
 from tidelog_foundation.transport.loop import run_sync
 from tidelog_spark.clients import cluster_client
 from tidelog_spark.source.losses import losses_outside, report_losses
-from tidelog_spark.source.offsets import OffsetRange, Offsets, match_timestamps, resolve_offsets
+from tidelog_spark.source.offsets import OffsetRange, Offsets, PartitionKey, match_timestamps, resolve_offsets
 from tidelog_spark.source.options import SourceOptions
 from tidelog_spark.source.positions import OffsetBound
 from tidelog_spark.source.stream_offsets import Logs, StreamOffsets
@@ -48,6 +48,7 @@ class LogBounds:
         self._timeout_ms = min(options.poll_timeout_ms, _MAX_TIMEOUT_MS)
         self._client = cluster_client(options.client)
         self._deleted: set[TopicId] = set()
+        self._last = Logs()
 
     def look(self, known: Mapping[str, TopicId] | None = None) -> Logs:
         """Return the logs. A topic may have another id than in ``known``, or be missing, only if no node has it with
@@ -107,10 +108,22 @@ class LogBounds:
         return match_timestamps(bound.option, positions, found, logs.latest, bound.takes_latest)
 
     async def _look(self, known: Mapping[str, TopicId], tolerate_missing: bool) -> Logs:
-        topics = await self._topics(known, tolerate_missing)
-        await self._check_deleted(known, {topic.name: topic.topic_id for topic in topics})
-        keys = [(topic.name, index) for topic in topics for index in self._chosen(topic, tolerate_missing)]
-        ids = {topic.name: topic.topic_id for topic in topics}
+        # Most looks find the partitions of the look before: both requests are on their way at once. The ends are those
+        # of topics with these ids, so they count if the metadata names the same topics and partitions.
+        expected = self._last
+        ends = asyncio.ensure_future(self._ends(expected.latest, expected.ids))
+        try:
+            topics = await self._topics(known, tolerate_missing)
+            ids = {topic.name: topic.topic_id for topic in topics}
+            await self._check_deleted(known, ids)
+            keys = {(topic.name, index) for topic in topics for index in self._chosen(topic, tolerate_missing)}
+            is_expected = keys == expected.latest.keys() and ids == expected.ids
+            self._last = await (ends if is_expected else self._ends(sorted(keys), ids))
+        finally:
+            await _discard(ends)
+        return self._last
+
+    async def _ends(self, keys: Iterable[PartitionKey], ids: Mapping[str, TopicId]) -> Logs:
         earliest, latest = await asyncio.gather(
             self._lookup(dict.fromkeys(keys, EARLIEST_TIMESTAMP), ids),
             self._lookup(dict.fromkeys(keys, LATEST_TIMESTAMP), ids),
@@ -165,3 +178,11 @@ class LogBounds:
                 raise _TopicsChangedError(error) from error
             raise
         return {key: position.offset for key, position in found.items()}
+
+
+async def _discard(request: asyncio.Future[Logs]) -> None:
+    """Cancel a request if its answer is not needed any more."""
+    request.cancel()
+    await asyncio.wait([request])
+    if not request.cancelled():
+        request.exception()
