@@ -13,7 +13,10 @@ import typer
 
 from tidelog.admin import QuorumAdmin, QuorumInfo, QuorumReplicaState, SnapshotInfo
 from tidelog_cli.extensions import ExtensibleGroup
+from tidelog_cli.metadata.backup import backup
+from tidelog_cli.metadata.new_quorum import recover, restore
 from tidelog_cli.options.connection import Session, connected
+from tidelog_cli.options.controllers import Controllers
 from tidelog_cli.output.printing import command_group, error_document, fail, print_json, print_table
 from tidelog_foundation.config.endpoints import format_address, parse_address
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
@@ -32,15 +35,6 @@ _DIRECTORY_ID_SIZE = 16
 _LABEL_WIDTH = 24
 _PAUSE_S = 0.1
 
-Controllers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-controllers",
-        "--bootstrap-controller",
-        metavar="HOST:PORT,...",
-        help="Controllers to ask instead of nodes, for when no node runs.",
-    ),
-]
 DirectoryId = Annotated[
     str,
     typer.Option(
@@ -204,6 +198,11 @@ def snapshot(
     elif records:
         session.show("controllers", records, ("controller", "snapshot_offset", "log_start_offset"))
     fail(errors.values())
+
+
+app.command()(backup)
+app.command()(restore)
+app.command()(recover)
 
 
 def _endpoint(text: str) -> tuple[str, int]:

@@ -39,7 +39,14 @@ from tidelog.admin.metadata import (
 )
 from tidelog.admin.offsets import IsolationLevel, ListOffsetsResultInfo, OffsetSpec
 from tidelog.admin.quorum import QuorumAdmin
-from tidelog.admin.quorum_calls import QuorumInfo, QuorumReplicaState, RaftVoterEndpoint, SnapshotInfo
+from tidelog.admin.quorum_calls import (
+    MetadataEnd,
+    MetadataPart,
+    QuorumInfo,
+    QuorumReplicaState,
+    RaftVoterEndpoint,
+    SnapshotInfo,
+)
 from tidelog.admin.quotas import (
     ClientQuotaAlteration,
     ClientQuotaAlterationOp,
@@ -143,6 +150,8 @@ __all__ = [
     "MemberAssignment",
     "MemberDescription",
     "MemberToRemove",
+    "MetadataEnd",
+    "MetadataPart",
     "NewPartitionReassignment",
     "NewPartitions",
     "NewTopic",

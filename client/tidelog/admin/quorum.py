@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidelog.admin.operations import Future, Operations
-from tidelog.admin.quorum_calls import Quorum, QuorumInfo, SnapshotInfo
+from tidelog.admin.quorum_calls import MetadataEnd, MetadataPart, Quorum, QuorumInfo, SnapshotInfo
 from tidelog.cluster import ClusterClient, Lifetime
 from tidelog.cluster.bootstrap import parse_bootstrap_servers
 from tidelog.cluster.security import SecurityConfig
@@ -144,6 +144,21 @@ class QuorumAdmin:
             return SnapshotInfo(response.snapshot_offset, response.log_start_offset)
 
         return self._run(take, request_timeout)
+
+    def read_metadata(
+        self, receive: Callable[[MetadataPart], None], *, request_timeout: float | None = None
+    ) -> MetadataEnd:
+        """Read the whole metadata of the cluster from the leading controller, up to the present.
+
+        ``receive`` is called on the network thread with a snapshot, part by part, and then with the entries after it.
+        Needs the right CLUSTER_ACTION on the cluster, because the metadata contains credentials. The timeout is that of
+        each response.
+
+        Raises:
+            KafkaException: REQUEST_TIMED_OUT if no leading controller, or no node, answered;
+                CLUSTER_AUTHORIZATION_FAILED.
+        """
+        return self._run(lambda t: self._quorum.read_metadata(receive, t), request_timeout)
 
     def close(self) -> None:
         """Close the connections. A second call has no effect."""

@@ -14,8 +14,9 @@ from tidelog.cluster import ClusterClient
 from tidelog.cluster.bootstrap import with_address
 from tidelog.cluster.failures import ConnectionFailures
 from tidelog.cluster.security import OPEN, ClientSecurity
-from tidelog.v1 import admin_service_pb2, common_pb2
+from tidelog.v1 import admin_service_pb2, common_pb2, controller_service_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
+from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import UNREACHABLE, ErrorCode, TidelogError, error_for
@@ -31,6 +32,7 @@ _READ_ATTEMPT_S = 3.0
 _PAUSE_S = 0.1
 _ANSWER_SLACK_S = 1.0
 """Extra time for the leader to report a timeout itself, because it knows the outcome of the change."""
+_NO_OBSERVER = -1
 _TRY_ANOTHER = UNREACHABLE | {ErrorCode.NOT_CONTROLLER}
 
 
@@ -81,6 +83,31 @@ class SnapshotInfo:
 
     snapshot_offset: int
     log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataPart:
+    """A batch of the metadata log as the controllers send it: a serialized ``MetadataRecordBatch``.
+
+    It is part of a snapshot, which replaces everything before if it ``begins_snapshot``, or of an entry, which
+    continues in the next part if it ``is_continued``.
+    """
+
+    offset: int
+    epoch: int
+    batch: bytes
+    is_continued: bool
+    is_snapshot: bool
+    begins_snapshot: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataEnd:
+    """The last entry of the metadata that was read, and its cluster."""
+
+    cluster_id: str
+    offset: int
+    epoch: int
 
 
 class Quorum:
@@ -218,6 +245,34 @@ class Quorum:
             text = f"controller {wanted} at {with_address(address, error.message)}"
             raise error_for(error.code, text) from released(rpc_error)
 
+    async def read_metadata(self, receive: Callable[[MetadataPart], None], timeout_s: float) -> MetadataEnd:
+        """Pass the metadata up to the present to ``receive``. The leader may be silent for ``timeout_s``."""
+        # The leader confirms that it leads: its high watermark covers every change that was acknowledged before.
+        quorum = await self.describe(timeout_s)
+        assert self._leader is not None
+        address = self._leader
+        request = controller_service_pb2.FollowMetadataRequest(
+            cluster_id=quorum.cluster_id, observer_id=_NO_OBSERVER, from_offset=0
+        )
+        call = ControllerServiceStub(self._channel(address)).FollowMetadata(request)
+        reader = _MetadataReader(receive)
+        try:
+            while reader.end[0] < quorum.high_watermark:
+                async with asyncio.timeout(timeout_s):
+                    response = await call.read()
+                if not isinstance(response, controller_service_pb2.FollowMetadataResponse):
+                    raise error_for(ErrorCode._TRANSPORT, f"the controller at {address} ended the stream of metadata")
+                reader.take(response)
+        except TimeoutError:
+            text = f"the controller at {address} sent no metadata for {timeout_s:g} s"
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, text) from None
+        except grpc.aio.AioRpcError as rpc_error:
+            error = await self._failures.error_of(address, rpc_error)
+            raise error_for(error.code, with_address(address, error.message)) from released(rpc_error)
+        finally:
+            call.cancel()
+        return MetadataEnd(quorum.cluster_id, *reader.end)
+
     async def _find_controllers(self, timeout_s: float) -> list[str]:
         if self._nodes is None:
             return self._bootstrap
@@ -248,9 +303,34 @@ class Quorum:
         return quorum
 
     def _stub(self, address: str) -> QuorumServiceAsyncStub:
+        return QuorumServiceStub(self._channel(address))
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
             self._channels[address] = self._security.open_channel(address, self._client_id)
-        return QuorumServiceStub(self._channels[address])
+        return self._channels[address]
+
+
+class _MetadataReader:
+    """Turns the responses of one stream into parts. ``end`` is the offset and epoch of the last whole entry."""
+
+    def __init__(self, receive: Callable[[MetadataPart], None]) -> None:
+        self._receive = receive
+        self._is_snapshot = False
+        self.end = (-1, -1)
+
+    def take(self, response: controller_service_pb2.FollowMetadataResponse) -> None:
+        begins = response.snapshot_begin
+        self._is_snapshot = self._is_snapshot or begins
+        for entry in response.entries:
+            part = MetadataPart(entry.offset, entry.epoch, entry.batch, entry.is_continued, self._is_snapshot, begins)
+            self._receive(part)
+            begins = False
+            if not entry.is_continued and not self._is_snapshot:
+                self.end = entry.offset, entry.epoch
+        if response.snapshot_end:
+            self._is_snapshot = False
+            self.end = response.entries[-1].offset, response.entries[-1].epoch
 
 
 def _quorum_info(response: pb.DescribeQuorumResponse) -> QuorumInfo:

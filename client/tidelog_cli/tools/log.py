@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from tidelog_cli.output.printing import CommandGroup, UsageError, counted, print_table
+from tidelog_cli.tools.log_replicas import replicas
 from tidelog_node.tools.coordinator_records import RecordDecoder
 from tidelog_node.tools.dump import DumpOptions, PayloadFormat, dump
 from tidelog_node.tools.dump_output import DumpFormat, dump_output, remark_fields
@@ -159,6 +160,9 @@ def verify(
         print_text(checked, problems, notes, elapsed_s, show_all)
     if problems:
         raise typer.Exit(_DONE_WITH_PROBLEMS)
+
+
+app.command()(replicas)
 
 
 def expand_quietly(path: Path) -> Iterator[LogFile]:

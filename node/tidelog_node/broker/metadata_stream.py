@@ -9,7 +9,9 @@
 - A stream begins after the last built entry. A snapshot, or an entry in parts, counts when its last part has arrived;
   parts are discarded with their stream. Entries that are not newer than the last image are skipped.
 - The next response is read when the images of the last one have been built.
-- A controller of another cluster ends the node.
+- A controller of another cluster ends the node. So does a snapshot of a later quorum of this cluster, which has begun
+  with restored metadata: what it lacks, such as a topic, may be lost rather than deleted. A node that starts keeps such
+  logs aside, whereas the step from one image to the other would delete them.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from tidelog_foundation.config.endpoints import format_address
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerId
 from tidelog_node.broker.report import Level, Report
+from tidelog_quorum.metadata.generation import generation_of
 
 Voters: TypeAlias = Mapping[int, tuple[str, int]]
 
@@ -140,7 +143,7 @@ class UseVoters:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End this node, which belongs to another cluster."""
+    """End this node: it belongs to another cluster, or the metadata was restored."""
 
     error: TidelogError
 
@@ -171,7 +174,7 @@ class Pausing:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The controllers belong to another cluster."""
+    """The controllers belong to another cluster, or their metadata was restored."""
 
 
 Phase: TypeAlias = NotStarted | Reading | Pausing | Ended
@@ -184,6 +187,7 @@ class MetadataStream:
         """``configured`` has the configured addresses, at least one."""
         self.phase: Phase = NotStarted()
         self.offset = UNKNOWN_OFFSET
+        self._generation: int | None = None
         self._voters = voters
         self._configured = tuple(configured)
         self._addresses = self._configured
@@ -250,6 +254,8 @@ class MetadataStream:
         if response.voters is not None:
             commands += self._take_voters(response.voters, phase.address)
         build = self._assemble(response)
+        if isinstance(self.phase, Ended):
+            return commands + build
         silent_at_ms = None if build else now_ms + self._timings.silence_ms
         self.phase = Reading(phase.address, silent_at_ms, since_ms)
         return commands + build
@@ -268,13 +274,30 @@ class MetadataStream:
             self._snapshot = []
         if self._snapshot is None:
             entries = self._whole_entries(response.entries)
-            return [AdvanceImage(tuple(entries))] if entries else []
+            if not entries:
+                return []
+            self._generation = generation_of(entries[-1].epoch)
+            return [AdvanceImage(tuple(entries))]
         self._snapshot += [part.batch for part in response.entries]
         if not response.ends_snapshot:
             return []
         batches, self._snapshot = tuple(self._snapshot), None
         last = response.entries[-1]
-        return [BuildImage(last.offset, last.epoch, batches)] if last.offset > self.offset else []
+        if last.offset <= self.offset:
+            return []
+        former, self._generation = self._generation, generation_of(last.epoch)
+        if former is not None and former != self._generation:
+            return self._end_restored(last)
+        return [BuildImage(last.offset, last.epoch, batches)]
+
+    def _end_restored(self, last: EntryPart) -> list[Command]:
+        text = (
+            f"the controllers' metadata was restored while this node ran: it had offset {self.offset}, the new quorum "
+            f"begins with a snapshot of offset {last.offset}, epoch {last.epoch}; start the node again"
+        )
+        self._forget_parts()
+        self.phase = Ended()
+        return [CloseStream(), End(error_for(ErrorCode._STATE, text))]
 
     def _whole_entries(self, parts: Sequence[EntryPart]) -> list[Entry]:
         """Return the new entries whose last part has arrived."""

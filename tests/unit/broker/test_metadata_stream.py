@@ -195,3 +195,25 @@ def test_controller_of_another_cluster_ends_the_node() -> None:
     error = error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, "cluster x")
     assert node.tell(StreamEnded(error)) == [End(error)]
     assert node.core.next_deadline_ms is None
+
+
+def test_snapshot_of_a_restored_quorum_ends_the_node_which_would_delete_lost_topics() -> None:
+    node = started(5)
+    [close, end] = node.tell(
+        Responded(LEADER, (EntryPart(10**12, 1_000_000, b"s"),), begins_snapshot=True, ends_snapshot=True)
+    )
+    assert close == CloseStream()
+    assert isinstance(end, End)
+    assert "was restored while this node ran" in end.error.message
+    assert node.core.next_deadline_ms is None
+
+
+def test_first_snapshot_may_be_of_any_generation_and_the_next_of_the_same() -> None:
+    node = Node()
+    node.tell(Started())
+    for offset in (10**12, 10**12 + 5):
+        part = EntryPart(offset, 1_000_000 + offset % 2, b"s")
+        assert node.tell(Responded(LEADER, (part,), begins_snapshot=True, ends_snapshot=True)) == [
+            BuildImage(part.offset, part.epoch, (b"s",))
+        ]
+        node.tell(ImageBuilt(part.offset))

@@ -172,7 +172,7 @@ class CuttingDisk:
 
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pwrite, fsync, rename, unlink = os.pwrite, os.fsync, os.rename, os.unlink
-        write_synced = storage_module._write_synced
+        write_synced = storage_module.write_synced
 
         def cut_pwrite(descriptor: int, data: bytes, position: int) -> int:
             self.point()
@@ -209,7 +209,7 @@ class CuttingDisk:
         monkeypatch.setattr(os, "fsync", cut_fsync)
         monkeypatch.setattr(os, "rename", cut_rename)
         monkeypatch.setattr(os, "unlink", cut_unlink)
-        monkeypatch.setattr(storage_module, "_write_synced", cut_write_synced)
+        monkeypatch.setattr(storage_module, "write_synced", cut_write_synced)
 
     def point(self) -> None:
         self.count += 1

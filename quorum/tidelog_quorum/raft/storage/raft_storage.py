@@ -176,7 +176,7 @@ class RaftStorage:
     def _commit(self, batch: WriteBatch) -> None:
         state = LogState(self._hard_state, self._last_index, self._log_start)
         batch.put(STATE_KEY, seal(STATE_KEY, encode_state(state)))
-        _write_synced(self._database, self._directory, batch)
+        write_synced(self._database, self._directory, batch)
 
 
 def open_storage(
@@ -218,7 +218,7 @@ def _read_or_found(database: Rdict, directory: Path, mine: Identity) -> StoredSt
     batch.put(IDENTITY_KEY, seal(IDENTITY_KEY, encode_identity(mine)))
     state = LogState(stored.hard_state, stored.last_index)
     batch.put(STATE_KEY, seal(STATE_KEY, encode_state(state)))
-    _write_synced(database, directory, batch)
+    write_synced(database, directory, batch)
     return stored
 
 
@@ -235,7 +235,12 @@ def _check_identity(stored: Identity, directory: Path, mine: Identity) -> None:
         )
 
 
-def _write_synced(database: Rdict, directory: Path, batch: WriteBatch) -> None:
+def write_synced(database: Rdict, directory: Path, batch: WriteBatch) -> None:
+    """Write a batch and return when it would survive a crash.
+
+    Raises:
+        TidelogError: KAFKA_STORAGE_ERROR.
+    """
     unsynced = WriteOptions()
     try:
         # Not a write with sync=True: rocksdict holds Python's lock during that, so a slow disk would stop heartbeats.
