@@ -28,7 +28,7 @@ metrics.listeners=HTTP://127.0.0.1:9404
 |---|---|
 | `/metrics` | the metrics of this page, in Prometheus' text format or OpenMetrics, as the `Accept` header asks |
 | `/livez` | 200 if the event loop answers within five seconds, else 503: restart the process |
-| `/readyz` | 200 if the process can serve, else 503 with the reasons: send it no clients |
+| `/readyz` | 200 if the process is [ready](health.md), else 503 with the reasons |
 | `/healthz` | as `/readyz`, with all checks as JSON |
 | `/debug/tasks` | the tasks of the event loop and the lines that they wait in (`metrics.debug.enable=true`) |
 | `/debug/profile?seconds=10` | samples of the event loop's thread, as collapsed stacks for flame graphs (as above) |

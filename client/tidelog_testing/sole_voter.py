@@ -35,6 +35,11 @@ class SoleVoter:
         """This controller's leadership while it runs."""
         return self._leader
 
+    @property
+    def committed_offset(self) -> int:
+        """The last index."""
+        return len(self._log.entries)
+
     async def start(self, listener: RaftListener) -> None:
         """Give the listener the whole log, then lead it in a new epoch."""
         self._listener = listener

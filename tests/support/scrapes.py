@@ -34,11 +34,13 @@ class Scrape:
             yield from (sample for sample in family.samples if sample.name == name)
 
 
-def ask(url: str, *, method: str = "GET", context: Any = None, **headers: str) -> tuple[int, str, str]:
+def ask(
+    url: str, *, method: str = "GET", context: Any = None, timeout_s: float = TIMEOUT_S, **headers: str
+) -> tuple[int, str, str]:
     """Return the status, the content type and the text of an answer."""
     request = urllib.request.Request(url, method=method, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as response:
+        with urllib.request.urlopen(request, timeout=timeout_s, context=context) as response:
             return response.status, response.headers["Content-Type"], response.read().decode()
     except urllib.error.HTTPError as error:
         with error:

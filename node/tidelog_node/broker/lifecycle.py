@@ -273,6 +273,8 @@ class Lifecycle:
         self.session = NO_SESSION
         self.shutdown: Shutdown | None = None
         self.applied_offset = UNKNOWN_OFFSET
+        self.known_offset = UNKNOWN_OFFSET
+        """The newest metadata offset that a controller has named."""
         self._timings = timings
         self._previous_broker_epoch = NOT_REGISTERED
 
@@ -391,6 +393,7 @@ class Lifecycle:
             change = "fenced" if answer.is_fenced else "unfenced"
             commands.append(Report(Level.INFO, "The controller has %s this node", (change,)))
         self.is_fenced = answer.is_fenced
+        self.known_offset = max(self.known_offset, answer.metadata_offset)
         self._prolong_session(answer, phase.sent_ms, now_ms)
         commands.append(HoldConnection(self.broker_epoch))
         if answer.should_shut_down:

@@ -21,12 +21,15 @@ class FollowerState:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
+        self.leader_high_watermark: int | None = None
+        """The leader's high watermark in the latest answer of this leader epoch; None before the first."""
 
     def record_replicated(self, event: RecordsReplicated) -> list[Command]:
         """Process an answered fetch."""
         if event.leader_epoch != self.leader_epoch:
             return []
         commands: list[Command] = []
+        self.leader_high_watermark = event.leader_high_watermark
         reached = min(event.leader_high_watermark, event.log_end_offset)
         if reached > self.high_watermark:
             self.high_watermark = reached

@@ -89,6 +89,16 @@ class BrokerLifecycle:
         return self._core.is_serving
 
     @property
+    def applied_offset(self) -> int:
+        """The metadata offset that the partitions have reached, -1 before the first image."""
+        return self._core.applied_offset
+
+    @property
+    def known_offset(self) -> int:
+        """The newest metadata offset that a controller has named, -1 before the first."""
+        return self._core.known_offset
+
+    @property
     def has_session(self) -> bool:
         """True if it is certain that no controller has fenced this node without its knowledge."""
         return self._core.has_session(self._clock.monotonic_ms())

@@ -13,12 +13,12 @@ import dataclasses
 import logging
 import time
 import uuid
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import grpc.aio
-from grpc_health.v1 import health, health_pb2
+from grpc_health.v1 import health_pb2
 
 from tidelog_foundation.allocator import keep_freed_memory
 from tidelog_foundation.authorization import AclStore, Authorizer
@@ -28,7 +28,6 @@ from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.metrics import Source
-from tidelog_foundation.monitoring.checks import Check
 from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.sasl.scram_users import ScramUsers
 from tidelog_foundation.sasl.token_hmacs import TokenAccounts
@@ -40,6 +39,7 @@ from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_foundation.transport.call_times import CallTimes
 from tidelog_foundation.transport.channels import ChannelSecurity, bind_port
 from tidelog_foundation.transport.health import HealthPort
+from tidelog_foundation.transport.health_service import HealthService
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.transport.services import Identify, add_servicer
 from tidelog_foundation.waiting import ReportedWait
@@ -95,6 +95,7 @@ from tidelog_node.server.log_service import log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.process_resources import raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
+from tidelog_node.server.readiness import NodeReadiness
 from tidelog_node.server.sasl import NodeSasl
 from tidelog_node.server.services import admin_service, group_service, transaction_service
 from tidelog_node.server.state_metrics import StateMetrics
@@ -212,11 +213,7 @@ class Node:
         between_nodes = ChannelSecurity(to_nodes, self._sasl.login)
         self._transport = replica_transport(config, between_nodes)
         self._node_calls = node_calls(config, between_nodes)
-        self._health = health.aio.HealthServicer()
-        self._health_port = HealthPort(config.health_listener, self._health)
         self._calls = CallTimes()
-        self.monitor = Monitor(config, certificates, self._readiness)
-        self.monitor.add(*self._sources())
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
         self.context: NodeContext | None = None
@@ -234,6 +231,12 @@ class Node:
             self._clock,
             self._connection.hold,
         )
+        window_ms = config.replica_lag_time_max_ms
+        self.readiness = NodeReadiness(self._broker_id, self._lifecycle, self._cache, self._clock, window_ms)
+        self._health = HealthService(self.readiness)
+        self._health_port = HealthPort(config.health_listener, self._health)
+        self.monitor = Monitor(config, certificates, self.readiness)
+        self.monitor.add(*self._sources())
         self.monitor.add(StateMetrics(self._lifecycle, self._cache, self._grpc, lambda: self.context).families)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -370,6 +373,8 @@ class Node:
             "controller-connection": self._connection.run(),
             "metadata-follower": self._follower.run(),
             "isr-changes": isr_changes.run(),
+            "readiness": self.readiness.run(self._registry),
+            "health": self._health.run(),
             "lag-watch": watch_lag(self._registry, config.replica_lag_time_max_ms),
             "log-flusher": flush_logs(self._registry, lambda: self._settings.current.flush_check_interval_ms),
             "retention": delete_expired_segments(self._registry, config.log_retention_check_interval_ms),
@@ -435,7 +440,6 @@ class Node:
         intake = Intake(Charge(requests.others))
         for listener in self._config.grpc_listeners:
             self._add_services(listener, context, budget, intake, authorizer)
-        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         for each in self._servers.values():
             await each.server.start()
         await self._health_port.start()
@@ -485,8 +489,9 @@ class Node:
 
     async def _shut_down(self, fetchers: FetcherPool, background: list[asyncio.Task[None]]) -> None:
         logger.info("Node %d is stopping", self._broker_id)
+        self.readiness.is_stopping = True
+        await self._health.refresh()
         if self._lifecycle.is_serving:
-            await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
             await self._lifecycle.shut_down(self._config.controlled_shutdown_timeout_ms / 1000)
         with ReportedWait(f"node {self._broker_id} to shut down") as wait:
             await self._end_work(fetchers, background, wait)
@@ -561,13 +566,6 @@ class Node:
         yield self._calls.families
         if self._decisions is not None:
             yield self._decisions.families
-
-    def _readiness(self) -> Sequence[Check]:
-        lifecycle = self._lifecycle
-        return [
-            Check("listeners", lifecycle.is_serving, "the node does not serve its clients yet"),
-            Check("fencing", not lifecycle.is_fenced, "the controllers have fenced the node"),
-        ]
 
     def _broker_epoch(self) -> BrokerEpoch:
         return self._lifecycle.broker_epoch

@@ -156,6 +156,11 @@ class TidelogRaft:
         assert self._failure is not None
         raise self._failure
 
+    @property
+    def committed_offset(self) -> int:
+        """The last index that is known to be committed; 0 before the start and after the stop."""
+        return 0 if self._raft is None else self._raft.commit_index
+
     def propose(self, payload: bytes, epoch: int) -> int:
         """Add ``payload`` to the leader's log and return its index; see :class:`RaftEngine`.
 

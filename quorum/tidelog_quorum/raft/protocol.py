@@ -102,6 +102,10 @@ class RaftEngine(Protocol):
     def leader(self) -> LeaderAndEpoch:
         """The leader that this voter knows."""
 
+    @property
+    def committed_offset(self) -> int:
+        """The last index that this voter knows to be committed, which the listener may not have received yet."""
+
     def propose(self, payload: bytes, epoch: int) -> int:
         """Add ``payload`` to the leader's log and return its index; it is not committed yet.
 

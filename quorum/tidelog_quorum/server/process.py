@@ -13,14 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 import grpc.aio
-from grpc_health.v1 import health, health_pb2
+from grpc_health.v1 import health_pb2
 
 from tidelog_foundation.config.connections import ConnectionLimits
 from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.ids import TopicId
-from tidelog_foundation.monitoring.checks import Check
 from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
@@ -29,6 +28,7 @@ from tidelog_foundation.transport.call_times import CallTimes
 from tidelog_foundation.transport.channels import bind_port
 from tidelog_foundation.transport.grpc_connections import GrpcConnections, limited_server_options
 from tidelog_foundation.transport.health import HealthPort
+from tidelog_foundation.transport.health_service import HealthService
 from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog_foundation.transport.services import add_servicer
 from tidelog_foundation.waiting import watch_waits
@@ -46,6 +46,7 @@ from tidelog_quorum.server.controller_metrics import ControllerMetrics
 from tidelog_quorum.server.engines import RaftServer, build_engine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
+from tidelog_quorum.server.readiness import ControllerReadiness
 from tidelog_quorum.server.security import QuorumSecurity, ServedListener
 from tidelog_quorum.server.services import admin_service, controller_service, quorum_service
 from tidelog_quorum.server.token_expiry import watch_expired_tokens
@@ -140,11 +141,12 @@ class ControllerServer:
         self._guards = guards
         self._limited = calls or limited_calls(config, config.connection_limits({}))
         self._calls = CallTimes()
-        checks = health.aio.HealthServicer()
+        readiness = ControllerReadiness(config.node_id, controller, engine, _monotonic_ms)
+        self._health = HealthService(readiness)
         for name in servers:
-            self._add_services(name, feed, intake, checks)
-        self._health_port = HealthPort(config.health_listener, checks)
-        self.monitor = Monitor(config, security.monitoring_certificates, self._readiness)
+            self._add_services(name, feed, intake)
+        self._health_port = HealthPort(config.health_listener, self._health)
+        self.monitor = Monitor(config, security.monitoring_certificates, readiness)
         metrics = ControllerMetrics(controller, engine, self.quorum.commits, self._describe)
         self.monitor.add(security.families, metrics.families, self._calls.families, self._limited.families)
         for guard in list(guards.values())[:1]:
@@ -184,7 +186,8 @@ class ControllerServer:
     async def run_until(self, stop: asyncio.Event) -> None:
         """Expire sessions and watch the engine until ``stop`` is set. Raises what ended either, in a group."""
         interval_ms = self._config.delegation_token_expiry_check_interval_ms
-        await _run_until(stop, self.quorum, self._engine, self._connections, self._certificates, interval_ms)
+        connections, certificates = self._connections, self._certificates
+        await _run_until(stop, self.quorum, self._engine, connections, self._health, certificates, interval_ms)
 
     async def stop(self) -> None:
         """Hand the leadership over and end every connection."""
@@ -201,13 +204,7 @@ class ControllerServer:
         """Return the quorum with the progress of the nodes, as the leader sees it."""
         return replace(self._engine.describe(), brokers=tuple(self.quorum.broker_progress()))
 
-    def _readiness(self) -> Sequence[Check]:
-        reports = _leaderless(self._engine)
-        return [Check("leader", not reports, next(iter(reports.values()), ""))]
-
-    def _add_services(
-        self, listener: str, feed: MetadataFeed, intake: Intake, checks: health.aio.HealthServicer
-    ) -> None:
+    def _add_services(self, listener: str, feed: MetadataFeed, intake: Intake) -> None:
         """Serve the callers of one listener, which reach the other controllers at that of the same name."""
         server, security = self._servers[listener], self._security.listeners[listener]
         identify = self._limited.limited(listener, security.identify)
@@ -224,7 +221,7 @@ class ControllerServer:
         security.add_to(server)
         # Callers that have not logged in must not send messages; the controller as a whole is the only service.
         of_all = None if security.has_logins else intake
-        add_servicer(server, of_all, health_pb2.DESCRIPTOR.services_by_name["Health"], checks)
+        add_servicer(server, of_all, health_pb2.DESCRIPTOR.services_by_name["Health"], self._health)
 
 
 async def _run_until(
@@ -232,6 +229,7 @@ async def _run_until(
     quorum: QuorumController,
     engine: RaftEngine,
     connections: BrokerConnections,
+    health: HealthService,
     certificates: Sequence[CertificateStore] = (),
     token_check_interval_ms: int = _TOKEN_CHECK_INTERVAL_MS,
 ) -> None:
@@ -245,7 +243,9 @@ async def _run_until(
             leaderless = watch_waits("a leader of the quorum", lambda: _leaderless(engine))
             watch = tasks.create_task(leaderless, name="leader-watch")
             renewal = tasks.create_task(watch_certificates(certificates), name="certificates")
+            checks = tasks.create_task(health.run(), name="health")
             await stop.wait()
+            checks.cancel()
             renewal.cancel()
             expiry.cancel()
             tokens.cancel()

@@ -141,8 +141,11 @@ def test_process_keeps_others_out_of_its_folder_whatever_the_umask(server: Serve
 def test_process_serves_health_and_stops_when_told_to(server: Server) -> None:
     server.start()
     with server.channel() as channel:
-        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
-        assert health.status == health_pb2.HealthCheckResponse.SERVING
+        health, request = health_pb2_grpc.HealthStub(channel), health_pb2.HealthCheckRequest()
+        deadline = time.monotonic() + 20
+        while health.Check(request, timeout=5).status != health_pb2.HealthCheckResponse.SERVING:
+            assert time.monotonic() < deadline, "the controller leads and is ready"
+            time.sleep(0.02)
         # An observer that never goes away must not hold up the stop.
         stream = ControllerServiceStub(channel).FollowMetadata(
             pb.FollowMetadataRequest(cluster_id="c1", observer_id=1), timeout=20

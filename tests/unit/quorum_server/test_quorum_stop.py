@@ -32,7 +32,7 @@ class WorkingEngine:
 
 def test_controller_ends_with_the_one_error_of_its_engine() -> None:
     with pytest.raises(TidelogError, match="no space") as raised:
-        asyncio.run(_run_until(asyncio.Event(), Job(), BrokenEngine(), Job()))
+        asyncio.run(_run_until(asyncio.Event(), Job(), BrokenEngine(), Job(), Job()))
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -40,6 +40,6 @@ def test_controller_ends_without_an_error_when_told_to() -> None:
     async def run() -> None:
         stop = asyncio.Event()
         stop.set()
-        await asyncio.wait_for(_run_until(stop, Job(), WorkingEngine(), Job()), 1)
+        await asyncio.wait_for(_run_until(stop, Job(), WorkingEngine(), Job(), Job()), 1)
 
     asyncio.run(run())

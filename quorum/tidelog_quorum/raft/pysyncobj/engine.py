@@ -121,6 +121,11 @@ class PySyncObjRaft:
         assert self._failure is not None
         raise self._failure
 
+    @property
+    def committed_offset(self) -> int:
+        """The last index that the listener has received; pysyncobj tells of no other."""
+        return self._last_index
+
     def propose(self, payload: bytes, epoch: int) -> int:
         """Queue ``payload`` for the leader's log and return its index; see :class:`RaftEngine`."""
         self._check_leading()
