@@ -1,8 +1,8 @@
 """The cost of metrics: produce requests to a node that counts them, and to one that does not; and that of a scrape.
 
 The node runs in this process, in memory, and the client in another thread, over a socket. The time is the CPU time of
-the node's thread. What a request counts cannot be switched off, so the other variant measures no
-times, and the first one counts its traffic once more.
+the node's thread. What a request counts cannot be switched off, so the other variant counts no
+times, and the first one reads the clock and counts its traffic once more.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import socket
 import struct
 import time
 from functools import partial
+from time import perf_counter_ns
 from typing import Final
 
 from benchmarks.options import Options
@@ -24,7 +25,7 @@ from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsReque
 from tidelog_foundation.transport import run_sync
 from tidelog_node.handlers import create_topics
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.server.request_times import ApiTimes, RequestTimer, RequestTimes
+from tidelog_node.kafka.server.request_times import ApiTimes, RequestTimes
 from tidelog_node.partitions.measurements import TopicTraffic
 from tidelog_testing.embedded import EmbeddedCluster, Settings, Storage
 from tidelog_testing.faults import Gate
@@ -38,19 +39,21 @@ _TRAFFIC: Final = TopicTraffic()
 
 
 class _Uncounted(ApiTimes):
-    """The times of an API that measures nothing."""
+    """The times of an API that counts nothing."""
 
-    def timer(self, received_ns: int) -> RequestTimer | None:
-        return None
+    def is_next_counted(self) -> bool:
+        return False
 
 
 class _Counted(ApiTimes):
-    """The product's times of an API, with the cost of counting the traffic of a topic."""
+    """The product's times of an API, with the cost of reading the clock and of counting the traffic of a topic."""
 
-    def timer(self, received_ns: int) -> RequestTimer | None:
+    def is_next_counted(self) -> bool:
         _TRAFFIC.bytes_in += _RECORD_BYTES
         _TRAFFIC.messages_in += 1
-        return super().timer(received_ns)
+        begun_ns, local_ns, answered_ns = perf_counter_ns(), perf_counter_ns(), perf_counter_ns()
+        _TRAFFIC.bytes_out = answered_ns - local_ns - begun_ns
+        return super().is_next_counted()
 
 
 def run(options: Options) -> list[Result]:

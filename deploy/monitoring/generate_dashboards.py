@@ -184,8 +184,18 @@ NODE: Final = Dashboard(
                 "{{phase}}",
                 "s",
             ),
-            _graph("Calls over gRPC", f"sum by (api) (rate({_CALL}_count{{{_NODE}}}{_RATE}))", "{{api}}", "reqps"),
-            _graph("Time of gRPC calls, 99th percentile", _quantile(0.99, _CALL, "api", _NODE), "{{api}}", "s"),
+            _graph(
+                "Calls over gRPC",
+                f'sum by (api) (rate({_CALL}_count{{{_NODE},phase="total"}}{_RATE}))',
+                "{{api}}",
+                "reqps",
+            ),
+            _graph(
+                "Time of gRPC calls, 99th percentile",
+                _quantile(0.99, _CALL, "api", f'{_NODE},phase="total"'),
+                "{{api}}",
+                "s",
+            ),
             _graph(
                 "Failed gRPC calls",
                 f"sum by (api, error) (rate(tidelog_grpc_request_errors_total{{{_NODE}}}{_RATE}))",

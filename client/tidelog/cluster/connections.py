@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc.aio
 
 from tidelog.cluster.failures import ConnectionFailures
+from tidelog.cluster.request_ids import NamedCalls, RequestIds
 from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
@@ -79,6 +80,7 @@ class Connections:
         security: ClientSecurity = OPEN,
     ) -> None:
         self._client_id = client_id
+        self._request_ids = RequestIds(client_id)
         self._security = security
         self._options = list(options)
         self._by_address: dict[str, Connection] = {}
@@ -97,13 +99,14 @@ class Connections:
         connection = self._by_address.get(address)
         if connection is None:
             channel = self._security.open_channel(address, self._client_id, self._options)
+            named = NamedCalls(channel, self._request_ids, address)
             connection = Connection(
                 address,
                 channel,
-                LogServiceStub(channel),
-                AdminServiceStub(channel),
-                GroupServiceStub(channel),
-                TransactionServiceStub(channel),
+                LogServiceStub(named),
+                AdminServiceStub(named),
+                GroupServiceStub(named),
+                TransactionServiceStub(named),
                 self.failures,
             )
             self._by_address[address] = connection

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, TypeAlias
 
+from tidelog_foundation.logs.request_id import current_request_id
+
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _CONTROL: Final = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
 """Control characters, and Unicode's separators of lines and paragraphs."""
@@ -24,7 +26,9 @@ class LogLines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """Return the line of a record, without its traceback."""
-        return super().formatMessage(record).translate(_ESCAPES)
+        line = super().formatMessage(record).translate(_ESCAPES)
+        request_id = current_request_id()
+        return f"{line} [{request_id}]" if request_id else line
 
     def formatException(self, ei: _ExceptionInfo) -> str:  # noqa: N802
         """Return an indented traceback."""
@@ -32,7 +36,10 @@ class LogLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Writes each record as one line with a JSON object: time (ISO 8601, UTC), level, logger, message, exception."""
+    """Writes each record as one line with a JSON object.
+
+    Its fields are time (ISO 8601, UTC), level, logger, message, request_id and exception.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -43,6 +50,8 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if request_id := current_request_id():
+            fields["request_id"] = request_id
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         return json.dumps(fields)

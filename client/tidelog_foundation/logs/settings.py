@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog_foundation.config.settings import config_keys, parse_config, setting
-from tidelog_foundation.config.validators import one_of
+from tidelog_foundation.config.settings import config_keys, int_setting, parse_config, setting
+from tidelog_foundation.config.validators import at_least, one_of
 from tidelog_foundation.logs.levels import LEVELS, ROOT
 from tidelog_foundation.logs.lines import JsonLines, LogLines
 
@@ -48,6 +48,12 @@ class LoggingSettings:
         "INFO,tidelog_node.log=DEBUG. IncrementalAlterConfigs on a BROKER_LOGGER changes levels of a node that runs.",
         _parse_levels,
         config_type="LIST",
+    )
+    logging_slow_request_ms: int = int_setting(
+        1_000,
+        "A request that takes this process longer than so many milliseconds has a line in the log with its phases. The "
+        "wait that a client asks for, as of a fetch for records, does not count. 0 or -1 writes none.",
+        at_least(-1),
     )
 
 

@@ -37,10 +37,10 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         """The number of observations in each bucket."""
 
-    def observe(self, value: int) -> None:
-        """Count a value."""
-        self.counts[bisect_left(self._limits, value)] += 1
-        self._total += value
+    def observe(self, value: int, number: int = 1) -> None:
+        """Count a value, ``number`` times."""
+        self.counts[bisect_left(self._limits, value)] += number
+        self._total += value * number
 
     def snapshot(self) -> Snapshot:
         """Return the current state."""

@@ -24,11 +24,13 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.logs.request_id import REQUEST_ID_KEY, begin_request
+from tidelog_foundation.measured_steps import MeasuredSteps
 from tidelog_foundation.sasl.logins import Login, Logins
 from tidelog_foundation.sasl.sessions import Session
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_foundation.time_slices import TimeSlices
-from tidelog_foundation.transport.call_times import CallTimes
+from tidelog_foundation.transport.call_times import CallTimer, CallTimes
 from tidelog_foundation.transport.elements import UNCOUNTED_BYTES
 from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_foundation.transport.message_codec import MessageCodec
@@ -59,6 +61,23 @@ _MAX_OPEN_CALLS = 64
 def anyone(_: RpcContext) -> Principal:
     """Return the principal of a call to a listener that does not authenticate."""
     return ANONYMOUS
+
+
+class CallName:
+    """A call as the log names it, valid until the call ends."""
+
+    __slots__ = ("_rpc",)
+
+    def __init__(self, rpc: RpcContext) -> None:
+        self._rpc = rpc
+
+    def origin(self) -> str:
+        """Return the address of the client's host."""
+        return host_of(self._rpc.peer())
+
+    def request_id(self) -> str:
+        """Return the id that the client has given to the call, empty for none."""
+        return _metadata(self._rpc, REQUEST_ID_KEY)
 
 
 class Caller:
@@ -94,6 +113,11 @@ class Caller:
         return host_of(self.connection)
 
     @property
+    def name(self) -> CallName:
+        """The call as the log names it."""
+        return CallName(self._rpc)
+
+    @property
     def client_id(self) -> str:
         """The first word of the user agent."""
         return self.metadata(_USER_AGENT).partition(" ")[0]
@@ -105,8 +129,7 @@ class Caller:
 
     def metadata(self, name: str) -> str:
         """Return a value of the call's metadata, empty if it has none."""
-        value = next((value for key, value in self._rpc.invocation_metadata() or () if key == name), "")
-        return value if isinstance(value, str) else value.decode(errors="replace")
+        return _metadata(self._rpc, name)
 
     def binary_metadata(self, name: str) -> bytes | None:
         """Return a value of the call's metadata, whose name ends with -bin, or None if it has none."""
@@ -265,7 +288,8 @@ class Service:
     ) -> _Handler:
         async def answer(_: object, rpc: RpcContext) -> Any:
             assert isinstance(entry, Call | MetadataCall)
-            begun_ns = time.perf_counter_ns()
+            timer, name = CallTimer(), CallName(rpc)
+            begin_request(name)
             try:
                 caller = Caller(rpc, identify(rpc))
                 if isinstance(entry, MetadataCall):
@@ -276,15 +300,17 @@ class Service:
                 else:
                     handle = partial(_handle_guarded, guard, method.name, entry, caller)
                 if gate is not None and gate.is_active:
-                    return await gate.run(method.name, caller, partial(_answer, entry, codecs, intake, rpc, handle))
-                return await _answer(entry, codecs, intake, rpc, handle)
+                    call = partial(_answer, entry, codecs, intake, rpc, handle, timer)
+                    return await gate.run(method.name, caller, call)
+                return await _answer(entry, codecs, intake, rpc, handle, timer)
             except Exception as error:  # noqa: BLE001  # _abort logs it
                 await self._abort(method, rpc, error, times)
             finally:
-                times.observe(method.name, time.perf_counter_ns() - begun_ns)
+                times.end(method.name, timer, name)
 
         async def answer_all(_: object, rpc: RpcContext) -> AsyncIterator[Any]:
             assert not isinstance(entry, Call | MetadataCall)
+            begin_request(CallName(rpc))
             try:
                 caller = Caller(rpc, identify(rpc))
                 if guard is not None:
@@ -370,6 +396,11 @@ def _register(server: grpc.aio.Server, descriptor: ServiceDescriptor, handlers: 
     server.add_registered_method_handlers(descriptor.full_name, handlers)
 
 
+def _metadata(rpc: RpcContext, name: str) -> str:
+    value = next((value for key, value in rpc.invocation_metadata() or () if key == name), "")
+    return value if isinstance(value, str) else value.decode(errors="replace")
+
+
 def host_of(peer: str) -> str:
     """Return the address in gRPC's peer name, such as ipv4:10.0.0.1:5000 and ipv6:%5B::1%5D:5000."""
     address = urllib.parse.unquote(peer.partition(":")[2])
@@ -417,16 +448,29 @@ def _handle_guarded(guard: Guard, method: str, call: Call[Q, R], caller: Caller,
 
 
 async def _answer(
-    call: Call[Any, Any], codecs: _Codecs, intake: Intake, rpc: RpcContext, handle: Callable[[Any], Awaitable[Any]]
+    call: Call[Any, Any],
+    codecs: _Codecs,
+    intake: Intake,
+    rpc: RpcContext,
+    handle: Callable[[Any], Awaitable[Any]],
+    timer: CallTimer,
 ) -> Any:
     charge = call.charge or intake.charge
+    timer.admit()
     message, size = await intake.receive(codecs.request_type, rpc, charge)
+    timer.receive()
     try:
-        request = await codecs.decode(message, size)
+        work = _work(codecs, message, size, handle)
         del message
-        return await codecs.encode(await handle(request))
+        return await MeasuredSteps(work, timer)
     finally:
         charge.give_back(size)
+
+
+async def _work(codecs: _Codecs, message: Any, size: int, handle: Callable[[Any], Awaitable[Any]]) -> Any:
+    request = await codecs.decode(message, size)
+    del message
+    return await codecs.encode(await handle(request))
 
 
 async def _answers(

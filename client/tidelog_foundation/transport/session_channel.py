@@ -24,6 +24,7 @@ import grpc.aio
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.sasl import AuthenticationFailed, SaslClient, SaslLogin
+from tidelog_foundation.transport.channel_layer import ChannelLayer
 from tidelog_foundation.transport.login_backoff import LoginBackoff
 from tidelog_foundation.transport.session_messages import (
     AUTHENTICATE,
@@ -65,7 +66,7 @@ async def log_in(channel: grpc.aio.Channel) -> None:
         await channel.log_in()
 
 
-class SessionChannel(grpc.aio.Channel):
+class SessionChannel(ChannelLayer):
     """A channel with a session, on one event loop. It owns the channel that it wraps."""
 
     def __init__(
@@ -75,7 +76,7 @@ class SessionChannel(grpc.aio.Channel):
 
         ``max_backoff_s`` is the longest wait after refused logins.
         """
-        self._channel = channel
+        super().__init__(channel)
         self._session = _ClientSession(channel, login, host, LoginBackoff(max_backoff_s, random.random))
 
     async def log_in(self) -> None:
@@ -90,25 +91,6 @@ class SessionChannel(grpc.aio.Channel):
         """End the work on the session, and close the channel."""
         await self._session.close()
         await self._channel.close(grace)
-
-    async def __aenter__(self) -> SessionChannel:
-        await self._channel.__aenter__()
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
-
-    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """Return the state of the connection."""
-        return self._channel.get_state(try_to_connect)
-
-    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Wait until the connection has another state."""
-        await self._channel.wait_for_state_change(last_observed_state)
-
-    async def channel_ready(self) -> None:
-        """Wait until the connection is open."""
-        await self._channel.channel_ready()
 
     def unary_unary(self, *arguments: Any, **options: Any) -> Any:
         """Return a function that calls a unary method with the session."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine, Generator
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Final
 
 from tidelog_node.quotas.client_quotas import ClientQuotas, QuotaKind
 
-T = TypeVar("T")
 _PERCENT_PER_NS: Final = 100 / 1_000_000_000
 
 
@@ -129,53 +127,3 @@ class RequestUsage:
     def _delay(self, delay_ms: int, now_ms: int) -> None:
         if delay_ms > 0:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + delay_ms)
-
-
-class Measured(Protocol):
-    """The receiver of the beginnings and ends of a coroutine's steps."""
-
-    def enter(self) -> None:
-        """Begin a step."""
-
-    def leave(self) -> None:
-        """End a step."""
-
-
-class MeasuredSteps(Coroutine[Any, Any, T]):
-    """A coroutine whose steps count for a request. Waits between them do not."""
-
-    __slots__ = ("_steps", "_usage")
-
-    def __init__(self, steps: Coroutine[Any, Any, T], usage: Measured) -> None:
-        self._steps = steps
-        self._usage = usage
-
-    def send(self, value: Any) -> Any:
-        """Run the next step."""
-        self._usage.enter()
-        try:
-            return self._steps.send(value)
-        finally:
-            self._usage.leave()
-
-    def throw(self, *error: Any) -> Any:
-        """Raise an error in the next step."""
-        self._usage.enter()
-        try:
-            return self._steps.throw(*error)
-        finally:
-            self._usage.leave()
-
-    def close(self) -> None:
-        """End the coroutine."""
-        self._steps.close()
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        """Return the steps, for a coroutine that awaits them."""
-        return cast(Generator[Any, Any, T], self)
-
-    def __iter__(self) -> MeasuredSteps[T]:
-        return self
-
-    def __next__(self) -> Any:
-        return self.send(None)

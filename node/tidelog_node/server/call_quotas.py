@@ -11,11 +11,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from tidelog_foundation.measured_steps import MeasuredSteps
 from tidelog_foundation.requests.acls import AclOperation
 from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.services import Caller
 from tidelog_node.quotas.client_quotas import ClientQuotas, QuotaKind
-from tidelog_node.quotas.usage import MeasuredSteps, RequestUsage
+from tidelog_node.quotas.usage import RequestUsage
 
 THROTTLE_TIME_KEY: Final = "tidelog-throttle-time-ms"
 """The trailing metadata with the milliseconds for which the client's next call of the kind is delayed."""

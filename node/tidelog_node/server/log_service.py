@@ -12,16 +12,19 @@ from typing import Any
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.authorization import Access
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.logs.request_id import begin_request
+from tidelog_foundation.measured_steps import MeasuredSteps
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.transport.authorization import AuthorizingGuard
 from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.call_times import CallTimer, CallTimes
 from tidelog_foundation.transport.intake import Charge, parse
 from tidelog_foundation.transport.services import Call, Caller, Read, RequestStream, Service, types_of
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch import LONG_BYTES, authorize
 from tidelog_node.quotas.client_quotas import QuotaKind
-from tidelog_node.quotas.usage import MeasuredSteps, RequestUsage
+from tidelog_node.quotas.usage import RequestUsage
 from tidelog_node.server.authorization.produce import (
     NONE_DENIED,
     Denials,
@@ -43,13 +46,16 @@ The next request of each may be in memory before the budget is checked.
 """
 
 
-def log_service(context: NodeContext, budget: ByteBudget, guard: AuthorizingGuard | None = None) -> Service:
+def log_service(
+    context: NodeContext, budget: ByteBudget, guard: AuthorizingGuard | None = None, times: CallTimes | None = None
+) -> Service:
     """Return the service. ``budget`` limits the produce requests of all connections together.
 
-    ``guard`` is the one that authorizes the calls, None for a node without an authorizer.
+    ``guard`` is the one that authorizes the calls, None for a node without an authorizer. ``times`` counts the requests
+    of streams.
     """
     charge = produce_charge(budget)
-    records = RecordCalls(context, charge, guard)
+    records = RecordCalls(context, charge, guard, times)
 
     return Service(
         pb.DESCRIPTOR.services_by_name["LogService"],
@@ -81,10 +87,17 @@ def produce_charge(budget: ByteBudget) -> Charge:
 class RecordCalls:
     """The calls that transfer records. Requests cost ``charge``; ``response_budget`` limits the fetch responses."""
 
-    def __init__(self, context: NodeContext, charge: Charge, guard: AuthorizingGuard | None = None) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        charge: Charge,
+        guard: AuthorizingGuard | None = None,
+        times: CallTimes | None = None,
+    ) -> None:
         self._context = context
         self._charge = charge
         self._guard = guard
+        self._times = times or CallTimes()
         self._streams: Counter[str] = Counter()
         """The number of streams by connection."""
 
@@ -105,7 +118,8 @@ class RecordCalls:
     async def produce_stream(self, read: Read, caller: Caller) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
         """Append the batches of a stream of requests in order."""
         access = None if self._guard is None else partial(self._guard.access, "ProduceStream", caller)
-        stream, connection = _ProduceStream(self._context, self._charge, caller, access), caller.connection
+        stream = _ProduceStream(self._context, self._charge, caller, self._times, access)
+        connection = caller.connection
         if self._streams[connection] >= _MAX_STREAMS:
             text = f"the connection has {_MAX_STREAMS} streams of produce requests already"
             raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
@@ -177,8 +191,14 @@ class _ProduceStream:
     """
 
     def __init__(
-        self, context: NodeContext, charge: Charge, caller: Caller, access: Callable[[], Access] | None = None
+        self,
+        context: NodeContext,
+        charge: Charge,
+        caller: Caller,
+        times: CallTimes | None = None,
+        access: Callable[[], Access] | None = None,
     ) -> None:
+        self._times = times or CallTimes()
         self._context = context
         self._quotas = context.quotas
         self._caller = caller
@@ -205,16 +225,19 @@ class _ProduceStream:
                 # gRPC's own iterator, and a loop over it, would keep the last request in memory until the next one
                 # arrives.
                 while isinstance(raw := await self._next(read), bytes):
+                    timer = CallTimer()
                     await self._places.acquire()
                     size = len(raw)
                     item, refusal = await self._take(raw)
                     # The records are in memory only once while they are appended.
                     del raw
+                    timer.receive()
+                    begin_request(_StreamedRequest(self._caller, item.correlation_id))
                     if refusal is not None:
                         refused = handlers.refuse_produce(item.request.topics, refusal)
                         self._answer(item.correlation_id, _produce_response(refused))
                     else:
-                        await self._start(item, size, self._usage_of(size), tasks)
+                        await self._start(item, size, self._usage_of(size), tasks, timer)
                     del item
         finally:
             self._responses.put_nowait(None)
@@ -248,22 +271,27 @@ class _ProduceStream:
         return usage
 
     async def _start(
-        self, item: pb.ProduceStreamRequest, size: int, usage: RequestUsage | None, tasks: asyncio.TaskGroup
+        self,
+        item: pb.ProduceStreamRequest,
+        size: int,
+        usage: RequestUsage | None,
+        tasks: asyncio.TaskGroup,
+        timer: CallTimer,
     ) -> None:
         request, denied = item.request, NONE_DENIED
         if self._access is not None:
             request, denied = permitted_batches(self._access(), request)
-        pending = await self._begin(request, size, usage)
+        pending = await self._begin(request, size, usage, timer)
         complete = partial(_completed, names_only(item.request), denied) if denied else _produce_response
-        completion = self._complete(item.correlation_id, pending, complete, usage)
+        completion = self._complete(item.correlation_id, pending, complete, usage, timer)
         task = tasks.create_task(completion, name=f"produce-{item.correlation_id}")
         # Not in the task itself: a task that is cancelled before its first step executes none of its code.
         task.add_done_callback(partial(self._end, pending, size))
 
     async def _begin(
-        self, request: pb.ProduceRequest, size: int, usage: RequestUsage | None
+        self, request: pb.ProduceRequest, size: int, usage: RequestUsage | None, timer: CallTimer
     ) -> handlers.PendingProduce:
-        begin = handlers.begin_produce(self._context, request)
+        begin = MeasuredSteps(handlers.begin_produce(self._context, request), timer)
         try:
             return await (begin if usage is None else MeasuredSteps(begin, usage))
         except BaseException:
@@ -276,6 +304,7 @@ class _ProduceStream:
         pending: handlers.PendingProduce,
         complete: Callable[[list[handlers.TopicOutcome]], pb.ProduceResponse],
         usage: RequestUsage | None,
+        timer: CallTimer,
     ) -> None:
         if pending.is_complete:
             response = complete(pending.outcomes)
@@ -284,6 +313,7 @@ class _ProduceStream:
         if usage is not None:
             response.throttle_time_ms = usage.answer()
         self._answer(correlation_id, response)
+        self._times.end("ProduceStream", timer, _StreamedRequest(self._caller, correlation_id))
 
     def _answer(self, correlation_id: int, response: pb.ProduceResponse) -> None:
         self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
@@ -291,6 +321,24 @@ class _ProduceStream:
     def _end(self, pending: handlers.PendingProduce, size: int, _: asyncio.Task[None]) -> None:
         pending.abandon()
         self._charge.give_back(size)
+
+
+class _StreamedRequest:
+    """A request of a stream as the log names it: by the id of the stream, and its own number."""
+
+    __slots__ = ("_correlation_id", "_stream")
+
+    def __init__(self, stream: Caller, correlation_id: int) -> None:
+        self._stream = stream
+        self._correlation_id = correlation_id
+
+    def origin(self) -> str:
+        """Return the address of the client's host."""
+        return self._stream.name.origin()
+
+    def request_id(self) -> str:
+        """Return the id of the stream with the number of the request."""
+        return f"{self._stream.name.request_id()}.{self._correlation_id}"
 
 
 def _completed(

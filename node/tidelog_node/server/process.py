@@ -27,6 +27,7 @@ from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.logs.slow_requests import SlowRequests
 from tidelog_foundation.metrics import Source
 from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.sasl.scram_users import ScramUsers
@@ -213,7 +214,8 @@ class Node:
         between_nodes = ChannelSecurity(to_nodes, self._sasl.login)
         self._transport = replica_transport(config, between_nodes)
         self._node_calls = node_calls(config, between_nodes)
-        self._calls = CallTimes()
+        self._slow = SlowRequests(config.logging_slow_request_ms)
+        self._calls = CallTimes(self._slow)
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
         self.context: NodeContext | None = None
@@ -445,7 +447,7 @@ class Node:
         await self._health_port.start()
         kafka_guard = None if authorizer is None else KafkaGuard(authorizer, self._cache)
         node = KafkaNode(context, self._groups, kafka_guard)
-        await self._kafka.serve(node, all_apis(), requests, self._sasl.listeners, self._rates)
+        await self._kafka.serve(node, all_apis(), requests, self._sasl.listeners, self._rates, self._slow)
         self._lifecycle.note_serving()
         listeners = (*self._config.grpc_listeners, *self._config.kafka_listeners)
         logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, listeners)))
@@ -470,7 +472,7 @@ class Node:
             context = dataclasses.replace(context, grpc_listener=listener.name)
         gate = CallQuotas(self._quotas, guard)
         for service in (
-            log_service(context, budget, guard),
+            log_service(context, budget, guard, self._calls),
             admin_service(context),
             group_service(context, self._groups, self._transactions),
             transaction_service(context),

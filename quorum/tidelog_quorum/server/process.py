@@ -20,6 +20,7 @@ from tidelog_foundation.config.endpoints import NamedListener
 from tidelog_foundation.config.process import stop_signals, ungrouped
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.ids import TopicId
+from tidelog_foundation.logs.slow_requests import SlowRequests
 from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.requests.quorum import DescribeQuorumResponse
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
@@ -140,7 +141,7 @@ class ControllerServer:
         security.follow(lambda: self.quorum.controller.committed.scram_credentials)
         self._guards = guards
         self._limited = calls or limited_calls(config, config.connection_limits({}))
-        self._calls = CallTimes()
+        self._calls = CallTimes(SlowRequests(config.logging_slow_request_ms))
         readiness = ControllerReadiness(config.node_id, controller, engine, _monotonic_ms)
         self._health = HealthService(readiness)
         for name in servers:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 
 import pytest
 
-from tidelog_foundation.logs.lines import LogLines
+from tidelog_foundation.logs.lines import JsonLines, LogLines
+from tidelog_foundation.logs.request_id import MAX_LENGTH, begin_request, end_request
 
 
 @pytest.fixture
@@ -44,3 +46,46 @@ def test_text_in_another_script_stays_readable(log: tuple[logging.Logger, io.Str
     logger, written = log
     logger.info("ä 日本")
     assert written.getvalue().rstrip("\n").endswith("ä 日本")
+
+
+class Named:
+    def __init__(self, request_id: str) -> None:
+        self._request_id = request_id
+
+    def request_id(self) -> str:
+        return self._request_id
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("rdkafka/17", "rdkafka/17"),
+        ("a] ERROR forged\n2026 x", "a__ERROR_forged_2026_x"),
+        ("x" * 1_000, "x" * MAX_LENGTH),
+        ("日本/1", "__/1"),
+    ],
+)
+def test_lines_of_a_request_have_its_id_which_cannot_forge_or_fill_a_line(
+    log: tuple[logging.Logger, io.StringIO], given: str, shown: str
+) -> None:
+    logger, written = log
+    token = begin_request(Named(given))
+    try:
+        logger.warning("text")
+    finally:
+        end_request(token)
+    logger.warning("later")
+    first, second = written.getvalue().splitlines()
+    assert first.endswith(f"WARNING of.test text [{shown}]")
+    assert second.endswith("WARNING of.test later")
+
+
+def test_line_in_json_has_the_id_of_the_request() -> None:
+    record = logging.LogRecord("of.test", logging.INFO, "", 0, "text", (), None)
+    token = begin_request(Named("rdkafka/17"))
+    try:
+        fields = json.loads(JsonLines().format(record))
+    finally:
+        end_request(token)
+    assert fields["request_id"] == "rdkafka/17"
+    assert "request_id" not in json.loads(JsonLines().format(record))

@@ -72,7 +72,7 @@ def test_offsets_of_a_group_and_its_lag_are_measured_on_its_coordinator(cluster:
         assert seen.value("tidelog_groups", protocol="classic") + seen.value("tidelog_groups", protocol="consumer") == 1
         assert seen.value("tidelog_topic_received_records_total", topic="t") == 3
         assert seen.value("tidelog_topic_sent_bytes_total", topic="t") > 0
-        assert seen.value("tidelog_grpc_request_duration_seconds_count", api="OffsetCommit") == 1
+        assert seen.value("tidelog_grpc_request_duration_seconds_count", api="OffsetCommit", phase="total") == 1
 
 
 def test_processes_that_serve_are_ready(cluster: FakeCluster) -> None:

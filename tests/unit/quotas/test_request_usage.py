@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tidelog_foundation.measured_steps import MeasuredSteps
 from tidelog_foundation.requests.quotas import entity_of
 from tidelog_node.quotas.client_quotas import ClientQuotas, QuotaKind
-from tidelog_node.quotas.usage import MeasuredSteps, RequestUsage
+from tidelog_node.quotas.usage import RequestUsage
 
 LIMIT = 1_000_000
 

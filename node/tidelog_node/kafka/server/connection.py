@@ -13,6 +13,8 @@ from time import perf_counter_ns
 from typing import Final, Protocol, cast
 
 from tidelog_foundation.logs.limit import LogLimit
+from tidelog_foundation.logs.request_id import begin_request, end_request
+from tidelog_foundation.measured_steps import MeasuredSteps
 from tidelog_foundation.security import ANONYMOUS, Principal
 from tidelog_node.event_loop import Pending
 from tidelog_node.handlers.response_budget import ResponseBudget
@@ -20,13 +22,13 @@ from tidelog_node.kafka.apis.api_versions import unsupported_version
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.frames import FrameReceiver
 from tidelog_node.kafka.protocol.headers import RequestHeader, read_request_header, response_has_tags
-from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
+from tidelog_node.kafka.protocol.pipeline import Pipeline
 from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
 from tidelog_node.kafka.served import Api, Body, Caller, CloseConnection, KafkaNode, Request, is_of_nodes
 from tidelog_node.kafka.server.limits import ConnectionTimeouts, ListenerLimits, RequestBudgets, Reservation
 from tidelog_node.kafka.server.outbox import Outbox
-from tidelog_node.kafka.server.request_times import RequestTimer, RequestTimes
-from tidelog_node.quotas.usage import MeasuredSteps, RequestUsage
+from tidelog_node.kafka.server.request_times import ApiTimes, RequestTimes, TimedExchange
+from tidelog_node.quotas.usage import RequestUsage
 from tidelog_node.shards.events import ClientIdentity
 
 _BURST: Final = 32
@@ -83,24 +85,28 @@ class Reauthentication(Protocol):
         """
 
 
-class _Begun(Exchange):
-    """An exchange with its resources: the memory of its request, its usage of quotas, and its task or future."""
+class _Begun(TimedExchange):
+    """An exchange with its resources: the memory of its request, its usage of quotas, and its task or future.
 
-    __slots__ = ("memory", "timer", "usage", "work")
+    It is the request's name in the log.
+    """
+
+    __slots__ = ("_callers", "memory", "usage", "work")
 
     def __init__(
         self,
         correlation_id: int,
+        times: ApiTimes,
+        received_ns: int,
         *,
         overlaps: bool,
         has_tags: bool,
         memory: Reservation | None,
-        timer: RequestTimer | None,
+        callers: _Callers,
     ) -> None:
-        super().__init__(correlation_id, overlaps=overlaps, has_tags=has_tags)
+        super().__init__(correlation_id, times, received_ns, overlaps=overlaps, has_tags=has_tags)
         self.memory = memory
-        self.timer = timer
-        """None if the request is not measured."""
+        self._callers = callers
         self.usage: RequestUsage | None = None
         self.work: asyncio.Future[Body | None] | Pending[Body | None] | None = None
 
@@ -108,6 +114,18 @@ class _Begun(Exchange):
         if self.memory is not None:
             self.memory.release()
             self.memory = None
+
+    def origin(self) -> str:
+        """Return the address of the client and the listener."""
+        return self._callers.origin
+
+    def request_id(self) -> str:
+        """Return the client id and the correlation id."""
+        return f"{self._callers.client_id}/{self.correlation_id}"
+
+    def throttle_ns(self) -> int:
+        """Return the time for which quotas delay the client after the response."""
+        return 0 if self.usage is None else self.usage.delay_ms * 1_000_000
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -153,8 +171,8 @@ class Connection(asyncio.BufferedProtocol):
         self._muted_until_ms = 0
         self._received_ns = 0
         """The time at which bytes last arrived, on the clock of the request times."""
-        self._unsent: list[RequestTimer] = []
-        """The timers of the responses that the kernel has not taken."""
+        self._unsent: list[_Begun] = []
+        """The exchanges whose responses the kernel has not taken."""
         self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False
 
     @property
@@ -312,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin(self, api: Api | None, frame: bytearray) -> None:
         header = read_request_header(frame)
-        _, version, correlation_id, _, end = header
+        _, version, correlation_id, _, _ = header
         if api is None:
             raise MalformedMessageError(f"API {header.api_key} version {version} is not supported")
         first, last = api.versions
@@ -323,24 +341,39 @@ class Connection(asyncio.BufferedProtocol):
             )
         is_flexible = is_served and version >= api.flexible
         has_tags = response_has_tags(header.api_key, is_flexible=is_flexible)
-        timer = self._served.times.of[header.api_key].timer(self._received_ns)
-        exchange = _Begun(correlation_id, overlaps=api.overlaps, has_tags=has_tags, memory=self._memory, timer=timer)
+        exchange = _Begun(
+            correlation_id,
+            self._served.times.of[header.api_key],
+            self._received_ns,
+            overlaps=api.overlaps,
+            has_tags=has_tags,
+            memory=self._memory,
+            callers=self._callers,
+        )
         self._memory = None
         self._pipeline.begin(exchange)
         if not is_served:
             self._answer(exchange, unsupported_version())
             return
+        token = begin_request(exchange)
+        try:
+            self._work(api, exchange, header, frame, is_flexible=is_flexible)
+        finally:
+            end_request(token)
+
+    def _work(self, api: Api, exchange: _Begun, header: RequestHeader, frame: bytearray, *, is_flexible: bool) -> None:
+        """Begin the work on a request. Its lines in the log, and those of its task, have its id."""
+        session = self._session
         answer: Body | Awaitable[Body | None] | None
-        if self._session is not None and self._session.takes(header.api_key):
-            answer = self._session.begin(bytes(frame), self.drain)
+        if session is not None and session.takes(header.api_key):
+            answer = session.begin(bytes(frame), self.drain)
         else:
-            reader = Reader(memoryview(frame), end)
+            reader = Reader(memoryview(frame), header.end)
             if is_flexible:
                 reader.skip_tagged_fields()
-            caller = self._callers.caller_of(header, has_token=self._session is not None and self._session.has_token)
-            answer = self._call(api, exchange, Request(caller, correlation_id, reader))
-        if timer is not None:
-            timer.leave()
+            caller = self._callers.caller_of(header, has_token=session is not None and session.has_token)
+            answer = self._call(api, exchange, Request(caller, exchange.correlation_id, reader))
+        exchange.local_ns = perf_counter_ns() - exchange.begun_ns
         if answer is None or isinstance(answer, (list, tuple)):
             self._answer(exchange, answer)
         elif isinstance(answer, Pending):
@@ -366,8 +399,7 @@ class Connection(asyncio.BufferedProtocol):
         if inspect.iscoroutine(answer):
             if exchange.usage is not None:
                 answer = MeasuredSteps(answer, exchange.usage)
-            if exchange.timer is not None:
-                answer = MeasuredSteps(answer, exchange.timer)
+            answer = MeasuredSteps(answer, exchange)
             work: asyncio.Future[Body | None] = self._loop.create_task(answer, name="kafka-request")
         else:
             work = asyncio.ensure_future(answer)
@@ -422,8 +454,7 @@ class Connection(asyncio.BufferedProtocol):
         if exchange.usage is not None:
             exchange.usage.end()
             self._delay(exchange.usage)
-        if exchange.timer is not None:
-            exchange.timer.answer()
+        exchange.answered_ns = perf_counter_ns()
         self._pipeline.answer(exchange, body)
         self._outbox.count(exchange.size)
         if exchange.size >= _LARGE_BYTES:
@@ -447,7 +478,7 @@ class Connection(asyncio.BufferedProtocol):
             answered = self._pipeline.take_answered()
             if answered:
                 self._timeouts.has_answered(self._loop.time())
-                self._unsent += [timer for each in answered if (timer := cast(_Begun, each).timer) is not None]
+                self._unsent += cast(list[_Begun], answered)
                 self._outbox.send(answered)
                 if self._unsent and not self._outbox.is_paused:
                     self._count_sent()
@@ -455,8 +486,8 @@ class Connection(asyncio.BufferedProtocol):
     def _count_sent(self) -> None:
         now_ns, sent = perf_counter_ns(), self._unsent
         self._unsent = []
-        for timer in sent:
-            timer.end(now_ns)
+        for exchange in sent:
+            exchange.end(now_ns)
 
     def _set_reading(self, is_reading: bool) -> None:
         if is_reading:
@@ -496,6 +527,16 @@ class _Callers:
         self._client_id: bytes | None = None
         self._client = ClientIdentity("", "/" + host)
         self._of_versions: dict[int, Caller] = {}
+
+    @property
+    def origin(self) -> str:
+        """The client's address and the listener."""
+        return f"{self._client.host.removeprefix('/')} at {self._listener}"
+
+    @property
+    def client_id(self) -> str:
+        """The client id of the last request."""
+        return self._client.client_id
 
     def caller_of(self, header: RequestHeader, *, has_token: bool) -> Caller:
         """Return the caller of a request of a supported version. A client without an id has an empty one.

@@ -14,6 +14,7 @@ from typing import Final
 from tidelog_foundation.config.endpoints import NamedListener, format_address
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.logs.limit import LogLimit
+from tidelog_foundation.logs.slow_requests import NO_SLOW_REQUESTS, SlowRequests
 from tidelog_foundation.metrics import Family
 from tidelog_foundation.sasl.login_counts import LoginCounts
 from tidelog_foundation.security import ANONYMOUS, Principal
@@ -132,10 +133,11 @@ class KafkaListeners:
         requests: RequestBudgets,
         sasl: Mapping[str, ListenerSasl] = MappingProxyType({}),
         rates: ConnectionRates | None = None,
+        slow: SlowRequests = NO_SLOW_REQUESTS,
     ) -> None:
         """Accept and serve connections. Call this once. ``sasl`` has the listeners with SASL, by name.
 
-        ``rates`` counts the connections of the node's other listeners too.
+        ``rates`` counts the connections of the node's other listeners too. ``slow`` logs slow requests.
 
         Raises:
             ConfigError: Another process has begun to listen on a port since :meth:`bind`.
@@ -150,7 +152,7 @@ class KafkaListeners:
         self._acceptance = Acceptance(self._rates, quotas, log, self._connections.counts, protected)
         scratch = bytearray(_SCRATCH_BYTES)
         by_number = {int(key): api for key, api in apis.items()}
-        self._times = RequestTimes(by_number)
+        self._times = RequestTimes(by_number, slow)
         responses = node.context.response_budget
         served = Served(by_number, node, requests, responses, self._limits, scratch, log, failures, self._times)
         self._watch = loop.create_task(self._connections.watch(), name="kafka-connections")

@@ -96,6 +96,7 @@ OWN = {
     "health.listener": "STRING",
     "logging.format": "STRING",
     "logging.level": "LIST",
+    "logging.slow.request.ms": "INT",
     "metrics.debug.enable": "BOOLEAN",
     "metrics.group.offsets.max": "INT",
     "metrics.listeners": "LIST",
