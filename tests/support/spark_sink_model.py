@@ -6,6 +6,7 @@ was sent to the journal may arrive late or never.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Generator
@@ -43,9 +44,13 @@ Rows = tuple[tuple[int, int], ...]
 
 @dataclass(slots=True)
 class Transaction:
-    """A transactional id: its newest epoch, the open transaction's epoch and rows, and the end of the last one."""
+    """A transactional id: its newest epoch, the open transaction's epoch and rows, and the end of the last one.
+
+    It ``is_empty`` while its newest producer has written nothing.
+    """
 
     epoch: int = 0
+    is_empty: bool = False
     open_epoch: int | None = None
     rows: Rows = ()
     was_committed: bool = False
@@ -59,6 +64,7 @@ class ModelCluster:
     ids: dict[str, Transaction] = field(default_factory=dict)
     committed: Counter[tuple[int, int]] = field(default_factory=Counter)
     states: list[SinkState] = field(default_factory=lambda: [SinkState()])
+    has_old_leaders: bool = True
 
     def journal(self) -> Journal:
         """Return the journal, read from the start."""
@@ -72,14 +78,15 @@ class ModelCluster:
         state = self.journal().state
         if self.states[-1] != state:
             self.states.append(state)
-        return random.choice(self.states[-3:]) if not is_current and random.random() < 0.1 else state
+        is_old = self.has_old_leaders and not is_current and random.random() < 0.1
+        return random.choice(self.states[-3:]) if is_old else state
 
     def fence(self, transactional_id: str) -> Transaction:
         """Raise the epoch of an id, as InitProducerId that keeps the open transaction."""
         found = self.ids.setdefault(transactional_id, Transaction())
         found.epoch += 1
         if found.open_epoch is None:
-            found.was_committed = False
+            found.was_committed, found.is_empty = False, True
         return found
 
     def end(self, transactional_id: str, *, commits: bool) -> None:
@@ -110,21 +117,11 @@ class Process:
         self.error: TidelogError | None = None
         self.late: list[tuple[bytes, bytes]] = []
         self._sent: Result | TidelogError = None
-        self._command: Command | None = None
 
     def step(self) -> None:
         """Deliver the last result, and execute the next command."""
-        try:
-            if isinstance(self._sent, TidelogError):
-                command = self.steps.throw(self._sent)
-            else:
-                command = self.steps.send(self._sent)
-        except StopIteration as stop:
-            self.is_done = self.is_returned = True
-            self.result = stop.value
-            return
-        except TidelogError as error:
-            self.is_done, self.error = True, error
+        command = self._next()
+        if command is None:
             return
         try:
             self._sent = self._execute(command)
@@ -133,13 +130,24 @@ class Process:
 
     def kill(self) -> None:
         """End the process, possibly in the midst of its next command."""
-        self.is_done = True
-        if self.begun is None:
-            return
-        found = self.cluster.ids[self.begun]
-        is_writer = found.open_epoch is None and found.epoch == self.epochs[self.begun]
-        if is_writer and self.random.random() < 0.5:
-            self._open(self.rows[:1])
+        command = None if self.is_done else self._next()
+        self.is_done, self.is_returned = True, False
+        if isinstance(command, Write) and self.random.random() < 0.5:
+            with contextlib.suppress(TidelogError):
+                self._open(self.rows[:1])
+
+    def _next(self) -> Command | None:
+        """Deliver the last result, and return the next command, or None at the end."""
+        try:
+            if isinstance(self._sent, TidelogError):
+                return self.steps.throw(self._sent)
+            return self.steps.send(self._sent)
+        except StopIteration as stop:
+            self.is_done = self.is_returned = True
+            self.result = stop.value
+        except TidelogError as error:
+            self.is_done, self.error = True, error
+        return None
 
     def _execute(self, command: Command) -> Result:
         match command:
@@ -163,7 +171,8 @@ class Process:
                     self.cluster.end(self.begun, commits=False)
                 return None
             case ListOpen():
-                return tuple(name for name, found in self.cluster.ids.items() if found.open_epoch is not None)
+                ids = self.cluster.ids.items()
+                return tuple(name for name, found in ids if found.open_epoch is not None or found.is_empty)
             case Describe(committed):
                 return self._describe(committed)
             case TakeOver(transactional_ids):
@@ -199,7 +208,7 @@ class Process:
         found = self.cluster.ids[self.begun]
         if found.epoch != self.epochs[self.begun]:
             raise error_for(ErrorCode.INVALID_PRODUCER_EPOCH, f"{self.begun} is fenced")
-        found.open_epoch, found.rows = found.epoch, rows
+        found.open_epoch, found.rows, found.is_empty = found.epoch, rows, False
 
     def _complete(self, ends: dict[str, bool]) -> tuple[str, ...]:
         names = list(ends)
@@ -327,15 +336,26 @@ class ModelSpark:
         self.driver = Process(self.cluster, self.random, abort_batch(self.attempt))
 
     def run_until(self, batches: int) -> None:
-        """Run until so many batches are committed; then let nothing go wrong any more, and commit one more batch."""
+        """Run until so many batches are committed; then commit one more, of which only copies of tasks fail."""
         while self.checkpoint < batches:
             self.step()
-        self.trouble = 0.0
+        self.trouble, self.cluster.has_old_leaders = 0.0, False
         while self.zombies:
             self._step_zombie()
         end = self.checkpoint + 1
         while self.checkpoint < end:
+            if self.driver is None and self.random.random() < 0.1:
+                self._launch(self.random.randrange(PARTITIONS))
             self.step()
+        self._end_copies()
+
+    def _end_copies(self) -> None:
+        """Let copies of tasks that outlive their batch go on for a while, and kill them."""
+        for zombie in self.zombies:
+            for _ in range(self.random.randrange(6)):
+                if not zombie.is_done:
+                    zombie.step()
+            zombie.kill()
 
     def check(self) -> None:
         """Check that each row is visible once, and that no transaction is open."""

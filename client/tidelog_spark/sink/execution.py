@@ -134,7 +134,7 @@ class Execution:
         self._own[1].abort_transaction()
 
     def _list_open(self) -> tuple[str, ...]:
-        states = () if self._is_single else (TransactionState.ONGOING,)
+        states = () if self._is_single else (TransactionState.ONGOING, TransactionState.EMPTY)
         deadline_s = time.monotonic() + _LIST_TIMEOUT_S
         while True:
             found = shared_admin(self._plan).list_transactions(

@@ -81,7 +81,10 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class ListOpen:
-    """List the transactional ids of the sink that have an open transaction. Result: a tuple."""
+    """List the transactional ids of the sink that have an open transaction, or a producer that has written nothing yet.
+
+    Result: a tuple.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +253,8 @@ def _check_is_current(attempt: Attempt) -> Steps[None]:
 
 def _complete(attempt: Attempt, decided: SinkState, *, is_new: bool = False) -> Steps[Completion]:
     """End all open transactions of the sink: commit those of the last committed batch, and abort the others.
+
+    Attempts that have begun and not yet written are fenced. Those that begin later find the batch committed.
 
     ``is_new`` says that this driver has just committed the batch, so nobody else was to end its transactions. Later, an
     earlier driver may have ended them, and an application that repeats no batch has used their ids again.

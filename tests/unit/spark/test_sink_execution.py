@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sink_runner import PARTITIONS, SINK, Runner, crash_and_recover, expected, open_ids, plan_of, values_of, visible
+from sink_runner import (
+    PARTITIONS,
+    SINK,
+    Crash,
+    Runner,
+    crash_and_recover,
+    expected,
+    open_ids,
+    plan_of,
+    values_of,
+    visible,
+)
 
 from tidelog import AdminClient, Producer
 from tidelog.testing import FakeCluster
@@ -19,6 +30,7 @@ from tidelog_spark.sink.protocol import (
     abandon_sink,
     abort_batch,
     commit_batch,
+    write_task,
 )
 
 
@@ -44,6 +56,31 @@ def test_repeated_attempt_leaves_the_transaction_of_another_alone(fake: FakeClus
     runner.finish(attempt, commit_batch(attempt, (first,)))
     assert visible(fake) == values_of(0, 0)
     assert open_ids(fake) == []
+
+
+class Abandoned(Execution):
+    """Leaves everything as a killed process does."""
+
+    def _close(self) -> None:
+        pass
+
+
+def test_attempt_that_began_before_the_commit_leaves_no_transaction_open_after_it(fake: FakeCluster) -> None:
+    runner, attempt = Runner(fake), Attempt(SINK, "run", 0)
+    first = runner.write(attempt, 0)
+    assert first is not None
+
+    def commit_and_write(producer: Producer) -> None:
+        runner.finish(attempt, commit_batch(attempt, (first,)))
+        producer.produce("t", "late")
+        producer.flush()
+        raise Crash("a task that lost against a copy of it is killed")
+
+    slow = Abandoned(plan_of(fake), SINK, is_single=False, write=commit_and_write)
+    with pytest.raises(Crash):
+        slow.run(write_task(attempt, task_id(SINK, 0, 1)))
+    assert open_ids(fake) == []
+    assert visible(fake) == values_of(0, 0)
 
 
 def test_aborted_batch_is_invisible_and_its_run_is_over(fake: FakeCluster) -> None:
