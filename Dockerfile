@@ -9,7 +9,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY deploy/constraints.txt ./
-RUN pip install --constraint constraints.txt cython hatchling setuptools
+RUN pip install --constraint constraints.txt cython hatch-fancy-pypi-readme hatchling setuptools
 COPY LICENSE README.md hatch_build.py pyproject.toml ./
 COPY client client
 COPY quorum quorum

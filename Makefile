@@ -84,8 +84,10 @@ secured: $(VENV)/.dev ## Run the contract suite on secured clusters (SECURITY=sa
 	@TIDELOG_CONTRACT_SECURITY=$(or $(SECURITY),sasl_ssl) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/contract \
 		-k "not fake and not raft_engine" $(ARGS)
 
-build: $(VENV)/.dev ## Build the wheel into dist/
-	@$(PIP) wheel --no-deps --no-build-isolation -w dist .
+build: $(VENV)/.dev ## Build the wheel and the source distribution into dist/, and check what PyPI would show
+	@$(PIP) install --quiet 'build>=1.2' 'twine>=6.1'
+	@$(BIN)/python -m build --no-isolation --outdir dist .
+	@$(BIN)/twine check --strict dist/*-$(VERSION)*
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
