@@ -44,6 +44,7 @@ _HOMES = {
     "config": _Home("tidelog_cli.config", _TOPICS),
     "partition": _Home("tidelog_cli.partitions.partition", _TOPICS),
     "cluster": _Home("tidelog_cli.cluster", _CLUSTER),
+    "node": _Home("tidelog_cli.nodes.node", _CLUSTER),
     "quorum": _Home("tidelog_cli.quorum", _CLUSTER),
     "log-dirs": _Home("tidelog_cli.log_dirs", _CLUSTER),
     "verify": _Home("tidelog_cli.replicas.verify", _CLUSTER),

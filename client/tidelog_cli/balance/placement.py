@@ -1,0 +1,220 @@
+"""Replicas of all partitions while a plan is made: the nodes' loads, and the effect of a change on each goal. Pure.
+
+A :data:`Score` has one number per goal, the hard ones first. Zero is perfect, and less is better. Partitions have their
+rank in the order of their names as number. A change of a partition is a tuple of its new replicas, of which the first
+is the preferred leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from tidelog_cli.balance.goals import Goal, Policy, Range, fair_ranges
+from tidelog_cli.balance.snapshot import ClusterSnapshot, NodeState, Partition
+
+Score: TypeAlias = tuple[int, ...]
+"""Replicas on leaving nodes, missing racks, bytes over capacity, then the excess of each soft goal."""
+
+Changes: TypeAlias = Mapping[int, tuple[int, ...]]
+"""New replicas by the partition's number."""
+
+EVACUATION, RACKS, CAPACITY = range(3)
+HARD_GOALS = 3
+"""The number of hard goals; soft ones follow in a score."""
+
+_PERCENT = 100
+
+
+class Placement:
+    """The replicas of a snapshot's partitions, with changes; :meth:`apply` is the only method that mutates."""
+
+    def __init__(self, snapshot: ClusterSnapshot, policy: Policy) -> None:
+        self.keys = sorted(snapshot.partitions)
+        self.partitions = [snapshot.partitions[number] for number in self.keys]
+        self.policy = policy
+        self.replicas = [partition.replicas for partition in self.partitions]
+        self.on_node: dict[int, set[int]] = {node: set() for node in snapshot.nodes}
+        self.values: list[dict[int, int]] = [dict.fromkeys(snapshot.nodes, 0) for _ in Goal]
+        self.versions = dict.fromkeys(snapshot.nodes, 0)
+        """A number per node, which rises when a partition with a replica there changes."""
+        self.copied_bytes = 0
+        self._states = {node.id: node.state for node in snapshot.nodes.values()}
+        self._leaving = frozenset(node for node, state in self._states.items() if state.is_leaving)
+        self._racks = {node.id: node.rack for node in snapshot.nodes.values()}
+        self.available = sorted(n for n, state in self._states.items() if state is NodeState.AVAILABLE)
+        self._available = frozenset(self.available)
+        self._available_racks = {self._racks[node] for node in self.available}
+        for number, replicas in enumerate(self.replicas):
+            for node, change in _loads(self.partitions[number], replicas).items():
+                self._add(node, change)
+            for node in replicas:
+                self.on_node[node].add(number)
+        self._capacities = {
+            node: capacity * policy.capacity_percent // _PERCENT
+            for node in self.available
+            if (capacity := snapshot.nodes[node].capacity_bytes) is not None
+        }
+        self.ranges = self._ranges()
+
+    def is_leaving(self, node: int) -> bool:
+        """Return whether the node is to end without replicas."""
+        return node in self._leaving
+
+    def is_movable(self, number: int) -> bool:
+        """Return whether soft goals may move the partition: it has a leader, and no node of it is down or leaving."""
+        return self.partitions[number].leader >= 0 and self._available.issuperset(self.replicas[number])
+
+    def missing_racks(self, number: int, replicas: Sequence[int]) -> int:
+        """Return how many more racks the replicas could be in, without counting those on leaving nodes."""
+        staying = {self._racks[node] for node in replicas if node not in self._leaving}
+        return min(len(replicas), len(self._available_racks | staying)) - len(staying)
+
+    def rack(self, node: int) -> str | None:
+        """Return the node's rack. Nodes without one share a rack of their own, as in Kafka's placement."""
+        return self._racks[node]
+
+    def free_bytes(self, node: int) -> int | None:
+        """Return the bytes that the node can still take, None if its capacity is unknown."""
+        return self._capacities[node] - self.values[Goal.DISK][node] if node in self._capacities else None
+
+    def deviation(self, goal: Goal, node: int) -> int:
+        """Return by how much the node's value is above its fair share, in thousandths of the share."""
+        share = self.ranges[goal][node].share
+        return (self.values[goal][node] - share) * 1_000 // max(share, 1)
+
+    def score(self) -> Score:
+        """Return the score of all replicas as they are."""
+        evacuation = sum(len(self.on_node[node]) for node in self._states if node in self._leaving)
+        racks = sum(self.missing_racks(number, replicas) for number, replicas in enumerate(self.replicas))
+        capacity = sum(max(0, self.values[Goal.DISK][n] - limit) for n, limit in self._capacities.items())
+        soft = (
+            sum(self.ranges[goal][n].excess(self.values[goal][n]) for n in self.available) for goal in self.policy.goals
+        )
+        return (evacuation, racks, capacity, *soft)
+
+    def effect(self, changes: Changes) -> Score | None:
+        """Return by how much the changes would alter the score; None if they would break a rule.
+
+        The rules: no hard goal gets worse, no partition is in fewer racks than before unless its racks are leaving,
+        and the plan copies at most ``max_bytes``.
+        """
+        limit = self.policy.max_bytes
+        if limit is not None and self.copied_bytes + self.copied_by(changes) > max(limit, self.copied_bytes):
+            return None
+        racks = 0
+        loads: dict[int, list[int]] = {}
+        for number, new in changes.items():
+            old = self.replicas[number]
+            if not self._keeps_racks(old, new):
+                if self._loses_racks(old, new):
+                    return None
+                racks += self.missing_racks(number, new) - self.missing_racks(number, old)
+            _merge(loads, _loads(self.partitions[number], new), 1)
+            _merge(loads, _loads(self.partitions[number], old), -1)
+        evacuation = sum(load[Goal.REPLICAS] for node, load in loads.items() if node in self._leaving)
+        capacity = sum(self._capacity_effect(node, load[Goal.DISK]) for node, load in loads.items())
+        if evacuation > 0 or racks > 0 or capacity > 0:
+            return None
+        return (evacuation, racks, capacity, *(self._soft_effect(goal, loads) for goal in self.policy.goals))
+
+    def copied_by(self, changes: Changes) -> int:
+        """Return the bytes that the plan copies more with the changes."""
+        return sum(
+            self._copied(number, new) - self._copied(number, self.replicas[number]) for number, new in changes.items()
+        )
+
+    def apply(self, changes: Changes) -> None:
+        """Make the changes."""
+        self.copied_bytes += self.copied_by(changes)
+        for number, new in changes.items():
+            old, loads = self.replicas[number], dict[int, list[int]]()
+            _merge(loads, _loads(self.partitions[number], new), 1)
+            _merge(loads, _loads(self.partitions[number], old), -1)
+            for node, change in loads.items():
+                self._add(node, change)
+            for node in old:
+                self.on_node[node].discard(number)
+            for node in new:
+                self.on_node[node].add(number)
+            for node in {*old, *new}:
+                self.versions[node] += 1
+            self.replicas[number] = new
+
+    def check_invariants(self) -> None:
+        """Assert that loads are those of the replicas, and that no partition has lost or doubled a replica."""
+        loads: dict[int, list[int]] = {node: [0] * len(Goal) for node in self._states}
+        for number, replicas in enumerate(self.replicas):
+            assert len(set(replicas)) == len(replicas) == len(self.partitions[number].replicas), (number, replicas)
+            assert all(number in self.on_node[node] for node in replicas), number
+            _merge(loads, _loads(self.partitions[number], replicas), 1)
+        assert {n: [self.values[goal][n] for goal in Goal] for n in self._states} == loads
+
+    def _copied(self, number: int, replicas: Sequence[int]) -> int:
+        partition = self.partitions[number]
+        return partition.size_bytes * sum(node not in partition.replicas for node in replicas)
+
+    def _keeps_racks(self, old: Sequence[int], new: Sequence[int]) -> bool:
+        """Return whether replicas that leave are replaced by others in the same racks, on nodes that stay."""
+        return all(
+            before == after or (before not in self._leaving and self._racks[before] == self._racks[after])
+            for before, after in zip(old, new, strict=True)
+        )
+
+    def _loses_racks(self, old: Sequence[int], new: Sequence[int]) -> bool:
+        before, after = ({self._racks[node] for node in replicas} for replicas in (old, new))
+        staying = {self._racks[node] for node in new if node not in self._leaving}
+        return len(after) < min(len(before), len(self._available_racks | staying))
+
+    def _capacity_effect(self, node: int, added: int) -> int:
+        if node not in self._capacities:
+            return 0
+        value, limit = self.values[Goal.DISK][node], self._capacities[node]
+        return max(0, value + added - limit) - max(0, value - limit)
+
+    def _soft_effect(self, goal: Goal, loads: Mapping[int, Sequence[int]]) -> int:
+        values, ranges, total = self.values[goal], self.ranges[goal], 0
+        for node, load in loads.items():
+            added = load[goal]
+            if added and node in ranges:
+                total += ranges[node].excess(values[node] + added) - ranges[node].excess(values[node])
+        return total
+
+    def _add(self, node: int, change: Iterable[int]) -> None:
+        for goal, value in enumerate(change):
+            self.values[goal][node] += value
+
+    def _ranges(self) -> list[dict[int, Range]]:
+        """Return the nodes' ranges by goal: available nodes share what is on them and on leaving nodes."""
+        shared = [*self.available, *(n for n in self._states if n in self._leaving)]
+        equal = dict.fromkeys(self.available, 1)
+        by_capacity = {node: max(self._capacities.get(node, 0), 1) for node in self.available}
+        has_capacities = len(self._capacities) == len(self.available)
+        return [
+            fair_ranges(
+                goal,
+                sum(self.values[goal][node] for node in shared),
+                by_capacity if goal is Goal.DISK and has_capacities else equal,
+                self.policy,
+            )
+            for goal in Goal
+        ]
+
+
+def _loads(partition: Partition, replicas: Sequence[int]) -> dict[int, list[int]]:
+    """Return what a partition adds to the values of its nodes, by goal."""
+    loads = {node: [partition.size_bytes, 1, 0, partition.bytes_in, 0] for node in replicas}
+    leader = loads[replicas[0]]
+    leader[Goal.LEADERS] = 1
+    leader[Goal.BYTES_OUT] = partition.leader_bytes_out
+    return loads
+
+
+def _merge(loads: dict[int, list[int]], added: Mapping[int, Sequence[int]], sign: int) -> None:
+    for node, load in added.items():
+        found = loads.get(node)
+        if found is None:
+            loads[node] = [sign * value for value in load]
+        else:
+            for goal, value in enumerate(load):
+                found[goal] += sign * value

@@ -1,0 +1,1 @@
+"""``tidelog node``: the life of single nodes."""
