@@ -31,8 +31,8 @@ class QueryLag:
 
     ``partitions`` has the number of offsets behind the end of each (topic, partition) when the micro-batch was planned.
     There may be fewer records: transactions and compaction leave gaps. ``lost`` is the number of offsets that the
-    planner has found lost since the query's start. ``rows`` and the rates are those of the micro-batch, of all of the
-    query's sources.
+    planner has found lost since the query's start; with those that tasks have lost, there are at most ``lost_at_most``.
+    ``rows`` and the rates are those of the micro-batch, of all of the query's sources.
     """
 
     query: str
@@ -42,6 +42,7 @@ class QueryLag:
     rows: int
     input_rows_per_second: float
     processed_rows_per_second: float
+    lost_at_most: int = 0
 
     @property
     def total(self) -> int:
@@ -64,6 +65,7 @@ def lag(progress: StreamingQueryProgress | Mapping[str, Any]) -> QueryLag:
         batch_id=tree["batchId"],
         partitions=behind,
         lost=sum(_tree(source.get("latestOffset")).get("@lost", 0) for source in tree["sources"]),
+        lost_at_most=sum(_tree(source.get("latestOffset")).get("@lostAtMost", 0) for source in tree["sources"]),
         rows=sum(source["numInputRows"] for source in tree["sources"]),
         # Spark leaves out rates that it does not know, and Spark Connect all rates of the whole query.
         input_rows_per_second=sum(source.get("inputRowsPerSecond", 0.0) for source in tree["sources"]),
@@ -93,13 +95,13 @@ class LagListener(StreamingQueryListener):
         """Log and export a micro-batch."""
         seen = lag(event.progress)
         log.info(
-            "Query %s, micro-batch %d: %d rows, %.0f rows/s, %d records behind, %d lost",
+            "Query %s, micro-batch %d: %d rows, %.0f rows/s, %d records behind, %s lost",
             seen.query,
             seen.batch_id,
             seen.rows,
             seen.processed_rows_per_second,
             seen.total,
-            seen.lost,
+            seen.lost if seen.lost_at_most <= seen.lost else f"{seen.lost} to {seen.lost_at_most}",
         )
         if self._gauges is not None:
             self._gauges.show(str(event.progress.runId), seen)

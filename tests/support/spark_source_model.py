@@ -89,6 +89,7 @@ class ModelReader(TidelogStreamReader):
     def __init__(self, cluster: ModelCluster, options: Mapping[str, str]) -> None:
         super().__init__(_plan(tuple(options.items())), _SCHEMA)
         self._cluster = cluster
+        self.lost_by_tasks = 0
 
     def _log_bounds(self) -> Any:
         return ModelBounds(self._cluster, self._plan.options.topics.has_topic)
@@ -99,15 +100,18 @@ class ModelReader(TidelogStreamReader):
         first, end = planned.start_offset, planned.end_offset
         if topic is None or topic.topic_id != planned.topic_id:
             new_id = topic.topic_id if topic else None
-            report_losses([topic_loss(key, planned.topic_id, first, end, new_id)], fail_on_data_loss=False)
+            self._lose(topic_loss(key, planned.topic_id, first, end, new_id))
             return
         start = min(topic.starts[planned.partition], end)
         assert end <= topic.ends[planned.partition], f"{planned} is planned beyond the log"
         if first < start:
-            lost = retention_loss(key, planned.topic_id, first, start, (start, end))
-            report_losses([lost], fail_on_data_loss=False)
+            self._lose(retention_loss(key, planned.topic_id, first, start, (start, end)))
         for offset in range(max(first, start), end):
             yield topic.topic_id, planned.partition, offset
+
+    def _lose(self, loss: Loss) -> None:
+        self.lost_by_tasks += loss.size
+        report_losses([loss], fail_on_data_loss=False)
 
 
 class Crash(Exception):
@@ -157,6 +161,8 @@ class ModelQuery:
         start = json.loads(previous) if previous else self.reader.initialOffset()
         if len(self.offset_log) == self.committed:
             end = json.dumps(self.reader.latestOffset(start, self.reader.getDefaultReadLimit()))
+            losses = self.reader.losses
+            assert losses.total + self.reader.lost_by_tasks <= losses.at_most, "more is lost than the progress says"
             self._crash_if("planned the end", crash_after)
             if end == previous:
                 return False

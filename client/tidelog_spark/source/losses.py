@@ -1,8 +1,8 @@
 """Data loss: offsets that a query had to read and that no longer exist, as errors or as counted losses.
 
 With ``failOnDataLoss=true`` the first loss is an error. With ``false`` the query skips what is lost, and each loss is
-logged once with its range. The planner's losses are also in `LossLedger`, those of tasks in the logs of executors
-alone.
+logged once with its range. The planner's losses are also in `LossLedger`, which has a bound for those of tasks: Spark
+brings only rows from tasks to the driver, so their exact number is in the logs of executors alone.
 """
 
 from __future__ import annotations
@@ -117,8 +117,18 @@ class LossLedger:
         self._known: set[tuple[TopicId, PartitionKey, int]] = set()
         self.total = 0
         """The number of lost offsets since the start of the query's process."""
+        self.unsure = 0
+        """The number of offsets that the logs lost between the plan of a micro-batch and the next planning.
+
+        A task has lost each of them, or has read it before.
+        """
         self.last: tuple[Loss, ...] = ()
         """The losses that the last planning found."""
+
+    @property
+    def at_most(self) -> int:
+        """The most offsets that the query, with its tasks, can have lost up to the last planning."""
+        return self.total + self.unsure
 
     def begin_planning(self) -> None:
         """Forget the losses of the planning before; the total stays."""

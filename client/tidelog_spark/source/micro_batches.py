@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidelog_foundation.ids import TopicId
 from tidelog_spark.source.losses import Loss, LossReason, retention_loss, topic_loss
@@ -70,6 +70,23 @@ def plan_batch(
         ranges += kept
         losses += lost
     return ranges, losses
+
+
+def offsets_gone(planned: Iterable[OffsetRange], logs: Logs, is_selected: IsSelected) -> int:
+    """Return the number of planned offsets that the logs no longer have: the most that tasks can have lost of them.
+
+    It counts all offsets of topics that are no longer selected, which only a replayed micro-batch has: ``logs`` lacks
+    these topics.
+    """
+    gone = 0
+    for each in planned:
+        if not is_selected(each.topic):
+            gone += each.size
+            continue
+        end = logs.latest.get((each.topic, each.partition), each.end_offset)
+        kept, _ = _existing(each, logs, is_selected)
+        gone += each.size - sum(max(0, min(part.end_offset, end) - part.start_offset) for part in kept)
+    return gone
 
 
 def _existing(planned: OffsetRange, logs: Logs, is_selected: IsSelected) -> tuple[Sequence[OffsetRange], list[Loss]]:

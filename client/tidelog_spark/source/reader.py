@@ -42,7 +42,7 @@ from tidelog_spark.source.bounds import LogBounds
 from tidelog_spark.source.fetcher import fetch_range
 from tidelog_spark.source.filters import RowBounds, bound_rows, skip_older
 from tidelog_spark.source.losses import Loss, LossLedger
-from tidelog_spark.source.micro_batches import find_topic_losses, next_end, pending_offsets, plan_batch
+from tidelog_spark.source.micro_batches import find_topic_losses, next_end, offsets_gone, pending_offsets, plan_batch
 from tidelog_spark.source.offsets import OffsetRange, plan_ranges, split_ranges
 from tidelog_spark.source.options import ReadPlan
 from tidelog_spark.source.rows import read_rows
@@ -141,6 +141,7 @@ class TidelogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         self._pacing = plan.options.pacing
         self._bounds: LogBounds | None = None
         self._logs: Logs | None = None
+        self._planned: Sequence[OffsetRange] = ()
         self._losses = LossLedger()
 
     @property
@@ -171,6 +172,8 @@ class TidelogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         begin = self._parse_start(start)
         self._losses.begin_planning()
         before, self._logs = self._logs or self._target, self._log_bounds().look(begin.ids)
+        self._losses.unsure += offsets_gone(self._planned, self._logs, self._is_selected)
+        self._planned = ()
         self._report(find_topic_losses(begin, self._logs, self._is_selected, before))
         if self._must_wait(pending_offsets(begin, next_end(begin, self._logs, self._target, None))):
             return start
@@ -180,12 +183,15 @@ class TidelogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         return start if end.is_at(begin) else to_json(end)
 
     def reportLatestOffset(self) -> OffsetTree | None:  # noqa: N802
-        """Return the ends of the logs at the last planning, for the query's progress, and in ``@lost`` the number of
-        offsets that the planner has found lost since the start of the query, if there are any.
+        """Return the ends of the logs at the last planning, for the query's progress.
+
+        Since the start of the query, the planner has found ``@lost`` offsets lost, and with its tasks, the query has
+        lost at most ``@lostAtMost``. Neither key is there for zero.
         """
         if self._logs is None:
             return None
-        lost = {"@lost": self._losses.total} if self._losses.total else {}
+        counts = {"@lost": self._losses.total, "@lostAtMost": self._losses.at_most}
+        lost = {key: count for key, count in counts.items() if count}
         return to_json(StreamOffsets(self._logs.latest, self._logs.ids)) | lost
 
     def partitions(self, start: OffsetTree, end: OffsetTree) -> list[InputPartition]:
@@ -202,6 +208,7 @@ class TidelogStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         begin = until.start or self._parse_start(start)
         ranges, losses = plan_batch(begin, until, logs, self._is_selected)
         self._report(losses)
+        self._planned = ranges
         return self._split(ranges)
 
     def commit(self, end: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ SOURCE = {
     "description": "tidelog",
     "startOffset": None,
     "endOffset": {"t": {"0": 10, "1": 5}},
-    "latestOffset": {"t": {"0": 17, "1": 5, "2": 4}, "@ids": {"t": "x"}, "@start": None, "@lost": 9},
+    "latestOffset": {"t": {"0": 17, "1": 5, "2": 4}, "@ids": {"t": "x"}, "@start": None, "@lost": 9, "@lostAtMost": 12},
     "numInputRows": 3,
     "inputRowsPerSecond": 2.0,
     "processedRowsPerSecond": 6.0,
@@ -58,7 +58,7 @@ def gauges_of(registry: CollectorRegistry) -> dict[str, float]:
 
 def test_lag_is_the_distance_from_the_micro_batch_to_the_ends_of_the_partitions() -> None:
     seen = lag(progress_of(SOURCE))
-    assert seen == QueryLag("orders", 7, {("t", 0): 7, ("t", 1): 0, ("t", 2): 4}, 9, 3, 2.0, 6.0)
+    assert seen == QueryLag("orders", 7, {("t", 0): 7, ("t", 1): 0, ("t", 2): 4}, 9, 3, 2.0, 6.0, 12)
     assert seen.total == 11
 
 
@@ -90,7 +90,7 @@ def test_listener_logs_each_micro_batch_and_its_gauges_end_with_the_query(caplog
     listener = LagListener(registry)
     with caplog.at_level(logging.INFO, "tidelog_spark.progress"):
         listener.onQueryProgress(QueryProgressEvent.fromJson({"progress": progress_of(SOURCE)}))
-    assert caplog.messages == ["Query orders, micro-batch 7: 3 rows, 6 rows/s, 11 records behind, 9 lost"]
+    assert caplog.messages == ["Query orders, micro-batch 7: 3 rows, 6 rows/s, 11 records behind, 9 to 12 lost"]
     assert gauges_of(registry) == {
         "tidelog_spark_lag_records,orders,t,0": 7,
         "tidelog_spark_lag_records,orders,t,1": 0,

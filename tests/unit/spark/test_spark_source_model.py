@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from example_counts import examples, steps
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -101,3 +102,23 @@ class SourceMachine(RuleBasedStateMachine):
 
 SourceMachine.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=steps(25), deadline=None)
 test_each_record_is_read_once_or_counted_as_lost = SourceMachine.TestCase
+
+
+@pytest.mark.parametrize(("meanwhile", "lost"), [("expire", 3), ("delete", 13), ("create", 13)])
+def test_losses_of_tasks_are_in_the_next_progress(meanwhile: str, lost: int) -> None:
+    cluster = ModelCluster()
+    cluster.create("t-a", 2)
+    cluster.create("t-b", 1)
+    cluster.topics["t-a"].ends = [10, 3]
+    query = ModelQuery(cluster, {"subscribePattern": "t-.", "startingOffsets": "earliest"})
+    changes = {
+        "expire": lambda: cluster.topics["t-a"].starts.__setitem__(0, 3),
+        "delete": lambda: cluster.topics.pop("t-a"),
+        "create": lambda: cluster.create("t-a", 2),
+    }
+    query.trigger(meanwhile=changes[meanwhile])
+    for _ in range(2):
+        cluster.topics["t-b"].ends[0] += 1
+        query.trigger()
+        assert query.reader is not None
+        assert query.reader.lost_by_tasks == query.reader.losses.unsure == lost

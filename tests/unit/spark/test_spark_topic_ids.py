@@ -215,6 +215,23 @@ def test_retention_is_an_error_or_a_counted_loss(fake: FakeCluster, caplog: pyte
     assert "skipped 10 offsets: offsets [10, 20) of t-0: offset 10 is gone, the partition has [20, 30)" in caplog.text
     reader.latestOffset(end, MOST)
     assert (reader.losses.total, reader.losses.last) == (10, ())
-    assert (reader.reportLatestOffset() or {})["@lost"] == 10
+    report = reader.reportLatestOffset() or {}
+    assert (report["@lost"], report["@lostAtMost"]) == (10, 10)
     with pytest.raises(DataLossError, match="offset 10 is gone"):
         strict.partitions(start, strict.latestOffset(start, MOST))
+
+
+def test_offsets_that_tasks_may_have_lost_are_in_the_next_progress(fake: FakeCluster) -> None:
+    reader = reader_of(fake)
+    start = first_end(reader)
+    append(fake, 10, b"old")
+    end = reader.latestOffset(start, MOST)
+    planned = reader.partitions(start, end)
+    assert "@lostAtMost" not in (reader.reportLatestOffset() or {})
+    append(fake, 10, b"new")
+    fake.delete_records(TOPIC, 0, 13)
+    assert len(values_of(reader, planned)) == 7
+    for _ in range(2):
+        reader.latestOffset(end, MOST)
+        report = reader.reportLatestOffset() or {}
+        assert (report.get("@lost"), report["@lostAtMost"]) == (None, 3)
