@@ -30,6 +30,7 @@ metrics.listeners=HTTP://127.0.0.1:9404
 | `/livez` | 200 if the event loop answers within five seconds, else 503: restart the process |
 | `/readyz` | 200 if the process is [ready](health.md), else 503 with the reasons |
 | `/healthz` | as `/readyz`, with all checks as JSON |
+| `/safe-to-stop` | 200 if the process can [stop safely](health.md#safe-to-stop), else 503 with the reasons |
 | `/debug/tasks` | the tasks of the event loop and the lines that they wait in (`metrics.debug.enable=true`) |
 | `/debug/profile?seconds=10` | samples of the event loop's thread, as collapsed stacks for flame graphs (as above) |
 

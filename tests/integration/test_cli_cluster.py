@@ -107,6 +107,22 @@ def test_features_and_settings_of_nodes_are_shown_and_changed(cluster: LocalClus
     assert (refused.exit_code, refused.stderr.rstrip().endswith("[INVALID_REQUEST]")) == (1, True)
 
 
+def test_safe_to_stop_tells_of_the_partitions_that_need_a_node(cluster: LocalCluster) -> None:
+    assert run(cluster, "topic", "create", "alone", "-p", "3", "-r", "1").exit_code == 0
+    found = run(cluster, "node", "safe-to-stop", "2", "--json")
+    document = json.loads(found.stdout)
+    assert (found.exit_code, document["safe_to_stop"]) == (1, False)
+    [obstacle] = [each for each in document["obstacles"] if each["topic"] == "alone"]
+    assert (obstacle["kind"], obstacle["in_sync"], obstacle["required"]) == ("not_redundant", [2], 1)
+    text = run(cluster, "node", "safe-to-stop", "2", "--wait").stdout
+    assert "2 cannot stop safely" in text
+    assert "has no replica to spare, ever" in text
+    assert run(cluster, "node", "safe-to-stop", "2", "--ignore-unreplicated", "--wait").exit_code == 0
+    assert run(cluster, "node", "safe-to-stop", "77").stderr.endswith("[BROKER_ID_NOT_REGISTERED]\n")
+    assert run(cluster, "node", "safe-to-stop", "77", "--controller").stderr.endswith("[VOTER_NOT_FOUND]\n")
+    assert run(cluster, "node", "safe-to-stop", "1", "--controller").exit_code == 1
+
+
 def test_unregister_removes_a_node_that_is_gone(cluster: LocalCluster) -> None:
     assert "Refusing to unregister node 9" in run(cluster, "cluster", "unregister", "9").stderr
     assert run(cluster, "cluster", "unregister", "9", "--yes").stderr.endswith("[BROKER_ID_NOT_REGISTERED]\n")

@@ -1,7 +1,14 @@
 """The admin client, with confluent-kafka's API."""
 
 from tidelog.admin.admin_client import AdminClient
-from tidelog.admin.cluster import FeatureMetadata, FeatureUpdate, SupportedVersionRange, UpgradeType
+from tidelog.admin.cluster import (
+    FeatureMetadata,
+    FeatureUpdate,
+    StopObstacle,
+    StopSafety,
+    SupportedVersionRange,
+    UpgradeType,
+)
 from tidelog.admin.configs import (
     CONFIG_SOURCE_DEFAULT_CONFIG,
     CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG,
@@ -171,6 +178,8 @@ __all__ = [
     "ScramCredentialInfo",
     "ScramMechanism",
     "SnapshotInfo",
+    "StopObstacle",
+    "StopSafety",
     "SupportedVersionRange",
     "TokenInformation",
     "TopicCollection",

@@ -11,6 +11,17 @@ from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.admin.resources import CLUSTER_OPERATIONS, authorized_operations
 from tidelog.admin.topics import DescribeClusterResult
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.requests import stop_safety
+
+
+@dataclass(frozen=True, slots=True)
+class StopObstacle(stop_safety.StopObstacle):
+    """A partition that needs the node, or the quorum that needs the controller; then ``topic`` is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopSafety(stop_safety.DescribeStopSafetyResponse):
+    """What stands against stopping a process, at most 100 by name."""
 
 
 class UpgradeType(enum.Enum):
@@ -76,6 +87,25 @@ class ClusterAdmin(Operations):
             await self._change(lambda c, t: c.admin.UnregisterBroker(request, timeout=t), request_timeout)
 
         return self._future(unregister())
+
+    def describe_stop_safety(
+        self, process_id: int, *, is_controller: bool = False, request_timeout: float | None = None
+    ) -> Future[StopSafety]:
+        """Describe what stands against stopping a node, or a controller with ``is_controller``.
+
+        The future fails with KafkaException: BROKER_ID_NOT_REGISTERED or VOTER_NOT_FOUND if there is no such process.
+        """
+
+        async def describe() -> StopSafety:
+            request = pb.DescribeStopSafetyRequest(process_id=process_id, is_controller=is_controller)
+            answer = await self._ask(lambda c, t: c.admin.DescribeStopSafety(request, timeout=t), request_timeout)
+            obstacles = (
+                StopObstacle(o.kind, o.topic, o.partition, tuple(o.in_sync), o.required) for o in answer.obstacles
+            )
+            counts = (stop_safety.StopObstacleCount(each.kind, each.count) for each in answer.counts)
+            return StopSafety(tuple(obstacles), tuple(counts))
+
+        return self._future(describe())
 
     def describe_features(self, *, request_timeout: float | None = None) -> Future[FeatureMetadata]:
         """Describe the features. ``request_timeout`` is in seconds (default: request.timeout.ms)."""

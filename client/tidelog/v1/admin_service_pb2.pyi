@@ -1572,6 +1572,118 @@ class UnregisterBrokerResponse(_message.Message):
 Global___UnregisterBrokerResponse: _TypeAlias = UnregisterBrokerResponse  # noqa: Y015
 
 @_typing.final
+class DescribeStopSafetyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESS_ID_FIELD_NUMBER: _builtins.int
+    IS_CONTROLLER_FIELD_NUMBER: _builtins.int
+    process_id: _builtins.int
+    is_controller: _builtins.bool
+    """The id is that of a controller, not of a node."""
+    def __init__(
+        self,
+        *,
+        process_id: _builtins.int = ...,
+        is_controller: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_controller", b"is_controller", "process_id", b"process_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeStopSafetyRequest: _TypeAlias = DescribeStopSafetyRequest  # noqa: Y015
+
+@_typing.final
+class DescribeStopSafetyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBSTACLES_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def obstacles(self) -> _containers.RepeatedCompositeFieldContainer[Global___StopObstacle]:
+        """At most 100."""
+
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedCompositeFieldContainer[Global___StopObstacleCount]:
+        """All obstacles, by kind."""
+
+    def __init__(
+        self,
+        *,
+        obstacles: _abc.Iterable[Global___StopObstacle] | None = ...,
+        counts: _abc.Iterable[Global___StopObstacleCount] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "obstacles", b"obstacles"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeStopSafetyResponse: _TypeAlias = DescribeStopSafetyResponse  # noqa: Y015
+
+@_typing.final
+class StopObstacle(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    IN_SYNC_FIELD_NUMBER: _builtins.int
+    REQUIRED_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """last_in_sync_replica, below_min_insync_replicas, not_redundant, already_below_min_insync_replicas, or
+    quorum_majority.
+    """
+    topic: _builtins.str
+    """Empty for the quorum."""
+    partition: _builtins.int
+    required: _builtins.int
+    """The number of them that must be left."""
+    @_builtins.property
+    def in_sync(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The live members of the ISR, or the live and caught-up voters."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        in_sync: _abc.Iterable[_builtins.int] | None = ...,
+        required: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_sync", b"in_sync", "kind", b"kind", "partition", b"partition", "required", b"required", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StopObstacle: _TypeAlias = StopObstacle  # noqa: Y015
+
+@_typing.final
+class StopObstacleCount(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    count: _builtins.int
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StopObstacleCount: _TypeAlias = StopObstacleCount  # noqa: Y015
+
+@_typing.final
 class CreateAclsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -104,6 +104,11 @@ class AdminServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerResponse.FromString,
                 _registered_method=True)
+        self.DescribeStopSafety = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeStopSafety',
+                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyResponse.FromString,
+                _registered_method=True)
         self.CreateAcls = channel.unary_unary(
                 '/tidelog.v1.AdminService/CreateAcls',
                 request_serializer=tidelog_dot_v1_dot_admin__service__pb2.CreateAclsRequest.SerializeToString,
@@ -256,6 +261,13 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeStopSafety(self, request, context):
+        """Returns what stands against stopping a node or a controller: partitions and the quorum that need it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateAcls(self, request, context):
         """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer.
         """
@@ -398,6 +410,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.UnregisterBroker,
                     request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerResponse.SerializeToString,
+            ),
+            'DescribeStopSafety': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeStopSafety,
+                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyResponse.SerializeToString,
             ),
             'CreateAcls': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateAcls,
@@ -833,6 +850,33 @@ class AdminService(object):
             '/tidelog.v1.AdminService/UnregisterBroker',
             tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__service__pb2.UnregisterBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeStopSafety(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeStopSafety',
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__service__pb2.DescribeStopSafetyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,6 +56,8 @@ class AdminServiceStub:
     UpdateFeatures: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateFeaturesRequest, _admin_service_pb2.UpdateFeaturesResponse]
     UnregisterBroker: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UnregisterBrokerRequest, _admin_service_pb2.UnregisterBrokerResponse]
     """Unregisters a fenced broker that will not return (KIP-631)."""
+    DescribeStopSafety: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeStopSafetyRequest, _admin_service_pb2.DescribeStopSafetyResponse]
+    """Returns what stands against stopping a node or a controller: partitions and the quorum that need it."""
     CreateAcls: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateAclsRequest, _admin_service_pb2.CreateAclsResponse]
     """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer."""
     DescribeAcls: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeAclsRequest, _admin_service_pb2.DescribeAclsResponse]
@@ -98,6 +100,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     UpdateFeatures: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateFeaturesRequest, _admin_service_pb2.UpdateFeaturesResponse]  # type: ignore[assignment]
     UnregisterBroker: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnregisterBrokerRequest, _admin_service_pb2.UnregisterBrokerResponse]  # type: ignore[assignment]
     """Unregisters a fenced broker that will not return (KIP-631)."""
+    DescribeStopSafety: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeStopSafetyRequest, _admin_service_pb2.DescribeStopSafetyResponse]  # type: ignore[assignment]
+    """Returns what stands against stopping a node or a controller: partitions and the quorum that need it."""
     CreateAcls: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateAclsRequest, _admin_service_pb2.CreateAclsResponse]  # type: ignore[assignment]
     """Access control lists (KIP-140). All of them fail with SECURITY_DISABLED in a cluster without an authorizer."""
     DescribeAcls: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeAclsRequest, _admin_service_pb2.DescribeAclsResponse]  # type: ignore[assignment]
@@ -221,6 +225,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.UnregisterBrokerResponse, _abc.Awaitable[_admin_service_pb2.UnregisterBrokerResponse]]:
         """Unregisters a fenced broker that will not return (KIP-631)."""
+
+    @_abc_1.abstractmethod
+    def DescribeStopSafety(
+        self,
+        request: _admin_service_pb2.DescribeStopSafetyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DescribeStopSafetyResponse, _abc.Awaitable[_admin_service_pb2.DescribeStopSafetyResponse]]:
+        """Returns what stands against stopping a node or a controller: partitions and the quorum that need it."""
 
     @_abc_1.abstractmethod
     def CreateAcls(

@@ -1,4 +1,4 @@
-"""``tidelog node``: empties a node and removes it from the cluster."""
+"""``tidelog node``: tells whether a process can stop, empties a node, and removes it from the cluster."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from tidelog_cli.balance.measurement import take_snapshot
 from tidelog_cli.balance.planner import Plan, make_plan
 from tidelog_cli.balance.rebalance import MovesPerNode, Throttle
 from tidelog_cli.balance.snapshot import ClusterSnapshot, NodeState
+from tidelog_cli.nodes.stop_safety import safe_to_stop
 from tidelog_cli.options.connection import Session, Yes, connected
 from tidelog_cli.output.printing import UsageError, command_group, confirm, counted, counted_names, fail, settle
 from tidelog_foundation.errors import ErrorCode, error_for
 
-app = command_group("Empty a node, and remove it from the cluster.")
+app = command_group("Tell whether a process can stop, empty a node, and remove it from the cluster.")
+app.command("safe-to-stop")(safe_to_stop)
 
 _NodeId = Annotated[int, typer.Argument(min=0, metavar="ID", help="The id of the node.")]
 _MAX_NAMES = 20

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from tidelog_foundation.metrics import Family, Source
+from tidelog_foundation.monitoring.answer import Answer, text_answer
 from tidelog_foundation.monitoring.checks import Check, Readiness
 from tidelog_foundation.monitoring.exposition import Exposition, Format
 from tidelog_foundation.monitoring.loop_access import LoopAccess, LoopBusyError
+from tidelog_foundation.monitoring.stop_safety import DescribeStop, StopSafetyPath
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 logger = logging.getLogger(__name__)
-_TEXT: Final = "text/plain; charset=utf-8"
 _ANSWER_TIMEOUT_S: Final = 5.0
 """The time in which the event loop must answer a health check."""
 _COLLECT_TIMEOUT_S: Final = 9.0
@@ -33,15 +34,6 @@ _MAX_SCRAPES: Final = 2
 """The number of scrapes at a time, so that threads are left for health checks."""
 _MAX_PROFILE_S: Final = 60
 _SECONDS: Final = re.compile("[0-9]{1,2}")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The response to a request."""
-
-    status: str
-    content: bytes
-    content_type: str = _TEXT
 
 
 @dataclass(slots=True)
@@ -59,7 +51,9 @@ class MonitoringApplication:
     result, so that many of them cost little more than one.
     """
 
-    def __init__(self, loop: LoopAccess, sources: Sources, readiness: Readiness, *, has_debug: bool) -> None:
+    def __init__(
+        self, loop: LoopAccess, sources: Sources, readiness: Readiness, describe_stop: DescribeStop, *, has_debug: bool
+    ) -> None:
         self._loop = loop
         self._sources = sources
         self._readiness = readiness
@@ -76,6 +70,7 @@ class MonitoringApplication:
             "/livez": self._live,
             "/readyz": self._ready,
             "/healthz": self._health,
+            "/safe-to-stop": StopSafetyPath(loop, describe_stop),
         }
         if has_debug:
             self._paths |= {"/debug/tasks": self._tasks, "/debug/profile": self._profiled}
@@ -94,20 +89,20 @@ class MonitoringApplication:
         path = environ.get("PATH_INFO", "")
         respond = self._paths.get(path)
         if respond is None:
-            return _text("404 Not Found", f"no such path; the paths are {', '.join(self._paths)}")
+            return text_answer("404 Not Found", f"no such path; the paths are {', '.join(self._paths)}")
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            return _text("405 Method Not Allowed", "only GET and HEAD are allowed")
+            return text_answer("405 Method Not Allowed", "only GET and HEAD are allowed")
         try:
             return respond(environ)
         except LoopBusyError as error:
-            return _text("503 Service Unavailable", str(error))
+            return text_answer("503 Service Unavailable", str(error))
         except Exception:
             logger.exception("A request for %s failed with an unexpected error", path)
-            return _text("500 Internal Server Error", "the request failed; see the log of the process")
+            return text_answer("500 Internal Server Error", "the request failed; see the log of the process")
 
     def _metrics(self, environ: WSGIEnvironment) -> Answer:
         if not self._scrapes.acquire(blocking=False):
-            return _text("503 Service Unavailable", f"{_MAX_SCRAPES} scrapes are in progress")
+            return text_answer("503 Service Unavailable", f"{_MAX_SCRAPES} scrapes are in progress")
         try:
             with self._scrape:
                 return self._rendered_in(Format.accepted(environ.get("HTTP_ACCEPT", "")))
@@ -132,13 +127,15 @@ class MonitoringApplication:
 
     def _live(self, _: WSGIEnvironment) -> Answer:
         self._loop.call(lambda: None, _ANSWER_TIMEOUT_S)
-        return _text("200 OK", "ok")
+        return text_answer("200 OK", "ok")
 
     def _ready(self, _: WSGIEnvironment) -> Answer:
         failed = [check for check in self._checks() if not check.is_ok]
         if failed:
-            return _text("503 Service Unavailable", "\n".join(f"{check.name}: {check.detail}" for check in failed))
-        return _text("200 OK", "ok")
+            return text_answer(
+                "503 Service Unavailable", "\n".join(f"{check.name}: {check.detail}" for check in failed)
+            )
+        return text_answer("200 OK", "ok")
 
     def _health(self, _: WSGIEnvironment) -> Answer:
         checks = self._checks()
@@ -159,14 +156,10 @@ class MonitoringApplication:
     def _profiled(self, environ: WSGIEnvironment) -> Answer:
         given = parse_qs(environ.get("QUERY_STRING", "")).get("seconds", ["10"])[0]
         if not (_SECONDS.fullmatch(given) and 1 <= int(given) <= _MAX_PROFILE_S):
-            return _text("400 Bad Request", f"seconds must be from 1 to {_MAX_PROFILE_S}, not {given[:20]!r}")
+            return text_answer("400 Bad Request", f"seconds must be from 1 to {_MAX_PROFILE_S}, not {given[:20]!r}")
         if not self._profile.acquire(blocking=False):
-            return _text("429 Too Many Requests", "another profile is being taken")
+            return text_answer("429 Too Many Requests", "another profile is being taken")
         try:
             return Answer("200 OK", self._loop.profile(int(given)).encode())
         finally:
             self._profile.release()
-
-
-def _text(status: str, text: str) -> Answer:
-    return Answer(status, text.encode() + b"\n")

@@ -41,7 +41,7 @@ class LoopAccess:
         async def call() -> T:
             return function()
 
-        return self._run(call(), timeout_s)
+        return self.run(call(), timeout_s)
 
     def collect(self, sources: Sequence[Source], timeout_s: float) -> list[Family]:
         """Read all sources on the loop, in time slices.
@@ -49,7 +49,26 @@ class LoopAccess:
         Raises:
             LoopBusyError: The loop has not answered in time, or has ended.
         """
-        return self._run(_collect(sources), timeout_s)
+        return self.run(_collect(sources), timeout_s)
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Run a coroutine on the loop, and return its result.
+
+        Raises:
+            LoopBusyError: It has not ended in time, or the loop has ended.
+        """
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as error:
+            work.close()
+            raise LoopBusyError("the event loop has ended") from error
+        try:
+            return future.result(timeout_s)
+        except TimeoutError as error:
+            future.cancel()
+            raise LoopBusyError(f"the event loop has not answered in {timeout_s:g} s") from error
+        except CancelledError as error:
+            raise LoopBusyError("the event loop is ending") from error
 
     def tasks(self) -> str:
         """Return the line that the loop's thread is in, and the loop's tasks with the lines that they wait in."""
@@ -69,20 +88,6 @@ class LoopAccess:
             counts[stack] = counts.get(stack, 0) + 1
             time.sleep(1 / _SAMPLES_PER_S)
         return "".join(f"{stack} {count}\n" for stack, count in sorted(counts.items()))
-
-    def _run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError as error:
-            work.close()
-            raise LoopBusyError("the event loop has ended") from error
-        try:
-            return future.result(timeout_s)
-        except TimeoutError as error:
-            future.cancel()
-            raise LoopBusyError(f"the event loop has not answered in {timeout_s:g} s") from error
-        except CancelledError as error:
-            raise LoopBusyError("the event loop is ending") from error
 
 
 async def _collect(sources: Sequence[Source]) -> list[Family]:

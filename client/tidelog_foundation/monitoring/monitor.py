@@ -17,6 +17,7 @@ from tidelog_foundation.security.certificate_store import CertificateStore
 
 if TYPE_CHECKING:
     from tidelog_foundation.monitoring.port import MonitoringPort
+    from tidelog_foundation.monitoring.stop_safety import DescribeStop
 
 logger = logging.getLogger(__name__)
 
@@ -24,15 +25,21 @@ logger = logging.getLogger(__name__)
 class Monitor:
     """Serves ``metrics.listeners`` from :meth:`start` to :meth:`stop`. Without listeners it costs nothing.
 
-    ``readiness`` is asked on the event loop. ``certificates`` has those of all listeners with TLS, by name.
+    ``readiness`` and ``describe_stop`` are asked on the event loop. ``certificates`` has those of all listeners with
+    TLS, by name.
     """
 
     def __init__(
-        self, settings: MonitoringSettings, certificates: Mapping[str, CertificateStore], readiness: Readiness
+        self,
+        settings: MonitoringSettings,
+        certificates: Mapping[str, CertificateStore],
+        readiness: Readiness,
+        describe_stop: DescribeStop,
     ) -> None:
         self._settings = settings
         self._certificates = certificates
         self._readiness = readiness
+        self._describe_stop = describe_stop
         self._on_loop: list[Source] = []
         self._blocking: list[Source] = []
         self._port: MonitoringPort | None = None
@@ -74,6 +81,7 @@ class Monitor:
             self._certificates,
             Sources(self._on_loop, self._blocking),
             self._readiness,
+            self._describe_stop,
             has_debug=has_debug,
         )
         bound = (replace(each, port=self.ports[each.name]) for each in listeners)

@@ -17,6 +17,7 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.monitoring.application import MonitoringApplication, Sources
 from tidelog_foundation.monitoring.checks import Readiness
 from tidelog_foundation.monitoring.loop_access import LoopAccess
+from tidelog_foundation.monitoring.stop_safety import DescribeStop
 from tidelog_foundation.security.certificate_store import CertificateStore
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class MonitoringPort:
         certificates: Mapping[str, CertificateStore],
         sources: Sources,
         readiness: Readiness,
+        describe_stop: DescribeStop,
         *,
         has_debug: bool,
     ) -> MonitoringPort:
@@ -51,7 +53,7 @@ class MonitoringPort:
             ConfigError: A port is in use, or a host is not one of this machine's.
         """
         application = MonitoringApplication(
-            LoopAccess(asyncio.get_running_loop()), sources, readiness, has_debug=has_debug
+            LoopAccess(asyncio.get_running_loop()), sources, readiness, describe_stop, has_debug=has_debug
         )
         port = cls([_Server(listener, application, certificates.get(listener.name)) for listener in listeners])
         try:

@@ -30,6 +30,7 @@ from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.logs.slow_requests import SlowRequests
 from tidelog_foundation.metrics import Source
 from tidelog_foundation.monitoring.monitor import Monitor
+from tidelog_foundation.requests.stop_safety import DescribeStopSafetyRequest, DescribeStopSafetyResponse
 from tidelog_foundation.sasl.scram_users import ScramUsers
 from tidelog_foundation.sasl.token_hmacs import TokenAccounts
 from tidelog_foundation.security.certificate_store import CertificateStore, watch_certificates
@@ -108,6 +109,7 @@ from tidelog_quorum.metadata.image import MetadataImage
 logger = logging.getLogger(__name__)
 
 _STOP_GRACE_S = 1.0
+_STOP_SAFETY_TIMEOUT_S = 4.0
 _HANDOVER_AFTER_FAILURE_S = 3.0
 _MOST_FREE_BYTES = 16 * 1024 * 1024
 """The maximum free memory at the end of a heap."""
@@ -237,7 +239,7 @@ class Node:
         self.readiness = NodeReadiness(self._broker_id, self._lifecycle, self._cache, self._clock, window_ms)
         self._health = HealthService(self.readiness)
         self._health_port = HealthPort(config.health_listener, self._health)
-        self.monitor = Monitor(config, certificates, self.readiness)
+        self.monitor = Monitor(config, certificates, self.readiness, self._describe_own_stop)
         self.monitor.add(*self._sources())
         self.monitor.add(StateMetrics(self._lifecycle, self._cache, self._grpc, lambda: self.context).families)
 
@@ -568,6 +570,9 @@ class Node:
         yield self._calls.families
         if self._decisions is not None:
             yield self._decisions.families
+
+    async def _describe_own_stop(self) -> DescribeStopSafetyResponse:
+        return await self._controller.ask(DescribeStopSafetyRequest(self._broker_id), _STOP_SAFETY_TIMEOUT_S)
 
     def _broker_epoch(self) -> BrokerEpoch:
         return self._lifecycle.broker_epoch

@@ -16,6 +16,7 @@ from tidelog_foundation.requests.partitions import (
 )
 from tidelog_foundation.requests.quotas import QuotaClient
 from tidelog_foundation.requests.request import Request, response_type
+from tidelog_foundation.requests.stop_safety import DescribeStopSafetyRequest
 from tidelog_foundation.transport.services import Call, Caller, Service, types_of
 from tidelog_node import handlers
 from tidelog_node.coordination import GroupCoordinator, TransactionCoordinator
@@ -63,6 +64,7 @@ def admin_service(context: NodeContext) -> Service:
             "DescribeFeatures": forwarded(DescribeFeaturesRequest),
             "UpdateFeatures": forwarded(UpdateFeaturesRequest),
             "UnregisterBroker": forwarded(UnregisterBrokerRequest),
+            "DescribeStopSafety": forwarded(DescribeStopSafetyRequest),
             "DescribeCluster": call_of(context, handlers.describe_cluster),
             "CreateAcls": call_of(context, handlers.create_acls),
             "DescribeAcls": call_of(context, handlers.describe_acls),

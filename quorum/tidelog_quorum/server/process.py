@@ -45,6 +45,7 @@ from tidelog_quorum.server.broker_connections import BrokerConnections
 from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.controller_metrics import ControllerMetrics
 from tidelog_quorum.server.engines import RaftServer, build_engine
+from tidelog_quorum.server.leader_calls import LeaderCalls
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 from tidelog_quorum.server.readiness import ControllerReadiness
@@ -147,7 +148,10 @@ class ControllerServer:
         for name in servers:
             self._add_services(name, feed, intake)
         self._health_port = HealthPort(config.health_listener, self._health)
-        self.monitor = Monitor(config, security.monitoring_certificates, readiness)
+        listener = config.controller_listeners.bound[0].name
+        self._leader_calls = LeaderCalls(config.node_id, self.quorum, listener, security.to_controllers)
+        describe_stop = self._leader_calls.describe_own_stop
+        self.monitor = Monitor(config, security.monitoring_certificates, readiness, describe_stop)
         metrics = ControllerMetrics(controller, engine, self.quorum.commits, self._describe)
         self.monitor.add(security.families, metrics.families, self._calls.families, self._limited.families)
         for guard in list(guards.values())[:1]:
@@ -198,6 +202,7 @@ class ControllerServer:
         await asyncio.gather(*(server.stop(_STOP_GRACE_S) for server in self._servers.values()))
         await self._health_port.stop()
         await self.monitor.stop()
+        await self._leader_calls.close()
         self._security.stop()
         logger.info("controller %s has stopped", self._config.node_id)
 

@@ -14,14 +14,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar, assert_never
 
-from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_foundation.logs.events import EventLog
 from tidelog_foundation.requests.quorum import BrokerProgress
 from tidelog_foundation.requests.request import Request
+from tidelog_foundation.requests.stop_safety import DescribeStopSafetyRequest, DescribeStopSafetyResponse
 from tidelog_quorum.controller.feed import LeaderAnnounced, Published, Restored, VotersAnnounced
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.controller.stop_safety import controller_obstacles, describe_stop_safety, node_obstacles
 from tidelog_quorum.controller.term import commands, events
 from tidelog_quorum.controller.term.backlog import WriteLimits
 from tidelog_quorum.controller.term.term import ControllerTerm
@@ -39,6 +42,7 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 _BYTES_PER_OBJECT = 32
+_MANY_TOPICS = 100
 
 
 class QuorumController:
@@ -121,6 +125,28 @@ class QuorumController:
         offset, request_id = await self._engine.read_barrier(), next(self._request_ids)
         await self._call(request_id, events.CommitAwaited(request_id, offset))
         return view(self.controller.committed)
+
+    async def describe_stop_safety(self, request: DescribeStopSafetyRequest) -> DescribeStopSafetyResponse:
+        """Return what stands against stopping a process, with a large cluster in a thread.
+
+        Raises:
+            TidelogError: NOT_CONTROLLER; BROKER_ID_NOT_REGISTERED, there is no such node; VOTER_NOT_FOUND, no such
+                controller.
+        """
+        image = await self.read(lambda image: image)
+        if request.is_controller:
+            quorum = self._engine.describe()
+            if all(each.replica_id != request.process_id for each in (*quorum.voters, *quorum.observers)):
+                text = f"the quorum has no controller {request.process_id}"
+                raise error_for(ErrorCode.VOTER_NOT_FOUND, text)
+            return describe_stop_safety(controller_obstacles(quorum, request.process_id))
+        broker_id = BrokerId(request.process_id)
+        if broker_id not in image.brokers:
+            raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {broker_id} is not registered")
+        obstacles = node_obstacles(image, broker_id, self.controller.own)
+        if len(image.topics) > _MANY_TOPICS:
+            return await asyncio.to_thread(describe_stop_safety, obstacles)
+        return describe_stop_safety(obstacles)
 
     async def lead(self) -> NoReturn:
         """Wait for as long as this controller leads.

@@ -23,6 +23,7 @@ from tidelog_foundation.requests import (
     quotas,
     replicas,
     scram,
+    stop_safety,
     topics,
 )
 from tidelog_foundation.requests.addresses import Endpoint
@@ -144,6 +145,7 @@ def admin_service(cluster_id: str, controller: QuorumController, listener: str =
             "DescribeFeatures": _view(controller, describe_features),
             "UpdateFeatures": _change(controller, features.UpdateFeaturesRequest, lambda _: True),
             "UnregisterBroker": _change(controller, cluster.UnregisterBrokerRequest),
+            "DescribeStopSafety": _limited(controller.describe_stop_safety, stop_safety.DescribeStopSafetyRequest),
             "CreateAcls": _change(controller, acls.CreateAclsRequest, lambda r: len(r.acls) > _MANY_PARTITIONS),
             "DescribeAcls": _limited(calls.describe_acls, acls.DescribeAclsRequest),
             "DeleteAcls": _change(controller, acls.DeleteAclsRequest, lambda _: True),

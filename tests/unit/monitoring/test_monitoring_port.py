@@ -19,11 +19,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from support.scrapes import Scrape, ask
 
 from tidelog_foundation.config import parse_config
-from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 from tidelog_foundation.metrics import Family, Kind, Metric
 from tidelog_foundation.monitoring.checks import Check
 from tidelog_foundation.monitoring.monitor import Monitor
 from tidelog_foundation.monitoring.settings import MonitoringSettings
+from tidelog_foundation.monitoring.stop_safety import DescribeStop
+from tidelog_foundation.requests.stop_safety import DescribeStopSafetyResponse, StopObstacle, StopObstacleCount
 from tidelog_foundation.security.certificate_store import CertificateStore
 from tidelog_foundation.security.ssl_settings import SslSettings
 
@@ -31,9 +33,14 @@ TOPICS = Metric("tidelog_toys_total", Kind.COUNTER, 'Toys \\ with "quotes".', la
 SIZES = Metric("tidelog_toy_size_bytes", Kind.HISTOGRAM, "Sizes.", unit="bytes", buckets=(1, 10))
 
 
+async def no_obstacles() -> DescribeStopSafetyResponse:
+    return DescribeStopSafetyResponse()
+
+
 @contextlib.asynccontextmanager
 async def opened(
     checks: Callable[[], Sequence[Check]] = lambda: (),
+    describe_stop: DescribeStop = no_obstacles,
     sources: Iterable[Callable[[], Iterable[Family]]] = (),
     certificates: CertificateStore | None = None,
     **settings: str,
@@ -42,7 +49,7 @@ async def opened(
     scheme = "HTTP" if certificates is None else "HTTPS"
     given = {"metrics_listeners": f"{scheme}://127.0.0.1:0"} | settings
     config = parse_config(MonitoringSettings, {key.replace("_", "."): value for key, value in given.items()})
-    monitor = Monitor(config, {} if certificates is None else {"HTTPS": certificates}, checks)
+    monitor = Monitor(config, {} if certificates is None else {"HTTPS": certificates}, checks, describe_stop)
     monitor.add(*sources)
     await monitor.start()
     try:
@@ -118,6 +125,56 @@ def test_process_is_not_live_while_its_event_loop_is_blocked(monkeypatch: pytest
                 time.sleep(0.01)  # noqa: ASYNC251  # it blocks the loop
             assert answers[0][::2] == (503, "the event loop has not answered in 0.05 s\n")
             assert (await get(f"{url}/livez"))[0] == 200
+
+    run(main)
+
+
+def obstacles(kind: str) -> DescribeStopSafetyResponse:
+    return DescribeStopSafetyResponse((StopObstacle(kind, "orders", 3, (1, 2), 2),), (StopObstacleCount(kind, 1),))
+
+
+def test_stop_is_safe_when_nothing_stands_against_it() -> None:
+    async def main() -> None:
+        async with opened() as url:
+            status, kind, text = await get(f"{url}/safe-to-stop?wait=60")
+            assert (status, kind) == (200, "application/json")
+            assert json.loads(text) == {"safe_to_stop": True, "obstacles": [], "counts": []}
+            assert (await get(f"{url}/safe-to-stop?wait=soon"))[0] == 400
+            assert (await get(f"{url}/safe-to-stop?unreplicated=no"))[0] == 400
+
+    run(main)
+
+
+def test_stop_waits_until_it_is_safe() -> None:
+    answers = [
+        obstacles("below_min_insync_replicas"),
+        obstacles("below_min_insync_replicas"),
+        obstacles("not_redundant"),
+    ]
+
+    async def describe() -> DescribeStopSafetyResponse:
+        return answers[0] if len(answers) == 1 else answers.pop(0)
+
+    async def main() -> None:
+        async with opened(describe_stop=describe) as url:
+            status, _, text = await get(f"{url}/safe-to-stop")
+            assert (status, json.loads(text)["obstacles"][0]["topic"]) == (503, "orders")
+            assert (await get(f"{url}/safe-to-stop?wait=20&unreplicated=ignore"))[0] == 200
+            # No wait helps what has no replica to spare.
+            assert (await get(f"{url}/safe-to-stop?wait=600"))[0] == 503
+
+    run(main)
+
+
+def test_stop_is_not_safe_while_no_controller_answers() -> None:
+    async def describe() -> DescribeStopSafetyResponse:
+        raise error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller answered")
+
+    async def main() -> None:
+        async with opened(describe_stop=describe) as url:
+            status, _, text = await get(f"{url}/safe-to-stop?wait=0")
+            assert status == 503
+            assert "no controller answered" in text
 
     run(main)
 
