@@ -15,7 +15,7 @@ FAULTS ?= kill,stop,pause,slow,partition,delay,disk,clock
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 NATIVE := $(shell find client quorum node -name '*.px[dy]')
 
-.PHONY: help demo test quick lint format proto docs bench bench-kafka sim chaos compat spark-cluster k8s secured build clean
+.PHONY: help demo test quick lint format proto docs bench bench-kafka sim chaos compat upgrade soak spark-cluster k8s secured build clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -68,6 +68,12 @@ chaos: $(VENV)/.dev ## Put a real cluster under faults and check what its client
 
 compat: $(VENV)/.dev ## Point Kafka's clients, its shell tools, Kafka Streams, Spark's Kafka source and kafka-python's own tests at a cluster (PEER=kafka: at Kafka's); run all examples of streams
 	@TIDELOG_COMPAT=1 TIDELOG_COMPAT_PEER=$(or $(PEER),tidelog) $(BIN)/python -m pytest tests/compat tests/integration/test_stream_examples.py --timeout 300 $(ARGS)
+
+upgrade: $(VENV)/.dev ## Upgrade a cluster from an earlier release and back, under load (FROM=git ref; default: the newest tag)
+	@TIDELOG_UPGRADE_FROM="$(FROM)" $(BIN)/python -m pytest tests/upgrade --timeout 900 $(ARGS)
+
+soak: $(VENV)/.dev ## Run a cluster under load and check that memory, descriptors, tasks and disk stay flat (MINUTES=60)
+	@$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60) $(ARGS)
 
 spark-cluster: $(VENV)/.dev ## Run the tests of Spark on a cluster of processes: a master, and workers with executors of 512 MB
 	@TIDELOG_SPARK_MASTER=standalone $(BIN)/python -m pytest --timeout 900 \

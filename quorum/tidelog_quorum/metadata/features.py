@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.requests.features import FeatureRange
 from tidelog_quorum.metadata.image import MetadataImage
 
@@ -35,6 +36,23 @@ SUPPORTED_FEATURES: Mapping[str, FeatureRange] = MappingProxyType(
     }
 )
 """The range of each feature that this version supports."""
+
+
+def check_supported(levels: Mapping[str, int]) -> None:
+    """Check that this version supports the levels of a cluster's features.
+
+    Raises:
+        TidelogError: UNSUPPORTED_VERSION, a level is not supported: records may follow that this version cannot read.
+    """
+    for name, level in levels.items():
+        known = SUPPORTED_FEATURES.get(name)
+        if known is None or not known.min_level <= level <= known.max_level:
+            supported = "no such feature" if known is None else f"levels {known.min_level} to {known.max_level}"
+            text = (
+                f"the cluster has {name} at level {level}, this version supports {supported}: start the version that "
+                "the cluster was upgraded to"
+            )
+            raise error_for(ErrorCode.UNSUPPORTED_VERSION, text)
 
 
 def uses_elr(image: MetadataImage) -> bool:

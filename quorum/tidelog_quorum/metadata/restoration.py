@@ -25,7 +25,7 @@ from types import MappingProxyType
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
+from tidelog_quorum.metadata.features import check_supported
 from tidelog_quorum.metadata.generation import (
     LEADER_EPOCHS_PER_GENERATION,
     MAX_EPOCH,
@@ -71,7 +71,7 @@ def restored(
         TidelogError: UNSUPPORTED_VERSION, a feature has a level that this version does not support; INVALID_REQUEST, a
             node has no inventory or several, or no epoch is left.
     """
-    _check_levels(image)
+    check_supported(image.feature_levels)
     ends = None if inventories is None else _ends(image, inventories, absent)
     moved: list[str] = []
     empty: list[str] = []
@@ -101,15 +101,6 @@ def listed(names: Sequence[str]) -> str:
     """Return the first few of some names, and the number of the others."""
     rest = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _check_levels(image: MetadataImage) -> None:
-    for name, level in image.feature_levels.items():
-        known = SUPPORTED_FEATURES.get(name)
-        if known is None or not known.min_level <= level <= known.max_level:
-            supported = "no such feature" if known is None else f"levels {known.min_level} to {known.max_level}"
-            text = f"the metadata has {name} at level {level}, this version knows {supported}: use the newer version"
-            raise error_for(ErrorCode.UNSUPPORTED_VERSION, text)
 
 
 def _ends(image: MetadataImage, inventories: Sequence[ReplicaInventory], absent: Collection[BrokerId]) -> Ends:

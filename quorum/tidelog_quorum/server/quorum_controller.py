@@ -30,6 +30,7 @@ from tidelog_quorum.controller.term.backlog import WriteLimits
 from tidelog_quorum.controller.term.term import ControllerTerm
 from tidelog_quorum.metadata.batches import encode_batches, frame_batches, image_from_batches, read_frames
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch
+from tidelog_quorum.metadata.features import check_supported
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord
 from tidelog_quorum.raft.core.voters import VoterSet
@@ -73,6 +74,7 @@ class QuorumController:
         self._calls: dict[int, asyncio.Future[Any]] = {}
         self._lasting = LastingObjects()
         self._topic_names = controller.committed.topic_names
+        self._feature_levels = controller.committed.feature_levels
         self.commits = CommitTimes()
         self._log = EventLog(logger)
         self._failed = asyncio.Event()
@@ -214,7 +216,18 @@ class QuorumController:
         self._feed.step(LeaderAnnounced(-1 if leader.leader_id is None else leader.leader_id))
         self._step(events.LeaderChanged(leader))
 
+    def _check_levels(self, image: MetadataImage) -> None:
+        """End this controller if it is of an earlier version than the cluster's features need."""
+        if image.feature_levels is self._feature_levels:
+            return
+        self._feature_levels = image.feature_levels
+        try:
+            check_supported(image.feature_levels)
+        except TidelogError as error:
+            self._fail(error)
+
     def _restore(self, image: MetadataImage) -> None:
+        self._check_levels(image)
         self._step(events.SnapshotRead(image))
         self._feed.step(Restored(image))
         logger.info("the metadata is that of a snapshot of offset %s, epoch %s", image.offset, image.epoch)
@@ -297,6 +310,7 @@ class QuorumController:
             self._events.appendleft(events.ProposalFailed(error))
 
     def _publish(self, entries: Sequence[CommittedEntry], image: MetadataImage) -> None:
+        self._check_levels(image)
         self._feed.step(Published(entries, image))
         if image.topic_names is not self._topic_names:
             self._topic_names = image.topic_names

@@ -147,7 +147,7 @@ def test_lost_node_needs_no_inventory() -> None:
 
 
 def test_level_of_a_later_version_is_refused() -> None:
-    with pytest.raises(TidelogError, match=r"level 99.*use the newer version") as refused:
+    with pytest.raises(TidelogError, match=r"level 99.*start the version that the cluster was upgraded to") as refused:
         restored(image(extra=(FeatureLevelRecord("metadata.version", 99),)), None)
     assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
 

@@ -16,7 +16,9 @@ from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, BrokerHe
 from tidelog_foundation.requests.features import FeatureRange
 from tidelog_foundation.requests.topics import CreatableTopic, CreateTopicsRequest
 from tidelog_quorum.controller.config import ControllerConfig
+from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.state_machine import Controller
+from tidelog_quorum.metadata.records import FeatureLevelRecord
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 
@@ -249,6 +251,17 @@ def test_entry_that_does_not_fit_ends_the_process(quorum: Quorum) -> None:
         with pytest.raises(TidelogError, match="unknown kind"):
             quorum.raft.commit()
         with pytest.raises(TidelogError, match="unknown kind"):
+            await quorum.shell.run()
+
+    run(test())
+
+
+def test_controller_of_an_earlier_version_ends_when_a_level_needs_a_later_one(quorum: Quorum) -> None:
+    async def test() -> None:
+        await quorum.lead()
+        later = FeatureLevelRecord("metadata.version", 99)
+        await quorum.shell.submit(lambda controller, now_ms: Result([later], None))
+        with pytest.raises(TidelogError, match=r"metadata\.version at level 99, this version supports levels 1 to"):
             await quorum.shell.run()
 
     run(test())
