@@ -2,8 +2,8 @@
 
 A cluster of three controllers and three nodes serves a steady load for the given time: a producer and members of a
 group, of which one leaves and joins again. Topics are created, written and deleted all the time. After a third of the
-time every process is restarted, one after another; after two thirds one node is drained and gets its replicas back.
-Every few seconds the memory, the descriptors, the tasks and the disk of each process are sampled.
+time every process is restarted, one after another; after two thirds the replicas of the load's topic leave one node,
+and return. Every few seconds the memory, the descriptors, the tasks and the disk of each process are sampled.
 
 The result says whether these are flat: for each process and quantity, the slope of a line through the samples after the
 warm-up of its latest start must be within a bound. It is written as JSON, and as a plot.
@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import sys
 import threading
 import time
@@ -36,8 +37,10 @@ from tidelog.testing.process import ProcessHandle
 _TOPIC, _GROUP = "soak", "soak"
 _PARTITIONS = 6
 _VALUE_BYTES = 1_000
-_RETENTION_BYTES = 8 << 20
-"""Per partition: the disk is full of live segments, and flat, after a few minutes."""
+_RETENTION_BYTES = 2 << 20
+"""Per partition: retention deletes as much as the load writes after less than a minute."""
+_SEGMENT_BYTES = 512 << 10
+_BLOCK_BYTES = 512
 _CHURN_S = 5.0
 _SAMPLE_S = 5.0
 _WAIT_S = 120.0
@@ -214,13 +217,12 @@ class Sampler:
 
 
 def _disk_mb(directory: Path) -> float:
+    """Return the disk space of a process's data; files that disappear meanwhile do not count."""
     total = 0
-    for path in directory.rglob("*"):
-        # The output is not part of the data.
-        if path.suffix != ".log" or path.name != "process.log":
+    for folder, _, names in os.walk(directory / "data"):
+        for name in names:
             with contextlib.suppress(OSError):
-                status = path.stat()
-                total += status.st_blocks * 512 if path.is_file() else 0
+                total += os.stat(Path(folder) / name).st_blocks * _BLOCK_BYTES
     return total / 1e6
 
 
@@ -236,7 +238,10 @@ def restart_all(cluster: LocalCluster, sampler: Sampler) -> None:
 
 
 def drain(cluster: LocalCluster, sampler: Sampler) -> None:
-    """Move all replicas of the load's topic off a node, and back again."""
+    """Move all replicas of the load's topic off a node, and back again.
+
+    The internal topics stay: their three replicas need all three nodes.
+    """
     sampler.note("drain begins")
     nodes = sorted(cluster.nodes)
     with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
@@ -277,7 +282,7 @@ def soak(minutes: float, records_per_s: float) -> dict[str, object]:
             config = {
                 "min.insync.replicas": "2",
                 "retention.bytes": str(_RETENTION_BYTES),
-                "segment.bytes": str(_RETENTION_BYTES // 8),
+                "segment.bytes": str(_SEGMENT_BYTES),
             }
             admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 3, config=config)])[_TOPIC].result(30)
         with Sampler(cluster) as sampler, Load(cluster.bootstrap_servers, records_per_s) as load:
