@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.consumer.columns import decode_rows, readable_batches
 from tidelog.consumer.core.events import Deliver
-from tidelog.message import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
+from tidelog.message import Message, messages_of
 from tidelog_foundation.records import Record, RecordBatchHeader, iter_headers, read_parts
 
 if TYPE_CHECKING:
     import pyarrow
-
-_TIMESTAMP_TYPES = (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME)
 
 
 class Reading:
@@ -48,7 +46,7 @@ class Reading:
         self._at += len(records)
         self.next_offset = records[-1].offset + 1
         self.leader_epoch = self._epoch
-        return _messages(self.item, records, self._epoch)
+        return messages_of(records, self.item.topic, self.item.partition, self._epoch)
 
     def go_back(self, offset: int) -> None:
         """Continue at ``offset``, because the application did not take the later messages."""
@@ -101,24 +99,3 @@ class Reading:
         for _, header in iter_headers(self.item.records):
             if header.next_offset > self.next_offset:
                 self.next_offset, self.leader_epoch = header.next_offset, header.partition_leader_epoch
-
-
-def _messages(item: Deliver, records: Sequence[Record], leader_epoch: int) -> list[Message]:
-    topic, partition = item.topic, item.partition
-    epoch = leader_epoch if leader_epoch >= 0 else None
-    types, unknown = _TIMESTAMP_TYPES, (TIMESTAMP_NOT_AVAILABLE, -1)
-    return [
-        Message(
-            topic,
-            partition,
-            record.offset,
-            record.key,
-            record.value,
-            list(record.headers) if record.headers else None,
-            None,
-            (types[record.timestamp_type], record.timestamp_ms) if record.timestamp_ms >= 0 else unknown,
-            None,
-            epoch,
-        )
-        for record in records
-    ]
