@@ -1,11 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """The compiled twin of :mod:`tidelog._pure_message`: a message refers to its record, and takes it apart on demand."""
 
+import inspect
+
 cimport cython
 
 from tidelog_foundation.records._fast cimport Record
 
 from tidelog._pure_message import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE
+from tidelog._pure_message import Message as _Definition
 
 cdef tuple _UNKNOWN = (TIMESTAMP_NOT_AVAILABLE, -1)
 cdef tuple _TIMESTAMP_TYPES = (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME)
@@ -14,6 +17,8 @@ cdef tuple _TIMESTAMP_TYPES = (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME)
 @cython.freelist(256)
 cdef class Message:
     """A record that was read or delivered, or an event of a partition, whose :meth:`error` is not None."""
+
+    __signature__ = inspect.signature(_Definition)
 
     # The record that was read, until a part of the message is set; then None, and all parts are in the fields.
     cdef Record record

@@ -71,7 +71,8 @@ def test_arguments_are_in_the_order_of_confluent_kafka(name: str, theirs: type, 
         if (name, method) in OTHER_ARGUMENTS or not callable(getattr(theirs, method)):
             continue
         wanted = _arguments(theirs, method)
-        given = [p for p in inspect.signature(getattr(ours, method)).parameters if p != "self"]
+        function = ours if method == "__init__" else getattr(ours, method)
+        given = [p for p in inspect.signature(function).parameters if p != "self"]
         if wanted is not None:
             assert given[: len(wanted)] == wanted, method
 
