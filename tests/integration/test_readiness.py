@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
+import time
 from collections.abc import Iterator
 
 import grpc
@@ -64,6 +67,44 @@ def test_restarted_node_is_ready_once_it_is_in_sync(cluster: LocalCluster) -> No
         wait_for(lambda: is_ready(node), "the node is ready")
         topic = admin.describe_topics(["t"])["t"].result(20)
         assert all(2 in {member.id for member in partition.isr} for partition in topic.partitions)
+
+
+def test_rolling_restart_costs_no_write_and_none_takes_long(cluster: LocalCluster) -> None:
+    wait_all_ready(cluster)
+    with AdminClient(cluster.client_settings()) as admin:
+        admin.create_topics([NewTopic("rolled", 4, 2, config={"min.insync.replicas": "1"})])["rolled"].result(20)
+    durations: list[float] = []
+    failures: list[str] = []
+    done = threading.Event()
+
+    def write() -> None:
+        with Producer({**cluster.client_settings(), "acks": "all", "linger.ms": "0"}) as producer:
+            for number in itertools.count():
+                if done.is_set():
+                    break
+
+                def report(error: object, _: object, begun: float = time.monotonic()) -> None:
+                    durations.append(time.monotonic() - begun)
+                    if error is not None:
+                        failures.append(str(error))
+
+                producer.produce("rolled", b"x", partition=number % 4, on_delivery=report)
+                producer.poll(0.02)
+            producer.flush(30)
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    wait_for(lambda: len(durations) > 10, "the first writes")
+    for node in cluster.nodes.values():
+        assert ask(f"http://{node.metrics_address}/safe-to-stop?wait=30&unreplicated=ignore")[0] == 200
+        assert node.stop() == 0
+        node.start()
+        wait_for(lambda node=node: is_ready(node), f"{node.name} is ready")
+    done.set()
+    writer.join(40)
+    assert failures == []
+    # The bound is generous, since the machine of a test is busy; benchmarks/rolling_restart.py has the real one.
+    assert max(durations) < 10
 
 
 def test_processes_without_a_quorum_are_live_but_not_ready(cluster: LocalCluster) -> None:

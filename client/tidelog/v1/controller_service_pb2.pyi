@@ -127,12 +127,15 @@ class BrokerHeartbeatRequest(_message.Message):
     WANT_FENCE_FIELD_NUMBER: _builtins.int
     WANT_SHUT_DOWN_FIELD_NUMBER: _builtins.int
     OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
+    SHUTDOWN_MAY_WAIT_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     current_metadata_offset: _builtins.int
     """The last metadata offset that the broker has applied."""
     want_fence: _builtins.bool
     want_shut_down: _builtins.bool
+    shutdown_may_wait: _builtins.bool
+    """The controlled shutdown may begin later, if replicas that catch up now make it harmless."""
     @_builtins.property
     def offline_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """The ids of the log directories that failed since the registration, in every heartbeat (KIP-858)."""
@@ -146,10 +149,11 @@ class BrokerHeartbeatRequest(_message.Message):
         want_fence: _builtins.bool = ...,
         want_shut_down: _builtins.bool = ...,
         offline_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
+        shutdown_may_wait: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "offline_log_dirs", b"offline_log_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "offline_log_dirs", b"offline_log_dirs", "shutdown_may_wait", b"shutdown_may_wait", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

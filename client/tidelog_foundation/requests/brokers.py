@@ -60,6 +60,8 @@ class BrokerHeartbeatRequest(Request[BrokerHeartbeatResponse]):
     """A sign of life, with the last applied metadata offset and the requested state.
 
     ``offline_log_dirs`` are the log directories that have failed since the registration, in every heartbeat (KIP-858).
+    With ``shutdown_may_wait``, the controlled shutdown begins only when no replica that catches up could make it
+    harmless.
     """
 
     broker_id: BrokerId
@@ -68,6 +70,7 @@ class BrokerHeartbeatRequest(Request[BrokerHeartbeatResponse]):
     want_fence: bool = False
     want_shut_down: bool = False
     offline_log_dirs: tuple[DirectoryId, ...] = ()
+    shutdown_may_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@
 - A session lasts ``session_timeout_ms`` from the time when a heartbeat was sent, so that it ends here before it ends at
   the controller. The answer to the first heartbeat of a session names a metadata offset; the broker has the session
   once it has applied that offset, because it may have lost leaderships in between. A fenced broker has no session.
-- Controlled shutdown is part of each heartbeat until the controller answers that the broker leads nothing. The broker
+- Controlled shutdown is part of each heartbeat until the controller answers that the broker leads nothing. For a part
+  of its time, the controller may let it wait for replicas that catch up and are needed in its place. The broker
   stops without a handover if it has nothing to hand over, if no controller answers, if its registration is gone, or at
   the deadline.
 """
@@ -19,7 +20,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
@@ -51,6 +52,8 @@ _REGISTER_LATER = (
 """Temporary refusals: the session of an earlier start of this node, or internal errors of the controller."""
 _REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 _HEARTBEATS_PER_ATTEMPT = 3
+_WAITING_PERCENTAGE = 70
+"""The part of the time for a shutdown in which it may wait for replicas. The rest is for the handover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +130,13 @@ class HeartbeatRequested:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """The process ends. Leaderships must be handed over within ``timeout_ms``."""
+    """The process ends. Leaderships must be handed over within ``timeout_ms``.
+
+    If it ``may_wait``, the handover begins when other replicas have caught up, in the first part of that time.
+    """
 
     timeout_ms: int
+    may_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +171,7 @@ class SendHeartbeat:
     broker_epoch: BrokerEpoch
     metadata_offset: int
     wants_shutdown: bool
+    shutdown_may_wait: bool
     timeout_ms: int
     attempt_timeout_ms: int
 
@@ -252,10 +260,11 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """A controlled shutdown, which ends at ``deadline_ms`` at the latest."""
+    """A controlled shutdown, which ends at ``deadline_ms`` at the latest. It may begin until ``waits_until_ms``."""
 
     timeout_ms: int
     deadline_ms: int
+    waits_until_ms: int
     may_stop: bool = False
 
 
@@ -330,7 +339,7 @@ class Lifecycle:
             case HeartbeatRequested():
                 return self._heartbeat_at_once(now_ms)
             case ShutdownRequested():
-                return self._request_shutdown(event.timeout_ms, now_ms)
+                return self._request_shutdown(event, now_ms)
             case TimePassed():
                 return self._pass_time(now_ms)
             case _:
@@ -359,7 +368,8 @@ class Lifecycle:
         self.phase = SendingHeartbeat(now_ms, wants_shutdown)
         timings = self._timings
         timeouts = timings.call_timeout_ms, timings.attempt_timeout_ms
-        return [SendHeartbeat(self.broker_epoch, self.reported_offset, wants_shutdown, *timeouts)]
+        may_wait = self.shutdown is not None and now_ms < self.shutdown.waits_until_ms
+        return [SendHeartbeat(self.broker_epoch, self.reported_offset, wants_shutdown, may_wait, *timeouts)]
 
     def _call_failed(self, error: TidelogError, now_ms: int) -> list[Command]:
         if isinstance(self.phase, Registering):
@@ -427,10 +437,11 @@ class Lifecycle:
             self.phase = SendingHeartbeat(self.phase.sent_ms, self.phase.wants_shutdown, next_at_once=True)
         return []
 
-    def _request_shutdown(self, timeout_ms: int, now_ms: int) -> list[Command]:
+    def _request_shutdown(self, event: ShutdownRequested, now_ms: int) -> list[Command]:
         if self.shutdown is not None:
             return []
-        self.shutdown = Shutdown(timeout_ms, now_ms + timeout_ms)
+        wait_ms = event.timeout_ms * _WAITING_PERCENTAGE // 100 if event.may_wait else 0
+        self.shutdown = Shutdown(event.timeout_ms, now_ms + event.timeout_ms, now_ms + wait_ms)
         if self.broker_epoch == NOT_REGISTERED or not self.is_serving:
             return self._stop(is_handed_over=False)
         return self._heartbeat_at_once(now_ms)
@@ -438,7 +449,7 @@ class Lifecycle:
     def _stop(self, *, is_handed_over: bool) -> list[Command]:
         if self.shutdown is None or self.shutdown.may_stop:
             return []
-        self.shutdown = Shutdown(self.shutdown.timeout_ms, self.shutdown.deadline_ms, may_stop=True)
+        self.shutdown = replace(self.shutdown, may_stop=True)
         return [Stop(is_handed_over)]
 
     def _stop_without_handover(self, error: TidelogError) -> list[Command]:

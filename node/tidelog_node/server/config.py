@@ -109,7 +109,9 @@ class NodeConfig(
     )
     controlled_shutdown_timeout_ms: int = setting(
         30_000,
-        "The maximum time for which a stopping node waits for its leaderships to move, in milliseconds.",
+        "The maximum time for which a stopping node waits for its leaderships to move, in milliseconds. In the first "
+        "70 % of it, it waits for replicas that catch up and without which partitions would fall below "
+        "min.insync.replicas.",
         at_least(0),
     )
     replica_lag_time_max_ms: int = setting(

@@ -135,12 +135,13 @@ class BrokerLifecycle:
         """Send the next heartbeat at once, since it has information that the controller waits for."""
         self._step(core.HeartbeatRequested())
 
-    async def shut_down(self, timeout_s: float) -> None:
+    async def shut_down(self, timeout_s: float, *, may_wait: bool = False) -> None:
         """Request the move of all leaderships, and wait until they have moved, for ``timeout_s`` at most.
 
-        It ends early if no controller answers a heartbeat for some seconds or if the node is no longer registered.
+        If it ``may_wait``, replicas that catch up and are needed in place of this node's are waited for. It ends early
+        if no controller answers a heartbeat for some seconds or if the node is no longer registered.
         """
-        self._step(core.ShutdownRequested(round(timeout_s * 1000)))
+        self._step(core.ShutdownRequested(round(timeout_s * 1000), may_wait))
         with ReportedWait("the controller to move this node's leaderships away"):
             await self._may_stop.wait()
 
@@ -237,6 +238,7 @@ def heartbeat_request(
         broker_epoch=command.broker_epoch,
         current_metadata_offset=command.metadata_offset,
         want_shut_down=command.wants_shutdown,
+        shutdown_may_wait=command.shutdown_may_wait,
         offline_log_dirs=tuple(map(DirectoryId, offline_log_dirs)),
     )
 

@@ -496,7 +496,7 @@ class Node:
         self.readiness.is_stopping = True
         await self._health.refresh()
         if self._lifecycle.is_serving:
-            await self._lifecycle.shut_down(self._config.controlled_shutdown_timeout_ms / 1000)
+            await self._lifecycle.shut_down(self._config.controlled_shutdown_timeout_ms / 1000, may_wait=True)
         with ReportedWait(f"node {self._broker_id} to shut down") as wait:
             await self._end_work(fetchers, background, wait)
         if self._storage_failure is not None:

@@ -8,10 +8,12 @@
 
 "Refused" means that the broker's address refuses connections: its process is gone, which ends the session early.
 
-A fenced broker that was shutting down returns only by a new registration (``registration``). A log directory that a
-heartbeat reports as failed is removed from the registration, and its replicas from their ISRs; it returns only by a
-registration of another incarnation (KIP-858). A broker that leaves "unfenced" leaves every ISR that has another member,
-or every ISR with ELR (``partition_change``), in the same entry; if they are too many, ``partition_queue`` has the rest.
+A broker that permits it shuts down only when no live replica is catching up that a partition needs in its place
+(``stop_safety``). A fenced broker that was shutting down returns only by a new registration (``registration``). A log
+directory that a heartbeat reports as failed is removed from the registration, and its replicas from their ISRs; it
+returns only by a registration of another incarnation (KIP-858). A broker that leaves "unfenced" leaves every ISR that
+has another member, or every ISR with ELR (``partition_change``), in the same entry; if they are too many,
+``partition_queue`` has the rest.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import dataclasses
 import enum
 from collections.abc import Sequence
 
+from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerId
 from tidelog_foundation.requests.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -28,6 +31,7 @@ from tidelog_quorum.controller.partition_queue import PartitionQueue
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerRefused, BrokerSessions
 from tidelog_quorum.controller.state import ControllerState
+from tidelog_quorum.controller.stop_safety import waits_for_replicas
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import BrokerRegistrationChangeRecord, MetadataRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration
@@ -54,7 +58,7 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, now_ms: i
     is_caught_up = sessions.is_caught_up(broker.broker_id)
     failures, after = _without_failed_directories(image, state.queue, broker, request)
     broker = after.brokers[broker.broker_id]
-    following = _next_state(after, sessions, broker, request)
+    following = _next_state(after, sessions, broker, request, state.own)
     records = [*failures, *_records_towards(after, state.queue, broker, following)]
     if following is _Next.SHUT_DOWN:
         sessions.end(broker.broker_id)
@@ -132,7 +136,11 @@ def _has_lost_all(broker: BrokerRegistration, request: BrokerHeartbeatRequest) -
 
 
 def _next_state(
-    image: MetadataImage, sessions: BrokerSessions, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    broker: BrokerRegistration,
+    request: BrokerHeartbeatRequest,
+    own: TopicConfig,
 ) -> _Next:
     if broker.fenced:
         return _next_of_fenced(sessions, broker, request)
@@ -142,6 +150,8 @@ def _next_state(
         return _next_of_shutting_down(image, sessions, broker)
     if request.want_fence:
         return _Next.SHUT_DOWN if request.want_shut_down else _Next.FENCED
+    if request.want_shut_down and request.shutdown_may_wait and waits_for_replicas(image, broker.broker_id, own):
+        return _Next.UNFENCED
     if request.want_shut_down:
         return _Next.SHUTTING_DOWN if leads_any(image, broker.broker_id) else _Next.SHUT_DOWN
     return _Next.UNFENCED

@@ -25,11 +25,12 @@ from tidelog_foundation.requests.stop_safety import (
     MAX_NAMED_OBSTACLES,
     NOT_REDUNDANT,
     QUORUM_MAJORITY,
+    WAITING_HELPS,
     DescribeStopSafetyResponse,
     StopObstacle,
     StopObstacleCount,
 )
-from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 from tidelog_quorum.metadata.topic_config import min_insync_replicas
 
@@ -65,6 +66,17 @@ def node_obstacles(image: MetadataImage, broker_id: BrokerId, own: TopicConfig) 
                     yield obstacle
 
 
+def waits_for_replicas(image: MetadataImage, broker_id: BrokerId, own: TopicConfig) -> bool:
+    """Return whether a replica that catches up on a live node would let a partition do without this node.
+
+    Nodes that are stopping or gone are not waited for, so that a whole cluster can stop at once.
+    """
+    return any(
+        obstacle.kind in WAITING_HELPS and _is_catching_up(image, image.topics[obstacle.topic], obstacle.partition)
+        for obstacle in node_obstacles(image, broker_id, own)
+    )
+
+
 def controller_obstacles(quorum: DescribeQuorumResponse, controller_id: int) -> Iterator[StopObstacle]:
     """Yield what stands against stopping a controller, as the leader of the quorum sees it."""
     voters = {voter.replica_id: voter for voter in quorum.voters}
@@ -98,6 +110,11 @@ def _partition_obstacle(
     else:
         kind = ALREADY_BELOW if len(in_sync) < required else BELOW_MIN_INSYNC_REPLICAS
     return StopObstacle(kind, topic, index, in_sync, required)
+
+
+def _is_catching_up(image: MetadataImage, topic: TopicImage, index: int) -> bool:
+    partition = topic.partitions[index]
+    return any(_counts(image, replica) for replica in partition.replicas if replica not in partition.isr)
 
 
 def _counts(image: MetadataImage, member: BrokerId) -> bool:

@@ -93,7 +93,7 @@ def test_lifecycle_sends_the_first_heartbeat_at_once_when_it_is_registered() -> 
     assert broker.core.next_deadline_ms is None
     assert broker.tell(Started(BrokerEpoch(-1))) == [Register(4_000)]
     commands = broker.tell(Registered(BrokerEpoch(7)))
-    assert commands == [UseBrokerEpoch(BrokerEpoch(7)), SendHeartbeat(BrokerEpoch(7), -1, False, 4_000, 2_000)]
+    assert commands == [UseBrokerEpoch(BrokerEpoch(7)), SendHeartbeat(BrokerEpoch(7), -1, False, False, 4_000, 2_000)]
     assert broker.reports == ["Registered with broker epoch 7"]
 
 
@@ -213,6 +213,26 @@ def test_shutdown_waits_until_the_controller_says_that_the_broker_leads_nothing(
     assert Stop(is_handed_over=True) in broker.tell(dataclasses.replace(FENCED, should_shut_down=True))
     broker.heartbeat()
     assert broker.tell(TIMED_OUT) == [], "a broker stops once"
+
+
+def test_shutdown_may_wait_for_replicas_in_the_first_part_of_its_time() -> None:
+    broker = alive()
+    [first] = broker.tell(ShutdownRequested(10_000, may_wait=True))
+    assert isinstance(first, SendHeartbeat)
+    assert (first.wants_shutdown, first.shutdown_may_wait) == (True, True)
+    broker.tell(ALIVE)
+    assert broker.heartbeat().shutdown_may_wait
+    broker.tell(ALIVE)
+    [last] = broker.pass_time(7_000)
+    assert isinstance(last, SendHeartbeat)
+    assert (last.wants_shutdown, last.shutdown_may_wait) == (True, False)
+
+
+def test_shutdown_after_a_failure_does_not_wait_for_replicas() -> None:
+    broker = alive()
+    [first] = broker.tell(ShutdownRequested(10_000))
+    assert isinstance(first, SendHeartbeat)
+    assert not first.shutdown_may_wait
 
 
 def test_shutdown_that_is_asked_for_during_a_heartbeat_is_in_the_next_one() -> None:

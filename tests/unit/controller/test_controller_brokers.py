@@ -209,6 +209,33 @@ def test_shutdown_moves_the_leadership_first_and_waits_for_the_others(driver: An
     assert driver.image.brokers[1].fenced
 
 
+def test_shutdown_waits_for_a_replica_that_catches_up_if_it_may(driver: Any) -> None:
+    driver.up(1, 2, 3)
+    driver.create(assignments=[[1, 2, 3]])
+    driver.set_config("", "min.insync.replicas", "2")
+    driver.alter(1, [1, 2])
+    answer = driver.heartbeat(1, want_shut_down=True, shutdown_may_wait=True)
+    assert (answer.should_shut_down, answer.is_fenced) == (False, False)
+    assert driver.state() == (1, (1, 2))
+    assert not driver.image.brokers[1].in_controlled_shutdown
+    driver.alter(1, [1, 2, 3])
+    driver.heartbeat(1, want_shut_down=True, shutdown_may_wait=True)
+    assert driver.state() == (2, (2, 3))
+
+
+def test_shutdown_does_not_wait_when_it_may_not_or_nobody_catches_up(driver: Any) -> None:
+    driver.up(1, 2, 3)
+    driver.create(assignments=[[1, 2, 3]])
+    driver.set_config("", "min.insync.replicas", "2")
+    driver.alter(1, [1, 2])
+    driver.heartbeat(3, want_shut_down=True, shutdown_may_wait=True)
+    driver.heartbeat(2, want_shut_down=True, shutdown_may_wait=True)
+    # The only other replicas are stopping, as when a whole cluster stops.
+    assert not driver.image.brokers[2].is_active
+    driver.heartbeat(1, want_shut_down=True, shutdown_may_wait=True)
+    assert not driver.image.brokers[1].is_active
+
+
 def test_shutdown_goes_on_after_a_change_of_controller(driver: Any) -> None:
     driver.up(1, 2)
     driver.create(assignments=[[1, 2]])

@@ -24,6 +24,8 @@ Manifest = dict[str, Any]
 
 REPOSITORY = Path(__file__).parents[3]
 KUSTOMIZATIONS = REPOSITORY / "deploy" / "k8s"
+_STOP_S = 30
+"""The least time for a controlled shutdown."""
 _KNOWN_FIELDS = {"apiVersion", "kind", "resources", "configMapGenerator", "replicas", "patches"}
 _HASH = "-0123456789"
 
@@ -133,6 +135,9 @@ def _patch(manifest: Manifest, operations: list[dict[str, Any]]) -> None:
         place: Any = manifest
         for part in parents:
             place = place[int(part)] if isinstance(place, list) else place[part]
+        if operation["op"] == "remove":
+            del place[last]
+            continue
         value = copy.deepcopy(operation["value"])
         if isinstance(place, list) and (operation["op"], last) == ("add", "-"):
             place.append(value)
@@ -292,6 +297,22 @@ def _container_problems(stateful_set: Manifest) -> Iterator[str]:
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             if container.get(probe, {}).get("grpc", {}).get("port") not in ports:
                 yield f"{title}: {probe} does not ask the listener"
+        for probe in ("startupProbe", "livenessProbe"):
+            if container.get(probe, {}).get("grpc", {}).get("service") != "liveness":
+                yield f"{title}: {probe} restarts a process that is not ready"
+        yield from _hook_problems(title, pod, container)
+
+
+def _hook_problems(title: str, pod: dict[str, Any], container: dict[str, Any]) -> Iterator[str]:
+    """A preStop hook asks whether the process may stop, and leaves time for the stop itself."""
+    hook = container.get("lifecycle", {}).get("preStop", {}).get("httpGet")
+    if hook is None:
+        return
+    wait = re.fullmatch(r"/safe-to-stop\?wait=(\d+)&unreplicated=ignore", hook["path"])
+    if wait is None or hook["port"] not in {port["name"] for port in container["ports"]}:
+        yield f"{title}: preStop does not ask whether the process may stop"
+    elif int(wait[1]) + _STOP_S > pod["terminationGracePeriodSeconds"]:
+        yield f"{title}: preStop leaves less than {_STOP_S} s of terminationGracePeriodSeconds for the stop"
 
 
 def _deployment_problems(deployment: Manifest, manifests: list[Manifest]) -> Iterator[str]:

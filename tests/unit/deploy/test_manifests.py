@@ -101,6 +101,18 @@ def _probe_another_port(manifests: Manifests) -> None:
     _container(manifests)["readinessProbe"]["grpc"]["port"] = 9093
 
 
+def _restart_what_is_not_ready(manifests: Manifests) -> None:
+    del _container(manifests)["livenessProbe"]["grpc"]["service"]
+
+
+def _ask_another_path_before_the_stop(manifests: Manifests) -> None:
+    _container(manifests)["lifecycle"]["preStop"]["httpGet"]["path"] = "/readyz"
+
+
+def _wait_too_long_before_the_stop(manifests: Manifests) -> None:
+    _container(manifests)["lifecycle"]["preStop"]["httpGet"]["path"] = "/safe-to-stop?wait=100&unreplicated=ignore"
+
+
 def _mount_another_volume(manifests: Manifests) -> None:
     _container(manifests)["volumeMounts"][1]["name"] = "logs"
 
@@ -174,6 +186,9 @@ def _run_as_root(manifests: Manifests) -> None:
         (_give_the_headless_service_an_address, "Service/tidelog-quorum: must be headless"),
         (_rename_the_governing_service, "StatefulSet/tidelog-node: no Service tidelog-nodes selects its pods"),
         (_probe_another_port, "StatefulSet/tidelog-node: readinessProbe does not ask the listener"),
+        (_restart_what_is_not_ready, "StatefulSet/tidelog-node: livenessProbe restarts a process that is not ready"),
+        (_ask_another_path_before_the_stop, "StatefulSet/tidelog-node: preStop does not ask whether"),
+        (_wait_too_long_before_the_stop, "StatefulSet/tidelog-node: preStop leaves less than 30 s"),
         (_mount_another_volume, "StatefulSet/tidelog-node: mounts logs, which is no volume"),
         (_mount_another_volume, "StatefulSet/tidelog-node: never mounts data"),
         (_forget_the_hash_of_the_config_map, "StatefulSet/tidelog-node: there is no ConfigMap tidelog-node"),
