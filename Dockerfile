@@ -1,4 +1,4 @@
-# One image with all three commands: tidelog-quorum, tidelog-node and tidelog.
+# One image with all commands: tidelog-quorum, tidelog-node, tidelog-server and tidelog.
 # Give PYTHON_IMAGE with a digest for a build that gives the same image every time.
 ARG PYTHON_IMAGE=python:3.12-slim
 

@@ -9,14 +9,16 @@ from tidelog_foundation.config.process import run_process
 
 def main() -> None:
     """Run the node until it is stopped and exit with its code."""
-    sys.exit(run_process(_serve))
+    sys.exit(run_process(serve_file))
 
 
-async def _serve(properties: dict[str, str]) -> None:
+async def serve_file(properties: dict[str, str]) -> None:
+    """Run a node with the settings of a properties file until the process is told to stop."""
     # Imported late: a wrong command line is told without loading gRPC.
+    from tidelog_node.server.config import read_node_properties
     from tidelog_node.server.process import serve
 
-    await serve(properties)
+    await serve(read_node_properties(properties))
 
 
 if __name__ == "__main__":

@@ -121,3 +121,64 @@ LISTENER_KEYS = _keys(
     """
 )
 """TLS keys, which Kafka changes only per listener: ``listener.name.<listener>.<key>``."""
+
+_NEVER_ASKED = _keys(
+    """
+    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+    background.threads
+    controller.quorum.append.linger.ms controller.quorum.election.backoff.max.ms
+    controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
+    controller.socket.timeout.ms
+    delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
+    group.coordinator.append.linger.ms group.coordinator.threads
+    group.share.assignors group.share.delivery.count.limit
+    group.share.heartbeat.interval.ms group.share.max.heartbeat.interval.ms group.share.max.record.lock.duration.ms
+    group.share.max.session.timeout.ms group.share.max.share.sessions group.share.max.size
+    group.share.min.heartbeat.interval.ms group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
+    group.share.partition.max.record.locks group.share.record.lock.duration.ms group.share.session.timeout.ms
+    group.streams.heartbeat.interval.ms group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
+    group.streams.max.size group.streams.max.standby.replicas group.streams.min.heartbeat.interval.ms
+    group.streams.min.session.timeout.ms group.streams.num.standby.replicas group.streams.session.timeout.ms
+    initial.broker.registration.timeout.ms kafka.metrics.polling.interval.secs kafka.metrics.reporters
+    log.dir.failure.timeout.ms log.flush.offset.checkpoint.interval.ms
+    log.local.retention.bytes log.local.retention.ms
+    max.request.partition.size.limit
+    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
+    metadata.max.retention.ms
+    metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
+    offsets.load.buffer.size
+    producer.purgatory.purge.interval.requests queued.max.requests
+    remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+    remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
+    remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
+    remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
+    remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
+    remote.log.manager.task.interval.ms remote.log.manager.thread.pool.size
+    remote.log.metadata.custom.metadata.max.bytes remote.log.reader.max.pending.tasks remote.log.reader.threads
+    replica.socket.receive.buffer.bytes replication.quota.window.num replication.quota.window.size.seconds
+    request.timeout.ms
+    sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter
+    sasl.kerberos.ticket.renew.window.factor
+    share.coordinator.append.linger.ms share.coordinator.load.buffer.size
+    share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
+    share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
+    share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
+    share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
+    telemetry.max.bytes transaction.state.log.load.buffer.size
+    """
+)
+
+WITHOUT_MEANING: Mapping[str, str | None] = MappingProxyType(
+    {
+        **dict.fromkeys(_NEVER_ASKED),
+        "controlled.shutdown.enable": "true",
+        "remote.log.storage.system.enable": "false",
+    }
+)
+"""Keys of a properties file without meaning in Tidelog: threads, buffers and intervals of Kafka's own parts, and
+features that Tidelog lacks. With a value, only this one has no meaning: another one asks for what Tidelog does not do.
+
+Plug-ins and settings of security are not among them.
+"""

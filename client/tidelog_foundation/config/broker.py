@@ -257,7 +257,7 @@ _READ_ONLY_KEYS = """
     log.cleaner.enable log.dirs log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.retention.check.interval.ms log.retention.hours log.retention.minutes log.roll.hours log.roll.jitter.hours
     max.incremental.fetch.session.cache.slots
-    logging.format logging.level
+    logging.format logging.level logging.slow.request.ms
     metrics.debug.enable metrics.group.offsets.max metrics.listeners metrics.topics.max
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     node.id num.partitions num.recovery.threads.per.data.dir offset.metadata.max.bytes

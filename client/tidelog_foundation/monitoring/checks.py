@@ -18,3 +18,8 @@ class Check:
 
 Readiness: TypeAlias = Callable[[], Sequence[Check]]
 """Returns the checks on the process's event loop. The process is ready if all are passed."""
+
+
+def all_checks(*parts: Readiness) -> Readiness:
+    """Return the checks of a process that has several parts."""
+    return lambda: [check for part in parts for check in part()]

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog_foundation.authorization.settings import AuthorizerSettings
-from tidelog_foundation.config import any_of, at_least, between, endpoints, int_setting, not_empty, one_of, setting
+from tidelog_foundation.config import (
+    any_of,
+    at_least,
+    between,
+    describe,
+    endpoints,
+    int_setting,
+    not_empty,
+    one_of,
+    setting,
+)
 from tidelog_foundation.config.health import HealthSettings
+from tidelog_foundation.config.kafka_file import node_settings
 from tidelog_foundation.logs.settings import LoggingSettings
 from tidelog_foundation.monitoring.settings import MonitoringSettings
 from tidelog_foundation.sasl.settings import SaslSettings
@@ -18,6 +30,8 @@ from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_node.handlers.context import VerificationSettings
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, SELECTORS
 from tidelog_node.server.kafka_config import KafkaListenerConfig
+
+logger = logging.getLogger(__name__)
 
 _SECOND_MS = 1_000
 _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
@@ -313,3 +327,15 @@ class NodeConfig(
     def deleted_files_check_interval_ms(self) -> int:
         """The interval of checks for deleted files to remove: their delay, within limits."""
         return min(self.log_retention_check_interval_ms, max(_SECOND_MS, self.log_segment_delete_delay_ms))
+
+
+def read_node_properties(file: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a node in a properties file, and log a warning of those without meaning.
+
+    Raises:
+        ConfigError: The file is that of a process without a node.
+    """
+    found = node_settings(file, {info.key for info in describe(NodeConfig)})
+    if found.warning is not None:
+        logger.warning("%s", found.warning)
+    return found.properties

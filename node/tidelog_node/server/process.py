@@ -29,7 +29,9 @@ from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.logs.slow_requests import SlowRequests
 from tidelog_foundation.metrics import Source
+from tidelog_foundation.monitoring.checks import Readiness, all_checks
 from tidelog_foundation.monitoring.monitor import Monitor
+from tidelog_foundation.monitoring.stop_safety import DescribeStop
 from tidelog_foundation.requests.stop_safety import DescribeStopSafetyRequest, DescribeStopSafetyResponse
 from tidelog_foundation.sasl.scram_users import ScramUsers
 from tidelog_foundation.sasl.token_hmacs import TokenAccounts
@@ -123,10 +125,20 @@ async def serve(properties: dict[str, str]) -> None:
         TidelogError: The cluster refuses the node, or the disk failed.
     """
     settings = DynamicNodeConfig(properties)
-    config = settings.current
     stop = asyncio.Event()
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await run_node(settings, stop)
+
+
+async def run_node(settings: DynamicNodeConfig, stop: asyncio.Event, neighbor: Neighbor | None = None) -> None:
+    """Run a node until ``stop`` is set, which claims its ports and directories first.
+
+    Raises:
+        ConfigError: A port is in use, or a log directory is unusable.
+        TidelogError: The cluster refuses the node, or the disk failed.
+    """
+    config = settings.current
     raise_open_files_limit()
     certificates = listener_certificates(settings)
     servers: dict[str, BoundServer] = {}
@@ -149,9 +161,18 @@ async def serve(properties: dict[str, str]) -> None:
         )
         try:
             keep_freed_memory(_MOST_FREE_BYTES)
-            await Node(settings, servers, kafka, directories, certificates=certificates).run(stop)
+            await Node(settings, servers, kafka, directories, certificates=certificates, neighbor=neighbor).run(stop)
         finally:
             directories.close(clean=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """A controller in the node's process, for which the node's port serves health checks and metrics too."""
+
+    readiness: Readiness
+    families: Source
+    describe_stop: DescribeStop
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +188,7 @@ class Node:
 
     ``servers`` has one for each gRPC listener, by its name. ``directories`` and ``open_view`` determine where the node
     stores its data. ``certificates`` has those of its listeners with TLS, which are reloaded while the node runs.
+    ``neighbor`` is the controller in the same process, if there is one.
     """
 
     def __init__(
@@ -177,9 +199,11 @@ class Node:
         directories: LogManager,
         open_view: OpenView = open_rocks_view,
         certificates: Mapping[str, CertificateStore] = MappingProxyType({}),
+        neighbor: Neighbor | None = None,
     ) -> None:
         self._settings = settings
         self._certificates = certificates
+        self._neighbor = neighbor
         self._open_view = open_view
         self._config = config = settings.current
         self._servers = servers
@@ -237,10 +261,11 @@ class Node:
         )
         window_ms = config.replica_lag_time_max_ms
         self.readiness = NodeReadiness(self._broker_id, self._lifecycle, self._cache, self._clock, window_ms)
-        self._health = HealthService(self.readiness)
+        is_ready = self.readiness if neighbor is None else all_checks(neighbor.readiness, self.readiness)
+        self._health = HealthService(is_ready)
         self._health_port = HealthPort(config.health_listener, self._health)
-        self.monitor = Monitor(config, certificates, self.readiness, self._describe_own_stop)
-        self.monitor.add(*self._sources())
+        self.monitor = Monitor(config, certificates, is_ready, self._describe_own_stop)
+        self.monitor.add(*self._sources(), *(() if neighbor is None else (neighbor.families,)))
         self.monitor.add(StateMetrics(self._lifecycle, self._cache, self._grpc, lambda: self.context).families)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -572,7 +597,12 @@ class Node:
             yield self._decisions.families
 
     async def _describe_own_stop(self) -> DescribeStopSafetyResponse:
-        return await self._controller.ask(DescribeStopSafetyRequest(self._broker_id), _STOP_SAFETY_TIMEOUT_S)
+        """Return what stands against stopping the process."""
+        found = await self._controller.ask(DescribeStopSafetyRequest(self._broker_id), _STOP_SAFETY_TIMEOUT_S)
+        if self._neighbor is None:
+            return found
+        other = await self._neighbor.describe_stop()
+        return DescribeStopSafetyResponse(found.obstacles + other.obstacles, found.counts + other.counts)
 
     def _broker_epoch(self) -> BrokerEpoch:
         return self._lifecycle.broker_epoch

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from tidelog_foundation.authorization.settings import AuthorizerSettings
-from tidelog_foundation.config import at_least, not_empty, one_of, parse_config, setting
+from tidelog_foundation.config import at_least, describe, not_empty, one_of, parse_config, setting
 from tidelog_foundation.config.connections import LIMIT_KEYS, ConnectionLimits, own_limits
 from tidelog_foundation.config.endpoints import (
     ANY_HOST,
@@ -25,6 +26,7 @@ from tidelog_foundation.config.endpoints import (
     parse_voters,
 )
 from tidelog_foundation.config.health import HealthSettings
+from tidelog_foundation.config.kafka_file import RoleSettings, controller_settings
 from tidelog_foundation.config.settings import config_key, setting_of
 from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.logs.settings import LoggingSettings
@@ -38,9 +40,32 @@ from tidelog_quorum.raft.core.endpoints import Endpoints
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.server.connection_settings import ConnectionSettings
 
+logger = logging.getLogger(__name__)
+
 TIDELOG = "tidelog"
 PYSYNCOBJ = "pysyncobj"
 _NO_HOSTS = (ANY_HOST, "0.0.0.0", "::")
+
+
+def read_controller_properties(file: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a controller in a properties file, and log a warning of those without meaning.
+
+    Raises:
+        ConfigError: the file is that of a process without a controller.
+    """
+    found = select_controller_properties(file)
+    if found.warning is not None:
+        logger.warning("%s", found.warning)
+    return found.properties
+
+
+def select_controller_properties(file: Mapping[str, str]) -> RoleSettings:
+    """Return the settings of a controller in a properties file.
+
+    Raises:
+        ConfigError: the file is that of a process without a controller.
+    """
+    return controller_settings(file, {info.key for info in describe(QuorumConfig)})
 
 
 def parse_quorum_config(properties: Mapping[str, str]) -> QuorumConfig:

@@ -67,14 +67,19 @@ async def serve(config: QuorumConfig, properties: Mapping[str, str] = MappingPro
         ConfigError: a port is in use, or the folder cannot be written.
         TidelogError: KAFKA_STORAGE_ERROR, the disk failed or is full; or the metadata log is damaged.
     """
-    with private_umask():
-        await _serve(config, properties)
-
-
-async def _serve(config: QuorumConfig, properties: Mapping[str, str]) -> None:
     stop = asyncio.Event()
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    with private_umask():
+        await open_controller(config, properties).run(stop)
+
+
+def open_controller(config: QuorumConfig, properties: Mapping[str, str]) -> ControllerServer:
+    """Return a controller with its ports and its folder, ready to run. The caller has the process's umask private.
+
+    Raises:
+        ConfigError: a port is in use, or the folder cannot be written.
+    """
     security = QuorumSecurity(config, properties)
     limits = config.connection_limits(properties)
     calls = limited_calls(config, limits)
@@ -87,7 +92,7 @@ async def _serve(config: QuorumConfig, properties: Mapping[str, str]) -> None:
     ]
     engine = build_engine(config, raft_servers, security.to_controllers)
     first_records = read_bootstrap_records(Path(config.metadata_log_dir))
-    await ControllerServer(config, servers, engine, security, guards, first_records, calls).run(stop)
+    return ControllerServer(config, servers, engine, security, guards, first_records, calls)
 
 
 def limited_calls(config: QuorumConfig, limits: ConnectionLimits) -> GrpcConnections:
@@ -144,15 +149,18 @@ class ControllerServer:
         self._limited = calls or limited_calls(config, config.connection_limits({}))
         self._calls = CallTimes(SlowRequests(config.logging_slow_request_ms))
         readiness = ControllerReadiness(config.node_id, controller, engine, _monotonic_ms)
+        self.readiness = readiness
         self._health = HealthService(readiness)
         for name in servers:
             self._add_services(name, feed, intake)
         self._health_port = HealthPort(config.health_listener, self._health)
         listener = config.controller_listeners.bound[0].name
         self._leader_calls = LeaderCalls(config.node_id, self.quorum, listener, security.to_controllers)
-        describe_stop = self._leader_calls.describe_own_stop
-        self.monitor = Monitor(config, security.monitoring_certificates, readiness, describe_stop)
+        self.describe_stop = self._leader_calls.describe_own_stop
+        self.monitor = Monitor(config, security.monitoring_certificates, readiness, self.describe_stop)
         metrics = ControllerMetrics(controller, engine, self.quorum.commits, self._describe)
+        self.state_families = metrics.families
+        """The metrics of the quorum and the cluster."""
         self.monitor.add(security.families, metrics.families, self._calls.families, self._limited.families)
         for guard in list(guards.values())[:1]:
             # All guards count together.
