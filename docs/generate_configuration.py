@@ -42,6 +42,11 @@ SECTIONS = (
         "Settings of groups of the consumer protocol.",
         "tidelog_foundation.config.group:GroupConfig",
     ),
+    (
+        "Client metrics",
+        "Settings of [subscriptions to the metrics of clients](monitoring.md#metrics-of-clients) (KIP-714).",
+        "tidelog_foundation.config.client_metrics:ClientMetricsConfig",
+    ),
     ("Producer", "Settings of `tidelog.Producer`.", "tidelog.producer.config:ProducerConfig"),
     ("Consumer", "Settings of `tidelog.Consumer`.", "tidelog.consumer.config:ConsumerConfig"),
     ("Admin client", "Settings of `tidelog.AdminClient`.", "tidelog.cluster.config:ClientConfig"),

@@ -1,4 +1,4 @@
-"""``tidelog config``: the settings of topics, groups, a node, or all nodes."""
+"""``tidelog config``: the settings of topics, groups, a node, or all nodes, and subscriptions to client metrics."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tidelog_cli.output import printing
 from tidelog_foundation.config import TopicConfig
 from tidelog_foundation.config import describe as describe_settings
 from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS
+from tidelog_foundation.config.client_metrics import CLIENT_METRICS_KEYS
 from tidelog_foundation.config.group import GROUP_KEYS
 from tidelog_foundation.config.settings import unknown_key
 
@@ -27,6 +28,7 @@ _KEYS: Mapping[ResourceType, Collection[str]] = {
     ResourceType.TOPIC: _TOPIC_DEFAULTS.keys(),
     ResourceType.BROKER: DYNAMIC_BROKER_KEYS | READ_ONLY_BROKER_KEYS,
     ResourceType.GROUP: GROUP_KEYS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
 }
 _COLUMNS = ("setting", "value", "source", "default")
 _SOURCES = {
@@ -36,6 +38,7 @@ _SOURCES = {
     ConfigSource.STATIC_BROKER_CONFIG: "file",
     ConfigSource.DEFAULT_CONFIG: "default",
     ConfigSource.GROUP_CONFIG: "group",
+    ConfigSource.CLIENT_METRICS_CONFIG: "subscription",
     ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG: "node",
     ConfigSource.UNKNOWN_CONFIG: None,
 }
@@ -62,6 +65,8 @@ class _Target:
         """The resource in words, for messages."""
         if self.resource.restype is ResourceType.GROUP:
             return f"group {self.resource.name}"
+        if self.resource.restype is ResourceType.CLIENT_METRICS:
+            return f"client metrics subscription {self.resource.name}"
         if self.resource.restype is ResourceType.BROKER_LOGGER:
             return f"the loggers of node {self.resource.name}"
         if self.is_topic:
@@ -102,16 +107,28 @@ class Targets:
         ),
     ] = None
 
+    client_metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--client-metrics",
+            metavar="NAME",
+            help="A subscription to the metrics of clients (KIP-714), with interval.ms, metrics and match. "
+            "May be repeated.",
+        ),
+    ] = None
+
     def resolve(self) -> list[_Target]:
         """Return the resources, each once. Raise UsageError if none is named."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in self.topics or ()]
         resources += [ConfigResource(ResourceType.BROKER, str(node)) for node in self.nodes or ()]
         resources += [ConfigResource(ResourceType.GROUP, group) for group in self.groups or ()]
         resources += [ConfigResource(ResourceType.BROKER_LOGGER, str(node)) for node in self.loggers or ()]
+        resources += [ConfigResource(ResourceType.CLIENT_METRICS, name) for name in self.client_metrics or ()]
         if self.all_nodes:
             resources.append(ConfigResource(ResourceType.BROKER, ""))
         if not resources:
-            raise printing.UsageError("Pass at least one of --topic, --node, --all-nodes, --group and --loggers.")
+            options = "--topic, --node, --all-nodes, --group, --loggers and --client-metrics"
+            raise printing.UsageError(f"Pass at least one of {options}.")
         return [_Target(resource) for resource in dict.fromkeys(resources)]
 
 
@@ -172,6 +189,7 @@ def set_configs(
     Examples:
       tidelog config set retention.ms=604800000 --topic flights --topic orders
       tidelog config set tidelog_node.partitions=DEBUG --loggers 1
+      tidelog config set 'metrics=*' interval.ms=60000 --client-metrics all
     """
     entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SET)
     targets = wanted.resolve()

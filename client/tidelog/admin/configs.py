@@ -29,6 +29,7 @@ class ConfigSource(enum.Enum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
     GROUP_CONFIG = 8
 
 
@@ -95,7 +96,8 @@ class ConfigEntry:
 class ConfigResource:
     """A resource with settings: a topic by name, a node by id, ``""`` of type BROKER for all nodes, or a group by id.
 
-    Of type BROKER_LOGGER, a node by id has the levels of its loggers by their names, FATAL to TRACE.
+    Of type BROKER_LOGGER, a node by id has the levels of its loggers by their names, FATAL to TRACE. Of type
+    CLIENT_METRICS, a name has a subscription to the metrics of clients (KIP-714).
 
     ``set_config`` maps names to values to SET; ``incremental_configs`` contains changes of any kind. Two objects are
     equal if they name the same resource.

@@ -22,7 +22,8 @@ class _Ordered(enum.Enum):
 class ResourceType(_Ordered):
     """A kind of resource with settings or ACLs. In ACLs, BROKER is the cluster, whose only name is kafka-cluster.
 
-    confluent-kafka does not have the last three. BROKER_LOGGER has the levels of a node's loggers (KIP-412).
+    confluent-kafka does not have the last four. BROKER_LOGGER has the levels of a node's loggers (KIP-412),
+    CLIENT_METRICS a subscription to the metrics of clients (KIP-714).
     """
 
     UNKNOWN = 0
@@ -34,6 +35,7 @@ class ResourceType(_Ordered):
     DELEGATION_TOKEN = 6
     USER = 7
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
 
 
 RESOURCE_UNKNOWN: Final[int] = ResourceType.UNKNOWN.value

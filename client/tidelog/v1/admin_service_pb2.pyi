@@ -62,6 +62,7 @@ class _ConfigSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConfigSo
     CONFIG_SOURCE_STATIC_BROKER_CONFIG: _ConfigSource.ValueType  # 4
     CONFIG_SOURCE_DEFAULT_CONFIG: _ConfigSource.ValueType  # 5
     CONFIG_SOURCE_DYNAMIC_BROKER_LOGGER_CONFIG: _ConfigSource.ValueType  # 6
+    CONFIG_SOURCE_DYNAMIC_CLIENT_METRICS_CONFIG: _ConfigSource.ValueType  # 7
     CONFIG_SOURCE_DYNAMIC_GROUP_CONFIG: _ConfigSource.ValueType  # 8
 
 class ConfigSource(_ConfigSource, metaclass=_ConfigSourceEnumTypeWrapper):
@@ -74,6 +75,7 @@ CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG: ConfigSource.ValueType  # 3
 CONFIG_SOURCE_STATIC_BROKER_CONFIG: ConfigSource.ValueType  # 4
 CONFIG_SOURCE_DEFAULT_CONFIG: ConfigSource.ValueType  # 5
 CONFIG_SOURCE_DYNAMIC_BROKER_LOGGER_CONFIG: ConfigSource.ValueType  # 6
+CONFIG_SOURCE_DYNAMIC_CLIENT_METRICS_CONFIG: ConfigSource.ValueType  # 7
 CONFIG_SOURCE_DYNAMIC_GROUP_CONFIG: ConfigSource.ValueType  # 8
 Global___ConfigSource: _TypeAlias = ConfigSource  # noqa: Y015
 
@@ -730,7 +732,7 @@ class ConfigResourceName(_message.Message):
     type: _metadata_record_pb2.ConfigResourceType.ValueType
     """Or 8, the loggers of a broker, whose levels are no metadata (KIP-412)."""
     name: _builtins.str
-    """A topic's name, a broker's id, "" for all brokers, or a group's id."""
+    """A topic's name, a broker's id, "" for all brokers, a group's id, or the name of a subscription."""
     def __init__(
         self,
         *,

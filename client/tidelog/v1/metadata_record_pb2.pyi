@@ -31,6 +31,8 @@ class _ConfigResourceTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Co
     CONFIG_RESOURCE_TYPE_UNSPECIFIED: _ConfigResourceType.ValueType  # 0
     CONFIG_RESOURCE_TYPE_TOPIC: _ConfigResourceType.ValueType  # 2
     CONFIG_RESOURCE_TYPE_BROKER: _ConfigResourceType.ValueType  # 4
+    CONFIG_RESOURCE_TYPE_CLIENT_METRICS: _ConfigResourceType.ValueType  # 16
+    """A subscription to the metrics of clients (KIP-714)."""
     CONFIG_RESOURCE_TYPE_GROUP: _ConfigResourceType.ValueType  # 32
 
 class ConfigResourceType(_ConfigResourceType, metaclass=_ConfigResourceTypeEnumTypeWrapper): ...
@@ -38,6 +40,8 @@ class ConfigResourceType(_ConfigResourceType, metaclass=_ConfigResourceTypeEnumT
 CONFIG_RESOURCE_TYPE_UNSPECIFIED: ConfigResourceType.ValueType  # 0
 CONFIG_RESOURCE_TYPE_TOPIC: ConfigResourceType.ValueType  # 2
 CONFIG_RESOURCE_TYPE_BROKER: ConfigResourceType.ValueType  # 4
+CONFIG_RESOURCE_TYPE_CLIENT_METRICS: ConfigResourceType.ValueType  # 16
+"""A subscription to the metrics of clients (KIP-714)."""
 CONFIG_RESOURCE_TYPE_GROUP: ConfigResourceType.ValueType  # 32
 Global___ConfigResourceType: _TypeAlias = ConfigResourceType  # noqa: Y015
 

@@ -258,6 +258,7 @@ _READ_ONLY_KEYS = """
     log.retention.check.interval.ms log.retention.hours log.retention.minutes log.roll.hours log.roll.jitter.hours
     max.incremental.fetch.session.cache.slots
     logging.format logging.level logging.slow.request.ms
+    metrics.client.instances.max metrics.client.series.max
     metrics.debug.enable metrics.group.offsets.max metrics.listeners metrics.topics.max
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     node.id num.partitions num.recovery.threads.per.data.dir offset.metadata.max.bytes
@@ -285,6 +286,7 @@ _READ_ONLY_KEYS = """
     ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
     ssl.principal.mapping.rules ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
     ssl.truststore.type super.users
+    telemetry.max.bytes
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.min.isr
     transaction.state.log.num.partitions transaction.state.log.replication.factor

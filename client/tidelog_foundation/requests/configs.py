@@ -15,6 +15,7 @@ class ConfigResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -41,6 +42,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
     DYNAMIC_GROUP_CONFIG = 8
 
 
@@ -54,7 +56,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResourceName:
-    """The owner of a configuration: a topic's name, a broker's id, "" for all brokers, or a group's id.
+    """The owner of a configuration: a topic, a broker by its id, "" for all brokers, a group, or a subscription.
 
     ``type`` is a ConfigResourceType, BROKER_LOGGER, or another number in a request, which its receiver refuses.
     """

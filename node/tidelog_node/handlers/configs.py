@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from tidelog_foundation.config import TopicConfig, describe, format_value
 from tidelog_foundation.config.broker import BROKER_SYNONYMS, same_meaning
+from tidelog_foundation.config.client_metrics import ClientMetricsConfig, check_subscription
 from tidelog_foundation.config.foreign import foreign_info, is_foreign
 from tidelog_foundation.config.group import COORDINATOR_PREFIX, GroupConfig
 from tidelog_foundation.config.settings import ProvidedText, SettingInfo
@@ -44,6 +45,7 @@ from tidelog_quorum.metadata.topic_config import broker_settings, topic_config_f
 _VISIBLE_S = 3.0
 _TOPIC_INFOS = tuple(describe(TopicConfig))
 _GROUP_INFOS = tuple(describe(GroupConfig))
+_SUBSCRIPTION_INFOS = tuple(describe(ClientMetricsConfig))
 _Layers: TypeAlias = Sequence[tuple[ConfigSource, Mapping[str, str]]]
 
 
@@ -147,10 +149,13 @@ def _describe(context: NodeContext, kind: int, name: str) -> Iterable[DescribedC
         if not name:
             raise error_for(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return _describe_group(context, name)
+    if kind == ConfigResourceType.CLIENT_METRICS:
+        check_subscription(name, {})
+        return _describe_subscription(context, name)
     if kind == BROKER_LOGGER:
         return describe_levels(context.broker_id, name)
     if kind != ConfigResourceType.BROKER:
-        text = f"resource {name!r} has type {kind}, which is not a topic, broker, broker logger or group"
+        text = f"resource {name!r} has type {kind}, not a topic, broker, logger, client metrics or group"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     if name not in ("", str(context.broker_id)):
         text = f'node {context.broker_id} knows its own settings and those of all nodes (""), not those of {name!r}'
@@ -172,6 +177,17 @@ def _describe_group(context: NodeContext, group_id: str) -> Iterator[DescribedCo
             value, source = own[info.key].strip(), ConfigSource.DYNAMIC_GROUP_CONFIG
         synonyms = [ConfigSynonym(info.key, value or "", source)]
         yield replace(_described(info, None, synonyms, is_read_only=False), value=value or "")
+
+
+def _describe_subscription(context: NodeContext, name: str) -> Iterator[DescribedConfig]:
+    """Describe a subscription to client metrics, even if it does not exist yet, as Kafka does."""
+    own = context.metadata.image.configs.get(ConfigResource(ConfigResourceType.CLIENT_METRICS, name), {})
+    for info in _SUBSCRIPTION_INFOS:
+        value, source = info.default_text or "", ConfigSource.DEFAULT_CONFIG
+        if info.key in own:
+            value, source = own[info.key], ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG
+        synonyms = [ConfigSynonym(info.key, value, source)]
+        yield replace(_described(info, None, synonyms, is_read_only=False), value=value)
 
 
 def _describe_broker(context: NodeContext) -> Iterator[DescribedConfig]:

@@ -26,6 +26,7 @@ from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
 from tidelog_node.quotas.client_quotas import ClientQuotas
 from tidelog_node.replication import ReplicaSelector
+from tidelog_node.telemetry.client_telemetry import ClientTelemetry
 from tidelog_node.transactions.verification import Answer, Question
 
 DEFAULT_TIMEOUT_MS = 30_000
@@ -141,6 +142,8 @@ class NodeContext:
     """The quotas of the node's clients; the default has no limits."""
     has_authorizer: bool = False
     """True if an authorizer decides about requests, so that ACLs have an effect."""
+    telemetry: ClientTelemetry | None = None
+    """The receiver of client metrics; None for a node without one, such as a simulated one."""
     acl_store: AclStore | None = None
     """The ACLs of an authorizer that keeps its own; None if they are in the metadata log."""
 

@@ -21,6 +21,7 @@ from tidelog_node.kafka.protocol.writer import Buffer, Writer
 from tidelog_node.quotas.usage import RequestUsage
 from tidelog_node.shards.connections import UNORDERED
 from tidelog_node.shards.events import ClientIdentity
+from tidelog_node.telemetry.client_telemetry import ClientSoftware
 
 Body: TypeAlias = Sequence[Buffer]
 """A response without its header, in chunks; large ones by reference."""
@@ -51,6 +52,8 @@ class Caller:
     """The time at which the connection was opened, on the monotonic clock."""
     has_token: bool = False
     """True if the client was authenticated by a delegation token."""
+    software: ClientSoftware = field(default_factory=ClientSoftware, compare=False, repr=False)
+    """The client's software, which ApiVersions names."""
     accesses: dict[str, tuple[object, Access]] = field(default_factory=dict, compare=False, repr=False)
     """The decisions of the guard by API, with the ACLs that they are based on."""
 

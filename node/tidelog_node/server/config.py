@@ -30,6 +30,7 @@ from tidelog_foundation.security.ssl_settings import SslSettings
 from tidelog_node.handlers.context import VerificationSettings
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, SELECTORS
 from tidelog_node.server.kafka_config import KafkaListenerConfig
+from tidelog_node.telemetry.client_telemetry import TelemetryLimits
 
 logger = logging.getLogger(__name__)
 
@@ -225,6 +226,15 @@ class NodeConfig(
         600_000, "The interval between checks for producers to forget, in milliseconds.", at_least(1)
     )
 
+    telemetry_max_bytes: int = int_setting(
+        1024 * 1024, "The maximum size of the metrics that a client pushes (KIP-714), compressed or not.", at_least(1)
+    )
+    metrics_client_instances_max: int = int_setting(
+        100, "The number of client instances whose pushed metrics (KIP-714) the node exports.", at_least(0)
+    )
+    metrics_client_series_max: int = int_setting(
+        5_000, "The number of series of the metrics that clients have pushed to the node.", at_least(0)
+    )
     metrics_group_offsets_max: int = int_setting(
         1_000,
         "The number of committed offsets of groups with metrics: a partition of a group each.",
@@ -254,6 +264,12 @@ class NodeConfig(
         self.group_settings()
         # Not super(): the class with slots differs from the one that the compiler refers to.
         KafkaListenerConfig.__post_init__(self)
+
+    def telemetry_limits(self) -> TelemetryLimits:
+        """Return the limits of the metrics that clients push."""
+        return TelemetryLimits(
+            self.telemetry_max_bytes, self.metrics_client_instances_max, self.metrics_client_series_max
+        )
 
     def verification_settings(self) -> VerificationSettings:
         """Return the settings of the verification of transactions."""

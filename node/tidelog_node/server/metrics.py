@@ -15,6 +15,7 @@ from tidelog_node.kafka.server import connection_counts, request_times
 from tidelog_node.partitions import metrics as partitions
 from tidelog_node.quotas import throttle_counts
 from tidelog_node.server import state_metrics
+from tidelog_node.telemetry import client_telemetry
 
 DECLARED: Final[tuple[tuple[str, tuple[Metric, ...]], ...]] = (
     ("Event loop", event_loop.METRICS),
@@ -25,5 +26,6 @@ DECLARED: Final[tuple[tuple[str, tuple[Metric, ...]], ...]] = (
     ("Connections of Kafka clients", connection_counts.METRICS),
     ("Security", (*security.METRICS, *login_counts.METRICS, *counted.METRICS)),
     ("Quotas", throttle_counts.METRICS),
+    ("Client metrics", client_telemetry.METRICS),
 )
 """The metrics of a node by subject."""

@@ -106,6 +106,7 @@ from tidelog_node.server.state_metrics import StateMetrics
 from tidelog_node.server.tls import callers_of, grpc_credentials, listener_certificates, listener_tls
 from tidelog_node.server.topic_creation import TopicCreation
 from tidelog_node.shards.store import RecordStore
+from tidelog_node.telemetry.client_telemetry import ClientTelemetry
 from tidelog_quorum.metadata.image import MetadataImage
 
 logger = logging.getLogger(__name__)
@@ -221,6 +222,7 @@ class Node:
         self._has_warned_of_acls = False
         self._decisions = None if self._authorizer is None else CountedAuthorizer(self._authorizer)
         self._cache = MetadataCache(config.inter_broker_listener.name)
+        self._telemetry = ClientTelemetry(self._cache, self._clock, self._decoding, config.telemetry_limits())
         users = ScramUsers(lambda: self._cache.image.scram_credentials)
         tokens = TokenAccounts(config.delegation_token_secret_key, lambda: self._cache.image.delegation_tokens)
         self._rates = ConnectionRates(self._quotas.now_ms, self._quotas.windows)
@@ -461,6 +463,7 @@ class Node:
             has_authorizer=authorizer is not None,
             acl_store=own if isinstance(own, AclStore) else None,
             quotas=self._quotas,
+            telemetry=self._telemetry,
         )
         self._transactions.connect(NodeMarkerSender(context, self._node_calls))
         request_limit = self._config.queued_max_request_bytes
@@ -593,6 +596,7 @@ class Node:
         yield self._kafka.families
         yield self._quotas.throttled.families
         yield self._calls.families
+        yield self._telemetry.families
         if self._decisions is not None:
             yield self._decisions.families
 

@@ -7,6 +7,7 @@ Rules:
 - the result is checked: keys, types, limits, and values that depend on each other, over the defaults in force;
 - a key that topics do not have is refused unless it is removed; one that brokers do not have is kept (``foreign``);
 - a group need not exist; its settings must be within this controller's limits, as in Kafka;
+- a subscription to the metrics of clients (KIP-714) exists while it has settings; their number is limited;
 - a broker's setting that is only read from its file is refused, and so is one that contradicts another layer's;
 - with eligible leader replicas (KIP-966) ``min.insync.replicas`` is the same for all: it can neither be set on one
   broker nor removed from all of them;
@@ -26,6 +27,7 @@ from typing import TypeVar
 from tidelog_foundation.config import DynamicBrokerConfig, TopicConfig, describe, parse_config
 from tidelog_foundation.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
 from tidelog_foundation.config.changes import changed_value
+from tidelog_foundation.config.client_metrics import MAX_SUBSCRIPTIONS, ClientMetricsConfig, check_subscription
 from tidelog_foundation.config.foreign import check_foreign, check_foreign_count, foreign_info, is_foreign, with_effect
 from tidelog_foundation.config.group import (
     ConsumerGroupLimits,
@@ -68,11 +70,13 @@ MAX_OPERATIONS_PER_REQUEST = 10_000
 MAX_PARTITIONS_IN_ENTRY = 10_000
 """The maximum number of partitions that change together with the settings; both fill one entry."""
 _TOPIC, _BROKER, _GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
+_CLIENT_METRICS = ConfigResourceType.CLIENT_METRICS
 _BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SETTINGS: Mapping[ConfigResourceType, Mapping[str, SettingInfo]] = {
     _TOPIC: {info.key: info for info in describe(TopicConfig)},
     _BROKER: {info.key: info for info in describe(DynamicBrokerConfig)},
     _GROUP: {info.key: info for info in describe(GroupConfig)},
+    _CLIENT_METRICS: {info.key: info for info in describe(ClientMetricsConfig)},
 }
 
 
@@ -188,6 +192,8 @@ def _existing(image: MetadataImage, resource: ConfigResourceName) -> ConfigResou
             raise error_for(ErrorCode.INVALID_REQUEST, "a group's id must not be empty: there are no defaults to set")
         check_group_id(resource.name)
         return ConfigResource(_GROUP, resource.name)
+    if resource.type == _CLIENT_METRICS:
+        return _subscription(image, resource.name)
     if resource.type != ConfigResourceType.BROKER:
         text = f"the type {resource.type} of resource {resource.name!r} is neither a topic nor a broker nor a group"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
@@ -198,6 +204,17 @@ def _existing(image: MetadataImage, resource: ConfigResourceName) -> ConfigResou
     # Settings of a broker that has been unregistered since can still be removed.
     if resource.name and BrokerId(int(resource.name)) not in image.brokers and found not in image.configs:
         raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {resource.name}")
+    return found
+
+
+def _subscription(image: MetadataImage, name: str) -> ConfigResource:
+    check_subscription(name, {})
+    found = ConfigResource(_CLIENT_METRICS, name)
+    if found not in image.configs:
+        number = sum(resource.type is _CLIENT_METRICS for resource in image.configs)
+        if number >= MAX_SUBSCRIPTIONS:
+            text = f"there are {number} subscriptions to client metrics, the limit is {MAX_SUBSCRIPTIONS}"
+            raise error_for(ErrorCode.POLICY_VIOLATION, text)
     return found
 
 
@@ -229,6 +246,8 @@ def _info(kind: ConfigResourceType, name: str) -> SettingInfo:
         return foreign_info(name)
     if kind is _GROUP:
         check_group_key(name)
+    if info is None and kind is _CLIENT_METRICS:
+        raise error_for(ErrorCode.INVALID_REQUEST, unknown_key(name, _SETTINGS[kind]))
     if info is None:
         raise error_for(ErrorCode.INVALID_CONFIG, unknown_key(name, _SETTINGS[kind]))
     return info
@@ -261,6 +280,8 @@ def _check(
         override_topic_config(settings, cluster_topic_defaults(image, own))
     elif resource.type is _GROUP:
         check_group_settings(settings, limits)
+    elif resource.type is _CLIENT_METRICS:
+        check_subscription(resource.name, settings)
     elif resource != ALL_BROKERS:
         parse_config(DynamicBrokerConfig, override_broker_settings(with_effect(broker_settings(image)), settings))
     else:

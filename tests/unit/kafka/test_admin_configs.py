@@ -104,7 +104,7 @@ def test_settings_of_a_group_are_altered_described_and_listed():
         (BROKER, "one", "INVALID_REQUEST"),
         (GROUP, "", "INVALID_REQUEST"),
         (BROKER_LOGGER, "2", "INVALID_REQUEST"),
-        (CLIENT_METRICS, "m", "INVALID_REQUEST"),
+        (CLIENT_METRICS, "", "INVALID_REQUEST"),
         (0, "x", "INVALID_REQUEST"),
         (-7, "x", "INVALID_REQUEST"),
     ],
@@ -260,13 +260,13 @@ def test_alter_configs_refuses_a_resource_with_its_own_error_and_leaves_it_as_it
         (TOPIC, "null", {"segment.ms": None}),
         (TOPIC, "value", {"segment.ms": "soon"}),
         (TOPIC, "missing", {}),
-        (CLIENT_METRICS, "m", {}),
+        (CLIENT_METRICS, "", {}),
     )
     assert answer == [
         (TOPIC, "null", "INVALID_REQUEST"),
         (TOPIC, "value", "INVALID_CONFIG"),
         (TOPIC, "missing", "UNKNOWN_TOPIC_OR_PARTITION"),
-        (CLIENT_METRICS, "m", "INVALID_REQUEST"),
+        (CLIENT_METRICS, "", "INVALID_REQUEST"),
     ]
     assert node.image.config_of_topic("null") == node.image.config_of_topic("value") == {"retention.ms": "10"}
 
@@ -286,3 +286,20 @@ def test_a_change_of_settings_that_fails_whole_is_the_error_of_each_resource():
     both = [(TOPIC, "a", "REQUEST_TIMED_OUT"), (BROKER, "1", "REQUEST_TIMED_OUT")]
     assert replace(node, (TOPIC, "a", {}), (BROKER, "1", {})) == both
     assert alter(node, (TOPIC, "a"), (BROKER, "1")) == both
+
+
+def test_subscriptions_to_client_metrics_are_listed_while_they_have_settings():
+    node = AdminNode(1)
+
+    def listed():
+        response = node.ask(ListConfigResourcesRequest(), 0, ListConfigResourcesResponse)
+        return [resource.resource_name for resource in response.config_resources]
+
+    assert alter(node, (CLIENT_METRICS, "m", ("interval.ms", SET, "5000"))) == [(CLIENT_METRICS, "m", None)]
+    assert listed() == ["m"]
+    assert alter(node, (CLIENT_METRICS, "m", ("metrics", APPEND, "a."))) == [(CLIENT_METRICS, "m", None)]
+    by_name = {c.name: (c.value, c.config_source, c.config_type) for c in describe(node, CLIENT_METRICS, "m").configs}
+    assert by_name == {"interval.ms": ("5000", 7, 3), "metrics": ("a.", 7, 7), "match": ("", 5, 7)}
+    for name in ("interval.ms", "metrics"):
+        alter(node, (CLIENT_METRICS, "m", (name, DELETE, None)))
+    assert listed() == []

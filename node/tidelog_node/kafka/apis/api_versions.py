@@ -47,6 +47,9 @@ class ApiVersionsApi:
         asked = decode(wire.ApiVersionsRequest, request.reader, version)
         if version >= _NAMES_SOFTWARE and not _is_valid(asked):
             return _encoded(wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST.code), version)
+        if version >= _NAMES_SOFTWARE:
+            software = request.caller.software
+            software.name, software.version = asked.client_software_name, asked.client_software_version
         image = node.context.metadata.image
         if asked.asks_grpc_listener:
             answer = self._response(image, version)

@@ -62,10 +62,10 @@ async def describe_configs(
 async def list_config_resources(
     node: KafkaNode, request: wire.ListConfigResourcesRequest, caller: Caller
 ) -> wire.ListConfigResourcesResponse:
-    """List topics, groups with settings, and the brokers, including fenced ones, that have the caller's listener.
+    """List topics, groups with settings, subscriptions to client metrics, and brokers with the caller's listener.
 
-    Brokers are listed as the owners of loggers, too. A type that the version does not have fails the request
-    (KafkaApis.handleListConfigResources). Client metrics have no settings here, so none is listed.
+    Brokers, also fenced ones, are listed as the owners of loggers, too. A type that the version does not have fails the
+    request (KafkaApis.handleListConfigResources).
     """
     known = _LISTED[caller.version]
     asked = set(request.resource_types) or known
@@ -79,10 +79,10 @@ async def list_config_resources(
             listed += [wire.ConfigResource(str(broker_id), kind) for broker_id in shown]
     if _TOPIC in asked:
         listed += [wire.ConfigResource(name, _TOPIC) async for name in TimeSlices().of(image.topics)]
-    if _GROUP in asked:
-        listed += [
-            wire.ConfigResource(r.name, _GROUP) async for r in TimeSlices().of(image.configs) if r.type == _GROUP
-        ]
+    for kind in (_CLIENT_METRICS, _GROUP):
+        if kind in asked:
+            owners = TimeSlices().of(image.configs)
+            listed += [wire.ConfigResource(r.name, kind) async for r in owners if r.type == kind]
     return wire.ListConfigResourcesResponse(config_resources=listed)
 
 

@@ -13,6 +13,9 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
     ApiKey.API_VERSIONS: is_open,
     ApiKey.SASL_HANDSHAKE: is_open,
     ApiKey.SASL_AUTHENTICATE: is_open,
+    # As in Kafka: a client that may connect may push its own metrics.
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: is_open,
+    ApiKey.PUSH_TELEMETRY: is_open,
     **cluster_rules.RULES,
     **group_rules.RULES,
     **token_rules.RULES,

@@ -30,6 +30,7 @@ from tidelog_node.kafka.server.outbox import Outbox
 from tidelog_node.kafka.server.request_times import ApiTimes, RequestTimes, TimedExchange
 from tidelog_node.quotas.usage import RequestUsage
 from tidelog_node.shards.events import ClientIdentity
+from tidelog_node.telemetry.client_telemetry import ClientSoftware
 
 _BURST: Final = 32
 """The maximum number of requests of one connection that begin before other tasks run."""
@@ -194,7 +195,8 @@ class Connection(asyncio.BufferedProtocol):
         self.host = peer[0] if peer else ""
         self.file = transport.get_extra_info("socket").fileno()
         opened_us = time.monotonic_ns() // 1_000
-        self._callers = _Callers(self.listener, self.host, opened_us, self._principal)
+        port = peer[1] if peer else 0
+        self._callers = _Callers(self.listener, self.host, opened_us, self._principal, port)
         if not peer or not self._owner.admit(self):
             self.abort()
 
@@ -517,10 +519,20 @@ class _Callers:
     was opened, on the monotonic clock.
     """
 
-    __slots__ = ("_client", "_client_id", "_has_token", "_listener", "_of_versions", "_opened_us", "_principal")
+    __slots__ = (
+        "_client",
+        "_client_id",
+        "_has_token",
+        "_listener",
+        "_of_versions",
+        "_opened_us",
+        "_principal",
+        "_software",
+    )
 
-    def __init__(self, listener: str, host: str, opened_us: int, principal: Principal) -> None:
+    def __init__(self, listener: str, host: str, opened_us: int, principal: Principal, port: int = 0) -> None:
         self._listener = listener
+        self._software = ClientSoftware(port=port)
         self._opened_us = opened_us
         self._principal = principal
         self._has_token = False
@@ -560,6 +572,7 @@ class _Callers:
                 self._principal,
                 self._opened_us,
                 has_token=self._has_token,
+                software=self._software,
             )
             self._of_versions[header.version] = caller
         return caller

@@ -43,6 +43,7 @@ KAFKA_TYPES = {
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
         transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.min.isr
         transaction.state.log.num.partitions transaction.state.log.segment.bytes transactional.id.expiration.ms
+        telemetry.max.bytes
     """,
     "LIST": """
         controller.listener.names controller.quorum.bootstrap.servers controller.quorum.voters
@@ -97,6 +98,8 @@ OWN = {
     "logging.format": "STRING",
     "logging.level": "LIST",
     "logging.slow.request.ms": "INT",
+    "metrics.client.instances.max": "INT",
+    "metrics.client.series.max": "INT",
     "metrics.debug.enable": "BOOLEAN",
     "metrics.group.offsets.max": "INT",
     "metrics.listeners": "LIST",
