@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -76,6 +77,7 @@ class AssignedConsumer:
             fetcher.tell_throttling(callbacks["throttle_cb"])
         if callbacks["stats_cb"] is not None and self._config.statistics_interval_ms:
             fetcher.tell_statistics(callbacks["stats_cb"], commits)
+        self._statistics = functools.partial(fetcher.statistics, commits)
         # Not waited for: all that follows comes to the network thread after it.
         asyncio.run_coroutine_threadsafe(_start(fetcher, self._group), network_loop())
         self._lifetime = Lifetime(self, "consumer", functools.partial(_stop, fetcher, self._group, self._cluster))
@@ -85,6 +87,16 @@ class AssignedConsumer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the present figures of ``stats_cb``, which need neither the callback nor ``statistics.interval.ms``.
+
+        Raises:
+            KafkaException: the consumer is closed.
+        """
+        self._lifetime.check()
+        figures: dict[str, Any] = json.loads(run_sync(self._statistics()))
+        return figures
 
     def close(self) -> None:
         """Close the consumer; see :meth:`tidelog.Consumer.close`."""

@@ -303,6 +303,14 @@ class Fetcher:
         if self._refresher is None or self._refresher.done():
             self._refresher = self._tasks.start(self._refresh_wanted(), "consumer-metadata")
 
+    async def statistics(self, commits: Commits) -> str:
+        """Return the statistics as JSON."""
+        with self._lock:
+            self._queue.settle()
+            return statistics_text(
+                self._config, self._tally, self._positions, commits, self._cluster.metadata, self._queue.waiting
+            )
+
     async def _keep_statistics(self, callback: Callable[[str], object], commits: Commits) -> None:
         is_served = asyncio.Event()
         is_served.set()
@@ -311,12 +319,7 @@ class Fetcher:
             # An application that does not poll later gets one text, not a queue of them.
             await is_served.wait()
             is_served.clear()
-            with self._lock:
-                self._queue.settle()
-                text = statistics_text(
-                    self._config, self._tally, self._positions, commits, self._cluster.metadata, self._queue.waiting
-                )
-            self._queue.post(_telling(callback, text, is_served))
+            self._queue.post(_telling(callback, await self.statistics(commits), is_served))
 
     async def _refresh_old(self) -> None:
         while True:

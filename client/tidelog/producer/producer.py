@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import operator
 import random
 import time
@@ -111,6 +112,16 @@ class Producer(ProduceCalls, TransactionalCalls):
         """Close the producer. On Ctrl-C and similar exceptions, discard unacknowledged records instead of waiting."""
         is_interrupted = kind is not None and not issubclass(kind, Exception)
         self.close(0 if is_interrupted else -1)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the present figures of ``stats_cb``, which need neither the callback nor ``statistics.interval.ms``.
+
+        Raises:
+            KafkaException: the producer is closed.
+        """
+        self._lifetime.check()
+        figures: dict[str, Any] = json.loads(run_sync(self._sender.statistics()))
+        return figures
 
     def __len__(self) -> int:
         """Return the number of unacknowledged records plus the number of pending callbacks."""

@@ -308,15 +308,18 @@ class Sender:
             event = ThrottleEvent(self._cluster.connection(node_id).address, node_id, throttle_time_ms / 1000)
             self._reports.call(functools.partial(callback, event))
 
+    async def statistics(self) -> str:
+        """Return the statistics as JSON."""
+        with self._lock:
+            waiting = self._reports.waiting
+            return statistics_json(self._config, self._tally, self._accumulator, self._cluster.metadata, waiting)
+
     async def _tell_statistics(self) -> None:
         callback = self._hooks.stats_cb
         assert callback is not None
         while True:
             await asyncio.sleep(self._config.statistics_interval_ms / 1000)
-            with self._lock:
-                waiting = self._reports.waiting
-                text = statistics_json(self._config, self._tally, self._accumulator, self._cluster.metadata, waiting)
-            self._reports.call(functools.partial(callback, text))
+            self._reports.call(functools.partial(callback, await self.statistics()))
 
     async def _refresh_old(self) -> None:
         while True:
