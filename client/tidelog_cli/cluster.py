@@ -9,14 +9,17 @@ import typer
 
 from tidelog.admin import DescribeClusterResult, FeatureUpdate, UpgradeType
 from tidelog_cli.balance.rebalance import rebalance
+from tidelog_cli.health.health import doctor, health
 from tidelog_cli.options.connection import Session, ValidateOnly, Yes, connected
 from tidelog_cli.output.printing import command_group, confirm, counted, print_json, print_records
 from tidelog_foundation.config.endpoints import NamedListener, format_address
 
-app = command_group("Show the controllers, the nodes and the features, and balance the nodes.")
+app = command_group("Show the cluster, its health and its features, and balance the nodes.")
 features = command_group("Show and change the levels of features.")
 app.add_typer(features, name="features")
 app.command()(rebalance)
+app.command()(health)
+app.command()(doctor)
 
 _NODE_COLUMNS = ("node", "address", "kafka", "rack", "state", "leads")
 _CONTROLLER_COLUMNS = ("controller", "address", "role")

@@ -123,11 +123,26 @@ def test_safe_to_stop_tells_of_the_partitions_that_need_a_node(cluster: LocalClu
     assert run(cluster, "node", "safe-to-stop", "1", "--controller").exit_code == 1
 
 
+def test_doctor_finds_the_only_controller_and_health_tells_that_nobody_answers(cluster: LocalCluster) -> None:
+    found = run(cluster, "cluster", "doctor", "--json")
+    document = json.loads(found.stdout)
+    assert (found.exit_code, document["status"]) == (1, "warning")
+    assert "single point of failure" in {each["object"]: each["text"] for each in document["findings"]}["quorum"]
+    nobody = CliRunner().invoke(app, ["cluster", "health", "--json", "-b", "127.0.0.1:1", "--timeout", "1"])
+    assert (nobody.exit_code, json.loads(nobody.stdout)["status"]) == (3, "unknown")
+
+
 def test_unregister_removes_a_node_that_is_gone(cluster: LocalCluster) -> None:
     assert "Refusing to unregister node 9" in run(cluster, "cluster", "unregister", "9").stderr
     assert run(cluster, "cluster", "unregister", "9", "--yes").stderr.endswith("[BROKER_ID_NOT_REGISTERED]\n")
     gone = cluster.nodes[3]
+    assert run(cluster, "cluster", "health").stdout.endswith("healthy\n")
     gone.stop()
+    found = run(cluster, "cluster", "health", "--json")
+    findings = json.loads(found.stdout)["findings"]
+    assert found.exit_code == max({"warning": 1, "critical": 2}[each["severity"]] for each in findings)
+    [fenced] = [each for each in findings if each["object"] == "node 3"]
+    assert fenced["link"].endswith("#tidelognodefenced")
     assert run_json(cluster, "cluster", "unregister", "3", "--yes") == {"node": 3, "registered": False}
     assert [node["node"] for node in run_json(cluster, "cluster", "describe")["nodes"]] == [1, 2]
     gone.start()

@@ -1,0 +1,1 @@
+"""``tidelog cluster health`` and ``tidelog cluster doctor``."""
