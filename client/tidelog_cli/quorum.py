@@ -14,6 +14,7 @@ import typer
 from tidelog.admin import QuorumAdmin, QuorumInfo, QuorumReplicaState, SnapshotInfo
 from tidelog_cli.extensions import ExtensibleGroup
 from tidelog_cli.metadata.backup import backup
+from tidelog_cli.metadata.log_levels import log_levels
 from tidelog_cli.metadata.new_quorum import recover, restore
 from tidelog_cli.options.connection import Session, connected
 from tidelog_cli.options.controllers import Controllers
@@ -200,6 +201,7 @@ def snapshot(
     fail(errors.values())
 
 
+app.command("log-levels")(log_levels)
 app.command()(backup)
 app.command()(restore)
 app.command()(recover)

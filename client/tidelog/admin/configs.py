@@ -251,11 +251,7 @@ class ConfigAdmin(Operations):
     def _alter_request(
         self, resources: Sequence[ConfigResource], timeout_s: float | None, validate_only: bool
     ) -> pb.IncrementalAlterConfigsRequest:
-        return pb.IncrementalAlterConfigsRequest(
-            resources=[_change(r) for r in resources],
-            validate_only=validate_only,
-            timeout_ms=int(self._request_ms(timeout_s)),
-        )
+        return alter_request(resources, self._request_ms(timeout_s), validate_only=validate_only)
 
     async def _replace(
         self, resource: ConfigResource, timeout_s: float | None, validate_only: bool
@@ -285,14 +281,14 @@ class ConfigAdmin(Operations):
     async def _describe_anywhere(
         self, resources: Sequence[ConfigResource], timeout_s: float | None
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
-        request = _describe_request(resources)
+        request = describe_request(resources)
         return _described(await self._ask(lambda c, t: c.admin.DescribeConfigs(request, timeout=t), timeout_s))
 
     async def _describe_node(
         self, resource: ConfigResource, timeout_s: float | None
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
         connection, timeout = await self._named_node(resource, timeout_s)
-        request = _describe_request([resource])
+        request = describe_request([resource])
         return _described(await connection.call(lambda c: c.admin.DescribeConfigs(request, timeout=timeout)))
 
     async def _named_node(self, resource: ConfigResource, timeout_s: float | None) -> tuple[Connection, float]:
@@ -350,7 +346,17 @@ def _number(kind: AlterConfigOpType) -> pb.ConfigOperationType.ValueType:
     }[kind]
 
 
-def _describe_request(resources: Sequence[ConfigResource]) -> pb.DescribeConfigsRequest:
+def alter_request(
+    resources: Sequence[ConfigResource], timeout_ms: float, *, validate_only: bool
+) -> pb.IncrementalAlterConfigsRequest:
+    """Return the request for the changes of the resources."""
+    return pb.IncrementalAlterConfigsRequest(
+        resources=[_change(r) for r in resources], validate_only=validate_only, timeout_ms=int(timeout_ms)
+    )
+
+
+def describe_request(resources: Sequence[ConfigResource]) -> pb.DescribeConfigsRequest:
+    """Return the request for all settings of the resources."""
     return pb.DescribeConfigsRequest(
         resources=[pb.DescribeConfigsResource(resource=r.to_name()) for r in resources],
         include_synonyms=True,

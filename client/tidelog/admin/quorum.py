@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tidelog.admin.controller_log_levels import alter_log_levels, describe_log_levels
 from tidelog.admin.operations import Future, Operations
 from tidelog.admin.quorum_calls import MetadataEnd, MetadataPart, Quorum, QuorumInfo, SnapshotInfo
 from tidelog.cluster import ClusterClient, Lifetime
@@ -144,6 +145,26 @@ class QuorumAdmin:
             return SnapshotInfo(response.snapshot_offset, response.log_start_offset)
 
         return self._run(take, request_timeout)
+
+    def describe_log_levels(self, controller_id: int, *, request_timeout: float | None = None) -> dict[str, str]:
+        """Return the level in effect of each logger of a controller, by name (KIP-412).
+
+        Raises:
+            KafkaException: VOTER_NOT_FOUND if no such controller follows the log; REQUEST_TIMED_OUT without a leader;
+                CLUSTER_AUTHORIZATION_FAILED.
+        """
+        return self._run(lambda t: describe_log_levels(self._quorum, controller_id, t), request_timeout)
+
+    def alter_log_levels(
+        self, controller_id: int, levels: Mapping[str, str | None], *, request_timeout: float | None = None
+    ) -> None:
+        """Set the levels of loggers of a controller until it ends; None gives a logger the level of the one above it.
+
+        Raises:
+            KafkaException: As :meth:`describe_log_levels`; INVALID_CONFIG for an unknown logger or level, and then
+                nothing changes.
+        """
+        self._run(lambda t: alter_log_levels(self._quorum, controller_id, levels, t), request_timeout)
 
     def read_metadata(
         self, receive: Callable[[MetadataPart], None], *, request_timeout: float | None = None

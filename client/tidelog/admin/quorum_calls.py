@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import grpc.aio
 
@@ -16,6 +16,7 @@ from tidelog.cluster.failures import ConnectionFailures
 from tidelog.cluster.security import OPEN, ClientSecurity
 from tidelog.v1 import admin_service_pb2, common_pb2, controller_service_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
+from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog_foundation.config.endpoints import format_address
@@ -24,6 +25,7 @@ from tidelog_foundation.transport.status import released, trailing_value
 from tidelog_foundation.waiting import ReportedWait
 
 if TYPE_CHECKING:
+    from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
     from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceAsyncStub
 
 T = TypeVar("T")
@@ -229,6 +231,24 @@ class Quorum:
 
     async def take_snapshot(self, controller_id: int | None, timeout_s: float) -> pb.TakeSnapshotResponse:
         """Ask one controller, not necessarily the leader, for a snapshot."""
+        return await self._ask_one(
+            controller_id,
+            lambda channel, t: QuorumServiceStub(channel).TakeSnapshot(pb.TakeSnapshotRequest(), timeout=t),
+            timeout_s,
+        )
+
+    async def ask_admin(
+        self, controller_id: int, call: Callable[[AdminServiceAsyncStub, float], Awaitable[T]], timeout_s: float
+    ) -> T:
+        """Call the administrators' service of one controller, not necessarily the leader."""
+        return await self._ask_one(
+            controller_id, lambda channel, t: call(cast(Any, AdminServiceStub(channel)), t), timeout_s
+        )
+
+    async def _ask_one(
+        self, controller_id: int | None, call: Callable[[grpc.aio.Channel, float], Awaitable[T]], timeout_s: float
+    ) -> T:
+        """Call one controller, by default the leader, whose address the leader knows."""
         quorum = await self.describe(timeout_s)
         wanted = quorum.leader_id if controller_id is None else controller_id
         replica = next((r for r in (*quorum.voters, *quorum.observers) if r.replica_id == wanted), None)
@@ -239,7 +259,7 @@ class Quorum:
             )
         address = format_address(replica.host, replica.port)
         try:
-            return await self._stub(address).TakeSnapshot(pb.TakeSnapshotRequest(), timeout=timeout_s)
+            return await call(self._channel(address), timeout_s)
         except grpc.aio.AioRpcError as rpc_error:
             error = await self._failures.error_of(address, rpc_error)
             text = f"controller {wanted} at {with_address(address, error.message)}"

@@ -18,6 +18,7 @@ from tidelog_foundation.config.foreign import foreign_info, is_foreign
 from tidelog_foundation.config.group import COORDINATOR_PREFIX, GroupConfig
 from tidelog_foundation.config.settings import ProvidedText, SettingInfo
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.logs.resource import alter_levels, describe_levels
 from tidelog_foundation.requests.configs import (
     BROKER_LOGGER,
     ConfigOperation,
@@ -38,7 +39,6 @@ from tidelog_foundation.requests.configs import (
 from tidelog_foundation.time_slices import TimeSlices
 from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_node.handlers.context import NodeContext, forward
-from tidelog_node.handlers.log_levels import alter_levels, describe_levels
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
 from tidelog_quorum.metadata.topic_config import broker_settings, topic_config_from
 

@@ -45,6 +45,7 @@ from tidelog_quorum.raft.core.endpoints import ANY_LISTENER, Endpoints
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.broker_connections import BrokerConnections, address_of_peer
+from tidelog_quorum.server.controller_configs import ControllerConfigs
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 from tidelog_quorum.server.token_expiry import wall_clock_ms
@@ -118,10 +119,13 @@ def controller_service(
     )
 
 
-def admin_service(cluster_id: str, controller: QuorumController, listener: str = ANY_LISTENER) -> Service:
+def admin_service(
+    cluster_id: str, controller: QuorumController, listener: str = ANY_LISTENER, node_id: int = -1
+) -> Service:
     """Return the administrators' service at a listener.
 
-    Any controller describes the cluster; only the leader does the rest.
+    Any controller describes the cluster, and the levels of its own loggers by ``node_id``; only the leader does the
+    rest.
     """
     calls = AdminCalls(cluster_id, controller, listener)
     return Service(
@@ -133,8 +137,12 @@ def admin_service(cluster_id: str, controller: QuorumController, listener: str =
             "DescribeTopics": _limited(calls.describe_topics, topics.DescribeTopicsRequest),
             "DescribeCluster": _limited(calls.describe_cluster, cluster.DescribeClusterRequest),
             "CreatePartitions": _mutation(controller, topics.CreatePartitionsRequest, _adds_many),
-            "IncrementalAlterConfigs": _change(controller, configs.IncrementalAlterConfigsRequest, _affects_many),
-            "DescribeConfigs": _limited(_describe_configs, configs.DescribeConfigsRequest),
+            "IncrementalAlterConfigs": _limited(
+                ControllerConfigs(controller, node_id).alter, configs.IncrementalAlterConfigsRequest
+            ),
+            "DescribeConfigs": _limited(
+                ControllerConfigs(controller, node_id).describe, configs.DescribeConfigsRequest
+            ),
             "ElectLeaders": _limited(calls.elect_leaders, partitions.ElectLeadersRequest),
             "AlterPartitionReassignments": _change(
                 controller,
@@ -373,19 +381,9 @@ def _adds_many(request: topics.CreatePartitionsRequest) -> bool:
     return sum(max(1, topic.count) for topic in request.topics) > _MANY_PARTITIONS
 
 
-def _affects_many(request: configs.IncrementalAlterConfigsRequest) -> bool:
-    # The settings of all brokers affect all partitions.
-    return len(request.resources) > _MANY_PARTITIONS or any(not r.resource.name for r in request.resources)
-
-
 def _named_partitions(topics: Iterable[_Topic]) -> int:
     """Return the number of partitions; a topic without any counts as one."""
     return sum(max(1, len(topic.partitions)) for topic in topics)
-
-
-async def _describe_configs(_: configs.DescribeConfigsRequest) -> configs.DescribeConfigsResponse:
-    text = "a controller does not know what the nodes' own files set: ask a node"
-    raise error_for(ErrorCode.UNSUPPORTED_VERSION, text)
 
 
 async def _change_token(_: object) -> NoReturn:

@@ -1,7 +1,7 @@
-"""The levels of this node's loggers as settings of the resource BROKER_LOGGER (KIP-412).
+"""The levels of a process's loggers as settings of the resource BROKER_LOGGER (KIP-412).
 
-A node changes its own levels only, at once, and forgets them when it ends. Names, operations and errors are those of
-Kafka's ``RuntimeLoggerManager``.
+A node or controller changes its own levels only, at once, and forgets them when it ends. Names, operations and errors
+are those of Kafka's ``RuntimeLoggerManager``.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ logger = logging.getLogger(__name__)
 _REFUSED = (ConfigOperationType.APPEND, ConfigOperationType.SUBTRACT)
 
 
-def describe_levels(broker_id: int, name: str) -> list[DescribedConfig]:
-    """Return a description of the level in effect of each logger.
+def describe_levels(owner_id: int, name: str, owner: str = "node") -> list[DescribedConfig]:
+    """Return a description of the level in effect of each logger. ``owner`` is node or controller.
 
     Raises:
-        TidelogError: INVALID_REQUEST, ``name`` is not the id of this node.
+        TidelogError: INVALID_REQUEST, ``name`` is not the id of this process.
     """
-    _check_own(broker_id, name)
+    _check_own(owner_id, name, owner)
     return [_described(logger_name, level) for logger_name, level in effective_levels().items()]
 
 
-def alter_levels(broker_id: int, change: ConfigResourceChange, *, validate_only: bool) -> None:
+def alter_levels(owner_id: int, change: ConfigResourceChange, *, validate_only: bool, owner: str = "node") -> None:
     """Change levels: all of them, or none if one is refused.
 
     Raises:
-        TidelogError: INVALID_REQUEST, the resource is not this node, an operation is for lists, or all levels would be
-            replaced; INVALID_CONFIG, a logger or level does not exist.
+        TidelogError: INVALID_REQUEST, the resource is not this process, an operation is for lists, or all levels would
+            be replaced; INVALID_CONFIG, a logger or level does not exist.
     """
-    _check_own(broker_id, change.resource.name)
+    _check_own(owner_id, change.resource.name, owner)
     if change.replaces_all:
         raise error_for(ErrorCode.INVALID_REQUEST, "levels of loggers change one by one, by IncrementalAlterConfigs")
     for operation in change.operations:
@@ -75,6 +75,7 @@ def _apply(operation: ConfigOperation, *, validate_only: bool) -> None:
         set_level(operation.name, operation.value, validate_only=validate_only)
 
 
-def _check_own(broker_id: int, name: str) -> None:
-    if name != str(broker_id):
-        raise error_for(ErrorCode.INVALID_REQUEST, f"node {broker_id} has its own loggers only, not those of {name!r}")
+def _check_own(owner_id: int, name: str, owner: str) -> None:
+    if name != str(owner_id):
+        text = f"{owner} {owner_id} has its own loggers only, not those of {name!r}"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
