@@ -5,6 +5,7 @@ The cluster is the one at the address on the command line, or a new one of two p
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import itertools
 import sys
@@ -22,12 +23,15 @@ from rich.table import Table
 
 import tidelog.spark
 from examples.flights import dataset
-from tidelog import AdminClient, NewTopic, Producer
+from tidelog import AdminClient, KafkaException, NewTopic, Producer
 from tidelog.spark import Json
 from tidelog.testing import LocalCluster
 
 FLIGHTS = 20_000
 """The flights of the first three weeks of January."""
+
+ANSWER_S = 10
+"""The time in which a cluster must answer."""
 
 SETTINGS = {"spark.sql.shuffle.partitions": "2"}
 """Each of these partitions has state of its own, and there are two cores."""
@@ -90,17 +94,33 @@ class Stage:
 
 @contextlib.contextmanager
 def open_stage() -> Iterator[Stage]:
-    """Yield the stage of a program."""
+    """Yield the stage of a program. A cluster that does not answer ends the program before Spark starts."""
+    servers = given_servers()
     with contextlib.ExitStack() as stack:
-        if len(sys.argv) > 1:
-            servers = sys.argv[1]
-        else:
+        if servers is None:
             config = {"transaction.two.phase.commit.enable": "true"}
             servers = stack.enter_context(LocalCluster(controllers=1, nodes=1, config=config)).bootstrap_servers
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-streams-", ignore_cleanup_errors=True))
         spark = tidelog.spark.session("streams", config=SETTINGS)
         stack.callback(spark.stop)
         yield Stage(spark, servers, Path(folder))
+
+
+def given_servers() -> str | None:
+    """Return the address on the command line, of a cluster that answers; None without one."""
+    parser = argparse.ArgumentParser(
+        description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    text = "a node of a cluster with transaction.two.phase.commit.enable=true (default: start a cluster)"
+    parser.add_argument("servers", nargs="?", metavar="host:port", help=text)
+    servers: str | None = parser.parse_args().servers
+    if servers is not None:
+        try:
+            with AdminClient({"bootstrap.servers": servers}) as admin:
+                admin.list_topics(timeout=ANSWER_S)
+        except KafkaException as error:
+            parser.exit(1, f"{parser.prog}: no cluster answers at {servers}: {error.args[0].str()}\n")
+    return servers
 
 
 def flights(count: int) -> list[dict[str, str]]:

@@ -291,8 +291,11 @@ def test_serve_runs_queries_until_sigterm_and_goes_on_when_it_is_started_again(
         with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
             try:
                 wait_for(is_done, "the rows of the stream and of the table", DEADLINE_S)
-            finally:
+            except AssertionError as error:
                 server.terminate()
+                error.add_note(server.communicate(timeout=DEADLINE_S)[1])
+                raise
+            server.terminate()
             _, said = server.communicate(timeout=DEADLINE_S)
         assert server.returncode == 0
         assert said.splitlines() == [
