@@ -275,9 +275,20 @@ def _wait_for_isrs(cluster: LocalCluster) -> None:
     raise TimeoutError(f"the ISRs of {_TOPIC} are not whole after {_WAIT_S:.0f} s")
 
 
+@contextlib.contextmanager
+def _started() -> Iterator[LocalCluster]:
+    cluster = LocalCluster(3, 3, config=_CONFIG, metrics=True)
+    try:
+        cluster.start()
+        cluster.wait_ready(_WAIT_S)
+        yield cluster
+    finally:
+        cluster.close()
+
+
 def soak(minutes: float, records_per_s: float) -> dict[str, object]:
     """Run the soak test and return its result."""
-    with LocalCluster(3, 3, config=_CONFIG, metrics=True) as cluster:
+    with _started() as cluster:
         with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
             config = {
                 "min.insync.replicas": "2",

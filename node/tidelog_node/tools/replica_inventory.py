@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from tidelog_foundation.config.process import load_properties
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_node.log.directory.meta_properties import CLEAN_SHUTDOWN, META_PROPERTIES
+from tidelog_node.log.directory.offset_checkpoint_file import RECOVERY_POINTS, read_offsets
 from tidelog_node.log.directory.partition_folder import read_topic_id
 from tidelog_node.log.disk.files import OS_FILES
-from tidelog_node.tools.log_files import FileKind, files_of, partitions_of, topic_partition
+from tidelog_node.tools.log_files import FileKind, LogFile, files_of, partitions_of, topic_partition
 from tidelog_node.tools.segment_scan import SegmentScan
 from tidelog_quorum.metadata.replica_inventory import LogEnd, ReplicaInventory, StoredReplica
 
@@ -22,8 +24,8 @@ _NO_EPOCH = -1
 def read_inventory(log_dirs: Iterable[Path]) -> ReplicaInventory:
     """Return the inventory of a node, of which these are all log directories.
 
-    Each log is read from the beginning of its last segment with a batch; what follows the last whole, valid batch does
-    not count, because the node drops it when it starts.
+    Of each log, the last segment with a batch is read or, after an unclean shutdown, all from the recovery point on.
+    What follows the first batch that is torn or damaged does not count, because the node drops it when it starts.
 
     Raises:
         TidelogError: INVALID_REQUEST, a directory is not a node's, or they are of several; KAFKA_STORAGE_ERROR.
@@ -36,7 +38,8 @@ def read_inventory(log_dirs: Iterable[Path]) -> ReplicaInventory:
     cluster_id, node_id = owners[dirs[0]]
     try:
         epochs = [_shutdown_epoch(path) for path in dirs]
-        replicas = tuple(replica for path in dirs for replica in _replicas(path))
+        pairs = zip(dirs, epochs, strict=True)
+        replicas = tuple(replica for path, epoch in pairs for replica in _replicas(path, is_clean=epoch is not None))
     except OSError as error:
         text = f"cannot read {error.filename}: {error.strerror}"
         raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
@@ -64,26 +67,46 @@ def _shutdown_epoch(log_dir: Path) -> BrokerEpoch | None:
         return BrokerEpoch(_NO_EPOCH)
 
 
-def _replicas(log_dir: Path) -> Iterator[StoredReplica]:
+def _replicas(log_dir: Path, *, is_clean: bool) -> Iterator[StoredReplica]:
+    recovery_points = {} if is_clean else read_offsets(OS_FILES, log_dir / RECOVERY_POINTS)
     for directory in partitions_of(log_dir):
         named, topic_id = topic_partition(directory), read_topic_id(OS_FILES, directory)
         if named is not None and topic_id is not None:
-            yield StoredReplica(named[0], topic_id, named[1], _log_end(directory))
+            segments = [f for f in files_of(directory) if f.kind is FileKind.SEGMENT]
+            recovered = [] if is_clean else _unsynced(segments, recovery_points.get(named, 0))
+            yield StoredReplica(named[0], topic_id, named[1], _log_end(segments, recovered))
 
 
-def _log_end(directory: Path) -> LogEnd:
-    end_offset: int | None = None
-    for file in reversed([f for f in files_of(directory) if f.kind is FileKind.SEGMENT]):
-        end_offset = file.base_offset if end_offset is None else end_offset
-        with SegmentScan(file.path) as scan:
-            epoch, last = _NO_EPOCH, file.base_offset
-            for batch in scan.batches():
-                if not batch.is_valid:
-                    break
-                epoch, last = batch.header.partition_leader_epoch, batch.header.next_offset
+def _unsynced(segments: Sequence[LogFile], recovery_point: int) -> list[LogFile]:
+    """Return the segments that may have data above the recovery point, the first of them included."""
+    following = [file.base_offset for file in segments[1:]]
+    return [file for file, end in zip_longest(segments, following) if end is None or end > recovery_point]
+
+
+def _log_end(segments: Sequence[LogFile], recovered: Sequence[LogFile]) -> LogEnd:
+    """Return the end of a log. ``recovered`` are its last segments, which a node checks when it starts."""
+    kept = list(segments[: len(segments) - len(recovered)])
+    for file in recovered:
+        kept.append(file)
+        if not _ends(file)[1]:
+            break
+    end_offset = kept[-1].base_offset if kept else 0
+    for file in reversed(kept):
+        (epoch, log_end_offset), _ = _ends(file)
         if epoch != _NO_EPOCH:
-            return LogEnd(epoch, max(last, end_offset) if scan.fault is None else last)
-    return LogEnd(_NO_EPOCH, end_offset or 0)
+            return LogEnd(epoch, max(log_end_offset, end_offset))
+    return LogEnd(_NO_EPOCH, end_offset)
+
+
+def _ends(file: LogFile) -> tuple[tuple[int, int], bool]:
+    """Return the epoch and the end of a segment's last whole batch, and whether nothing torn or damaged follows."""
+    epoch, end_offset = _NO_EPOCH, file.base_offset
+    with SegmentScan(file.path) as scan:
+        for batch in scan.batches():
+            if not batch.is_valid:
+                return (epoch, end_offset), False
+            epoch, end_offset = batch.header.partition_leader_epoch, batch.header.next_offset
+        return (epoch, end_offset), scan.fault is None
 
 
 def _invalid(text: str) -> TidelogError:

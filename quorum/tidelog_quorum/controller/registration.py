@@ -8,6 +8,9 @@
   another broker is first removed from the old one, by a registration without it or by unregistering.
 - ``previous_broker_epoch`` proves that the broker stopped cleanly after its last registration. Without the proof it may
   have lost records that it had acknowledged, and leaves every ELR too.
+- An epoch is the offset of a committed registration, so every leader's log has reached it. A broker that proves an
+  epoch beyond the log is refused: this quorum has lost its log, or was replaced by a restored one (``generation``), and
+  the broker would give up every replica that this quorum does not know.
 - Unregistering removes a broker, running or not. Its replicas stay in the partitions, but not in ISRs and ELRs.
 
 All changes of partitions are in one entry with the registration, because a new incarnation must not find itself
@@ -50,12 +53,14 @@ def register_broker(
     """Register a broker's process. A new incarnation starts fenced and outside of every ISR that has another member.
 
     Raises:
-        TidelogError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, INVALID_REGISTRATION (the log directories),
-            UNSUPPORTED_VERSION, or DUPLICATE_BROKER_REGISTRATION while another incarnation of the same id has a session
-            and is not shutting down, or while its partitions are being handed over.
+        TidelogError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, INVALID_REGISTRATION (the log directories, or an epoch
+            that this quorum has not given out), UNSUPPORTED_VERSION, or DUPLICATE_BROKER_REGISTRATION while another
+            incarnation of the same id has a session and is not shutting down, or while its partitions are being handed
+            over.
     """
     image, sessions = state.latest, state.sessions
     _check_registration(state.config.cluster_id, request)
+    _check_former_epoch(image, request)
     _check_listeners(request)
     _check_directories(image, request)
     _check_features(image, request)
@@ -117,6 +122,16 @@ def _check_registration(cluster_id: str, request: RegisterBrokerRequest) -> None
     if not request.endpoint.host or not 0 < request.endpoint.port < 65_536:
         address = f"{request.endpoint.host}:{request.endpoint.port}"
         raise error_for(ErrorCode.INVALID_REQUEST, f"invalid endpoint {address!r} of broker {request.broker_id}")
+
+
+def _check_former_epoch(image: MetadataImage, request: RegisterBrokerRequest) -> None:
+    if request.previous_broker_epoch > image.offset:
+        text = (
+            f"broker {request.broker_id} was registered with epoch {request.previous_broker_epoch}, but the metadata "
+            f"log of this quorum ends at offset {image.offset}: its controllers have lost their log, or were replaced "
+            "by others with restored metadata; do not let the broker join it"
+        )
+        raise error_for(ErrorCode.INVALID_REGISTRATION, text)
 
 
 def _check_listeners(request: RegisterBrokerRequest) -> None:

@@ -52,6 +52,16 @@ def test_registration_of_another_incarnation_is_accepted_when_the_session_has_en
     assert driver.image.brokers[1].fenced
 
 
+def test_registration_is_refused_by_a_quorum_that_has_lost_the_log_of_the_one_before(driver: Any) -> None:
+    epoch = driver.register(1)
+    with pytest.raises(
+        TidelogError, match=r"registered with epoch 9000, but the metadata log of this quorum"
+    ) as refusal:
+        driver.register(2, previous=9_000)
+    assert refusal.value.code is ErrorCode.INVALID_REGISTRATION
+    assert driver.register(2, previous=epoch) > epoch
+
+
 def test_registration_asked_for_twice_by_one_process_keeps_epoch_and_state(driver: Any) -> None:
     driver.up(1)
     epoch, offset = driver.image.brokers[1].broker_epoch, driver.image.offset
