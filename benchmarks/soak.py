@@ -43,6 +43,8 @@ _SEGMENT_BYTES = 512 << 10
 _BLOCK_BYTES = 512
 _CHURN_S = 5.0
 _SAMPLE_S = 5.0
+_MOST_SAMPLES = 200
+"""Of each process; a long run takes them less often."""
 _WAIT_S = 120.0
 _CONFIG: Mapping[str, object] = {
     "offsets.topic.num.partitions": 5,
@@ -164,8 +166,9 @@ class Load:
 class Sampler:
     """Samples every process in a thread of its own."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: LocalCluster, duration_s: float) -> None:
         self._cluster = cluster
+        self._interval_s = max(_SAMPLE_S, duration_s / _MOST_SAMPLES)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._began = time.monotonic()
@@ -193,7 +196,7 @@ class Sampler:
         print(f"{self.elapsed_s:7.0f} s  {text}", flush=True)
 
     def _run(self) -> None:
-        while not self._stopping.wait(_SAMPLE_S):
+        while not self._stopping.wait(self._interval_s):
             for process in (*self._cluster.controllers.values(), *self._cluster.nodes.values()):
                 sample = self._sample(process)
                 if sample is not None:
@@ -213,7 +216,8 @@ class Sampler:
             if family.name in _GAUGES and family.samples:
                 values[_GAUGES[family.name]] = family.samples[0].value
         values["memory_mb"] /= 1e6
-        return Sample(process.name, pid, round(self.elapsed_s, 1), values)
+        rounded = {name: round(value, 2) for name, value in values.items()}
+        return Sample(process.name, pid, round(self.elapsed_s, 1), rounded)
 
 
 def _disk_mb(directory: Path) -> float:
@@ -296,7 +300,7 @@ def soak(minutes: float, records_per_s: float) -> dict[str, object]:
                 "segment.bytes": str(_SEGMENT_BYTES),
             }
             admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 3, config=config)])[_TOPIC].result(30)
-        with Sampler(cluster) as sampler, Load(cluster.bootstrap_servers, records_per_s) as load:
+        with Sampler(cluster, minutes * 60) as sampler, Load(cluster.bootstrap_servers, records_per_s) as load:
             sampler.note("load begins")
             for share, action in ((1 / 3, restart_all), (2 / 3, drain)):
                 time.sleep(max(0, minutes * 60 * share - sampler.elapsed_s))
@@ -319,6 +323,20 @@ def soak(minutes: float, records_per_s: float) -> dict[str, object]:
     }
 
 
+def write(result: Mapping[str, object], path: Path) -> None:
+    """Write a result as JSON, with a line for each trend and sample."""
+    lists = {name for name, value in result.items() if isinstance(value, list)}
+    parts = [
+        f"{json.dumps(name)}: {_lines(value) if name in lists else json.dumps(value)}" for name, value in result.items()
+    ]
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+
+
+def _lines(values: object) -> str:
+    assert isinstance(values, list)
+    return "[\n" + ",\n".join(json.dumps(value) for value in values) + "\n]" if values else "[]"
+
+
 def main() -> int:
     """Run from the command line; the exit code is 1 if something grows, a record was lost or a process ended."""
     parser = argparse.ArgumentParser(description="Run a cluster under load, and check that nothing grows.")
@@ -328,7 +346,7 @@ def main() -> int:
     options = parser.parse_args()
     result = soak(options.minutes, options.rate)
     options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "soak.json").write_text(json.dumps(result, indent=1) + "\n")
+    write(result, options.output / "soak.json")
     from benchmarks.soak_plot import draw
 
     draw(options.output / "soak.json", options.output / "soak.svg")

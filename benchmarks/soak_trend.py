@@ -6,8 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-BOUNDS: Mapping[str, float] = {"memory_mb": 60.0, "descriptors": 30.0, "tasks": 30.0, "disk_mb": 60.0}
-"""The growth per hour up to which a quantity counts as flat."""
+BOUNDS: Mapping[str, float] = {"memory_mb": 60.0, "descriptors": 60.0, "tasks": 60.0, "disk_mb": 60.0}
+"""The growth per hour up to which a quantity counts as flat; a leak per topic of the load is above 500 per hour."""
+_LEAST_RISE_SHARE = 1 / 6
+"""The part of a bound by which a quantity must rise to count as growing: in a short run, a step has a steep slope."""
 _WARM_UP_S = 180.0
 _WARM_UP_SHARE = 0.4
 _FEWEST_SAMPLES = 8
@@ -28,8 +30,8 @@ class Sample:
 class Trend:
     """A quantity of a process over the samples after its warm-up.
 
-    ``growth_per_hour`` is the slope, ``noise`` the median distance of samples from the line. A slope counts only if the
-    line rises by more than the noise within the samples.
+    ``first`` and ``last`` are the ends of the line through the samples, ``growth_per_hour`` is its slope, ``noise`` the
+    median distance of samples from it. A slope counts only if the line rises by more than the noise.
     """
 
     process: str
@@ -73,7 +75,7 @@ def _trend(process: str, quantity: str, samples: Sequence[Sample]) -> Trend:
     noise = statistics.median(abs(value - expected) for value, expected in zip(values, line, strict=True))
     growth = slope * _SECONDS_PER_HOUR
     rise = line[-1] - line[0]
-    is_flat = growth <= BOUNDS[quantity] or rise <= 2 * noise
+    is_flat = growth <= BOUNDS[quantity] or rise <= max(2 * noise, BOUNDS[quantity] * _LEAST_RISE_SHARE)
     return Trend(
         process,
         quantity,
